@@ -1,0 +1,32 @@
+.PHONY: demo test lock clean
+.DEFAULT_GOAL := demo
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+UV := $(shell command -v uv 2>/dev/null || echo python3 -m uv)
+
+demo: $(STAMP)
+	$(VENV)/bin/thresher demo
+
+test: $(STAMP)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/pytest
+
+# The stamp is newer than both files when nothing has to be installed.
+$(STAMP): requirements.lock pyproject.toml
+	@command -v uv >/dev/null 2>&1 || python3 -m uv --version >/dev/null 2>&1 || python3 -m pip install --quiet uv \
+		|| python3 -m pip install --quiet --break-system-packages uv
+	test -x $(VENV)/bin/python || $(UV) venv --quiet --python python3 $(VENV)
+	$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements.lock
+	$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps --no-build-isolation -e .
+	touch $@
+
+# The same torch on every machine, so that figures can be compared.
+lock: requirements.constraints
+	$(UV) pip compile pyproject.toml --all-extras --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --constraints $< --output-file requirements.lock
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,67 @@
+"""Sets that need no files: scikit-learn's digits and generated ones."""
+
+import torch
+
+from thresher.data.class_names import TEN_DIGITS
+from thresher.data.splits import Splits, split
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.seeding import generator
+
+
+def digits() -> Splits:
+    """1,797 handwritten digits of 8×8 pixels, as images [n, 1, 8, 8] between 0 and 1; 20% of each class are to test on.
+
+    >>> train, test = digits()
+    >>> tuple(train.inputs.shape), len(test), train.inputs.max().item()
+    ((1438, 1, 8, 8), 359, 1.0)
+    """
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    inputs = torch.as_tensor(images / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
+    return split(Examples(inputs, torch.as_tensor(labels), classes=10, class_names=TEN_DIGITS, name="digits"))
+
+
+def blobs(count: int = 1000, classes: int = 4, features: int = 16, *, seed: int = 0) -> Splits:
+    """`count` training examples around one random centre a class, all normal, and a quarter as many to test on.
+
+    >>> train, test = blobs(400, classes=3)
+    >>> train.input_shape, train.classes, len(train), len(test)
+    ((16,), 3, 400, 100)
+    """
+    _refuse_empty(count, classes, features)
+    draws = generator(seed, "blobs")
+    centres = torch.randn(classes, features, generator=draws)
+    total = count + max(1, count // 4)
+    labels = torch.arange(total) % classes
+    labels = labels[torch.randperm(total, generator=draws)]
+    inputs = centres[labels] + 0.7 * torch.randn(total, features, generator=draws)
+    return _cut(Examples(inputs, labels, classes=classes, name="blobs"), count)
+
+
+def regression(count: int = 1000, features: int = 16, targets: int = 3, *, seed: int = 0) -> Splits:
+    """`count` training examples of a smooth relation, y = tanh(x A) B + noise, and a quarter as many to test on.
+
+    >>> train, test = regression(400, targets=2)
+    >>> train.targets.shape[1], train.is_regression, len(test)
+    (2, True, 100)
+    """
+    _refuse_empty(count, features, targets)
+    draws = generator(seed, "regression")
+    total = count + max(1, count // 4)
+    inputs = torch.randn(total, features, generator=draws)
+    inner = torch.randn(features, 8, generator=draws) / features**0.5
+    outer = torch.randn(8, targets, generator=draws)
+    noise = 0.1 * torch.randn(total, targets, generator=draws)
+    return _cut(Examples(inputs, torch.tanh(inputs @ inner) @ outer + noise, name="regression"), count)
+
+
+def _cut(examples: Examples, count: int) -> Splits:
+    everything = torch.arange(len(examples))
+    return Splits(examples.subset(everything[:count]), examples.subset(everything[count:]))
+
+
+def _refuse_empty(*sizes: int) -> None:
+    if min(sizes) < 1:
+        raise ThresherError(f"A generated set cannot have the sizes {sizes}: make each of them at least 1.")

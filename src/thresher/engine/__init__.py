@@ -1,0 +1,1 @@
+"""The engine: one training step, the loop around it, sweeps and checkpoints."""

@@ -1,0 +1,95 @@
+"""Refusals at the start: what is missing or does not fit is said before any training."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from thresher.engine.evidence import HOW_TO_GIVE
+from thresher.engine.learner import evaluating, last_linear
+from thresher.engine.look import Batch, can_factor
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.objectives import Objective
+from thresher.recipe import Recipe
+from thresher.rules import Rule, per_class
+from thresher.rules.rule import columns_of, needs_of, parts, signals_of
+from thresher.seeding import generator, preserved
+from thresher.signals import features, gradient_norm
+
+
+def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
+    """Refuse a recipe that asks for what this task or this call does not have."""
+    task = "regression" if train.is_regression else "classification"
+    for signal in signals_of(recipe):
+        if task not in signal.tasks:
+            raise ThresherError(
+                f"The signal {signal.name} is defined for {signal.tasks[0]} only: choose another for {task}."
+            )
+    if task not in objective.tasks:
+        raise ThresherError(
+            f"{type(objective).__name__} is defined for {objective.tasks[0]} only: choose another objective."
+        )
+    for need in sorted(needs_of(recipe)):
+        if given.get(need) is None:
+            raise ThresherError(f"A rule of this recipe reads {need!r}, which is missing: {HOW_TO_GIVE[need]}")
+    for column in sorted(columns_of(recipe)):
+        if column not in train.columns:
+            raise ThresherError(
+                f"A rule of this recipe reads the column {column!r}: add it by train.with_columns(...)."
+            )
+    _check_clocks(recipe)
+
+
+def _check_clocks(recipe: Recipe) -> None:
+    for clock, rule in (("batch", recipe.each_batch), ("epoch", recipe.each_epoch)):
+        for part in parts(rule):
+            if isinstance(part, Rule) and clock not in part.clocks:
+                other = "each_epoch" if clock == "batch" else "each_batch"
+                raise ThresherError(f"{type(part).__name__} cannot be asked every {clock}: put it into {other}.")
+    for part in parts(recipe.each_batch):
+        if isinstance(part, per_class) and not (isinstance(part.rule, Rule) and part.rule.by_groups):
+            name = type(part.rule).__name__
+            raise ThresherError(f"per_class({name}) cannot be asked every batch: put it into each_epoch.")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What trying the model showed: its last Linear layer where features are read, and how norms are taken."""
+
+    head: str | None
+    factored: bool
+
+
+def check_model(recipe: Recipe, model: nn.Module, objective: Objective, train: Examples, seed: int) -> Fit:
+    """Try the model and the views on two examples."""
+    places = torch.arange(min(2, len(train)), device=train.targets.device)
+    wanted = signals_of(recipe)
+    with preserved(train.targets.device):
+        inputs = next(iter(train.batches([places], seed=seed)))
+        for view in recipe.views:
+            view(inputs, generator(seed, "check", device=inputs.device))
+        if recipe.mix is not None and not inputs.is_floating_point():
+            raise ThresherError("mix blends inputs, which needs real numbers: leave mix out for token ids.")
+        with torch.no_grad(), evaluating(model):
+            outputs = _forward(model, inputs)
+        if tuple(outputs.shape) != (len(places), train.outputs):
+            raise ThresherError(
+                f"The model gives outputs of shape {list(outputs.shape)} for {len(places)} examples: "
+                f"make it give [{len(places)}, {train.outputs}]."
+            )
+        batch = Batch(places, train.ids[places], inputs, train.targets[places], {})
+        return Fit(
+            head=last_linear(model, inputs) if features in wanted else None,
+            factored=gradient_norm in wanted and can_factor(model, objective, batch, train.classes),
+        )
+
+
+def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    try:
+        return model(inputs)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ThresherError(
+            f"The model cannot take inputs of shape {list(inputs.shape)} ({inputs.dtype}): {str(error).splitlines()[0]}"
+        ) from error

@@ -1,0 +1,99 @@
+"""Checkpoints: ledger, history and parameters saved together, or not at all."""
+
+import dataclasses
+import io
+import json
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thresher.errors import ThresherError
+from thresher.files import write_whole
+from thresher.ledger import Ledger
+
+Record = dict[str, Any]  # what history keeps of one epoch
+
+
+def describe(value: Any) -> Any:
+    """A value in words that stay the same from one process to the next, for telling two runs apart."""
+    if isinstance(value, Tensor):
+        exact = value.detach().cpu().double()
+        return [
+            list(value.shape),
+            float(exact.sum()),
+            float((exact * torch.arange(1, exact.numel() + 1).view_as(exact)).sum()),
+        ]
+    if isinstance(value, nn.Module):
+        return repr(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
+        return {type(value).__qualname__: fields}
+    if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType | type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, Mapping):
+        return {str(key): describe(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [describe(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else type(value).__qualname__
+
+
+class RunFolder:
+    """The folder of a run: `ledger/`, `history.jsonl` and `checkpoint.pt`, committed together."""
+
+    def __init__(self, path: Path | str, identity: Mapping[str, Any]):
+        self.path, self.identity = Path(path), json.loads(json.dumps(identity))
+
+    def load(self) -> dict[str, Any] | None:
+        """The last committed state, or None in a new folder; anything newer than it is removed."""
+        file = self.path / "checkpoint.pt"
+        if not file.exists():
+            self._refuse_strangers()
+            return None
+        try:
+            state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise ThresherError(
+                f"{file} is damaged and cannot be read: delete {self.path} to start the run again."
+            ) from error
+        self._refuse_another_run(json.loads(state["identity"]))
+        Ledger(self.path / "ledger", state["ledger"]).discard_uncommitted()
+        self._write_history(state["history"])
+        return state
+
+    def commit(self, state: Mapping[str, Any], ledger: Ledger, history: list[Record]) -> None:
+        """Save everything; the move of the checkpoint into place is the moment at which all of it counts."""
+        ledger.commit()
+        self._write_history(history)
+        buffer = io.BytesIO()
+        identity = json.dumps(self.identity)
+        torch.save({**state, "identity": identity, "ledger": ledger.parts, "history": history}, buffer)
+        write_whole(self.path / "checkpoint.pt", lambda path: path.write_bytes(buffer.getbuffer()))
+
+    def _write_history(self, history: list[Record]) -> None:
+        text = "".join(json.dumps(record) + "\n" for record in history)
+        write_whole(self.path / "history.jsonl", lambda path: path.write_text(text))
+
+    def _refuse_another_run(self, theirs: Mapping[str, Any]) -> None:
+        for name, ours in self.identity.items():
+            if theirs.get(name) != ours:
+                raise ThresherError(
+                    f"{self.path} holds another run (its {name} differs): choose another folder, or delete this one."
+                )
+
+    def _refuse_strangers(self) -> None:
+        """A folder with someone else's files is not ours to fill."""
+        ours = {"run.toml", "history.jsonl", "ledger"}
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise ThresherError(f"{self.path} is a file: choose a folder for the run.")
+        strange = [
+            entry.name for entry in self.path.iterdir() if entry.name not in ours and not entry.name.startswith(".")
+        ]
+        if strange:
+            raise ThresherError(f"{self.path} is not empty (it has {strange[0]}): choose a new folder for the run.")
+        Ledger(self.path / "ledger").discard_uncommitted()

@@ -1,0 +1,133 @@
+"""The formulas of `layers` for convolutions with zero padding; a Conv1d is a Conv2d of height 1."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from thresher.engine.layers import Share, bias_share, by_channel, in_chunks, kept, products, scaled
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a kernel moves over its padded inputs: sizes as (height, width), padding as `F.pad` reads it."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    groups: int
+
+    @property
+    def offsets(self) -> int:
+        return self.kernel[0] * self.kernel[1]
+
+    def taps(self, height: int, width: int) -> tuple[list[slice], list[slice]]:
+        """For each kernel row, and each kernel column, the padded inputs it meets at height x width outputs."""
+        return (
+            [slice(at, at + self.stride[0] * (height - 1) + 1, self.stride[0]) for at in self._starts(0)],
+            [slice(at, at + self.stride[1] * (width - 1) + 1, self.stride[1]) for at in self._starts(1)],
+        )
+
+    def _starts(self, side: int) -> range:
+        return range(0, self.dilation[side] * self.kernel[side], self.dilation[side])
+
+
+def convolution(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
+    """Conv1d on [n, C, width] and Conv2d on [n, C, height, width]."""
+    layer = cast(nn.Conv2d, layer)
+    weight, geometry = layer.weight, _geometry(layer)
+    shares = bias_share(layer.bias, by_channel(deltas))
+    if not weight.requires_grad:
+        return shares
+    inputs, deltas = (rows[:, :, None] if rows.ndim == 3 else rows for rows in (inputs.to(deltas.dtype), deltas))
+    positions, patch = deltas[0, 0].numel(), geometry.offsets * inputs.shape[1]
+    if weight.numel() <= inputs[0].numel() + deltas[0].numel():
+        held = positions * patch + 2 * weight.numel()
+        gradients = in_chunks(lambda a, d: _gradients(geometry, a, d), held, inputs, deltas)
+        shape = (geometry.groups, weight.shape[0] // geometry.groups, geometry.offsets, weight.shape[1])
+        return [*shares, kept(weight, gradients, lambda total: total.reshape(shape).mT)]
+    pixels = (inputs.shape[2] + sum(geometry.padding[2:])) * (inputs.shape[3] + sum(geometry.padding[:2]))
+    held = 2 * geometry.groups * (positions**2 + min(pixels**2, geometry.offsets * positions**2))
+    squared = in_chunks(lambda a, d: _squares(geometry, a, d), held, inputs, deltas)
+
+    def weighted(weights: Tensor) -> Tensor:
+        return _weighted(geometry, weight, inputs, scaled(deltas, weights))
+
+    return [*shares, Share(weight, squared, weighted)]
+
+
+def _gradients(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> Tensor:
+    """Each example's gradient, in the order (group, output, kernel offset, input)."""
+    incoming, outgoing = _by_group(geometry, inputs, deltas)
+    patches = _patches(incoming, *geometry.taps(*deltas.shape[2:]))
+    return products(outgoing, patches.mT).reshape(len(inputs), -1)
+
+
+def _squares(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> Tensor:
+    """Σ_ts (δ_t·δ_s)(patch_t·patch_s)."""
+    incoming, outgoing = _by_group(geometry, inputs, deltas)
+    rows, columns = geometry.taps(*deltas.shape[2:])
+    if incoming[0, 0].numel() ** 2 < geometry.offsets * outgoing.shape[2] ** 2:
+        # Patches overlap so much that products of single pixels, summed along the kernel, cost less.
+        pixels = incoming.flatten(2)
+        sizes = incoming.shape[2:]
+        between = products(pixels.mT, pixels).reshape(-1, *sizes, *sizes)
+        between = _total([between[:, row, :, row] for row in rows])
+        between = _total([between[:, :, column, :, column] for column in columns])
+    else:
+        patches = _patches(incoming, rows, columns)
+        between = products(patches.mT, patches)
+    return (between.flatten(1) * products(outgoing.mT, outgoing).flatten(1)).reshape(len(inputs), -1).sum(1)
+
+
+def _weighted(geometry: Geometry, weight: Tensor, inputs: Tensor, deltas: Tensor) -> Tensor:
+    left, right, top, bottom = geometry.padding
+    padding = [top, left]
+    if left != right or top != bottom:  # the backward kernel knows only padding that is equal on both sides
+        inputs, padding = F.pad(inputs, geometry.padding), [0, 0]
+    kernels = weight.reshape(*weight.shape[:2], *geometry.kernel).to(deltas.dtype)
+    stride, dilation, only_weight = list(geometry.stride), list(geometry.dilation), [False, True, False]
+    backward = torch.ops.aten.convolution_backward
+    return cast(
+        Tensor,
+        backward(deltas, inputs, kernels, None, stride, padding, dilation, False, [0, 0], geometry.groups, only_weight)[
+            1
+        ],
+    )
+
+
+def _by_group(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> tuple[Tensor, Tensor]:
+    """Padded inputs [n·groups, C, height, width] and output gradients [n·groups, O, T]: groups never meet."""
+    padded = F.pad(inputs, geometry.padding) if any(geometry.padding) else inputs
+    rows = len(inputs) * geometry.groups
+    channels, outputs = inputs.shape[1] // geometry.groups, deltas.shape[1] // geometry.groups
+    return padded.reshape(rows, channels, *padded.shape[2:]), deltas.reshape(rows, outputs, -1)
+
+
+def _patches(incoming: Tensor, rows: list[slice], columns: list[slice]) -> Tensor:
+    """What each output position sees: [m, K·C, T]."""
+    return torch.cat([incoming[:, :, row, column] for row in rows for column in columns], 1).flatten(2)
+
+
+def _total(parts: list[Tensor]) -> Tensor:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _geometry(layer: nn.Conv2d) -> Geometry:
+    kernel, stride, dilation = (_pair(size) for size in (layer.kernel_size, layer.stride, layer.dilation))
+    if layer.padding == "same":
+        spans = [reach * (size - 1) for reach, size in zip(dilation, kernel, strict=True)]
+        before, after = [span // 2 for span in spans], [span - span // 2 for span in spans]
+    else:
+        before = after = [0, 0] if layer.padding == "valid" else [0, *layer.padding][-2:]
+    return Geometry(kernel, stride, dilation, (before[1], after[1], before[0], after[0]), layer.groups)
+
+
+def _pair(size: tuple[int, ...]) -> tuple[int, int]:
+    return (1, size[0]) if len(size) == 1 else (size[0], size[1])

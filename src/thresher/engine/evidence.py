@@ -1,0 +1,133 @@
+"""Evidence: what is known about n examples at one moment, lazy and read-only."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from thresher.errors import ThresherError
+from thresher.schedules import Schedule
+
+if TYPE_CHECKING:
+    from thresher.signals import Signal
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a signal, a rule or an objective may look at; every signal is computed once, when first read.
+
+    outputs   [n, classes or d] of the model, or a function that sweeps for them when they are first needed
+    targets   [n] class ids, [n, classes] soft labels or [n, d] real targets, as given
+    objective losses [n] from evidence: the recipe's own
+    others    further evidence by name: `peer`, `average`, `clean`, `teacher`, `validation`, ...
+    """
+
+    ids: Tensor
+    targets: Tensor
+    objective: Callable[["Evidence"], Tensor]
+    raw_outputs: Tensor | Callable[[], "Swept"]
+    classes: int | None
+    inputs: Tensor | None = None
+    epoch: int = 0
+    epochs: float = 1.0
+    groups: Tensor | None = None
+    generator: torch.Generator | None = None
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    layers: Mapping[str, Tensor] = field(default_factory=dict)
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+    scalars: Mapping[Schedule, Tensor] = field(default_factory=dict)
+    others: Mapping[str, "Evidence"] = field(default_factory=dict)
+    known: dict[Any, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def outputs(self) -> Tensor:
+        """The model's outputs [n, classes or d]."""
+        if "outputs" not in self.known:
+            if isinstance(self.raw_outputs, Tensor):
+                self.known["outputs"] = self.raw_outputs
+            else:
+                swept = self.raw_outputs()
+                self.known.update(swept.signals)
+                self.known["outputs"] = swept.outputs
+        return self.known["outputs"]
+
+    @property
+    def losses(self) -> Tensor:
+        """The objective's losses [n], still attached to the graph where there is one."""
+        if "losses" not in self.known:
+            self.known["losses"] = self.objective(self)
+        return self.known["losses"]
+
+    def read(self, signal: "Signal") -> Tensor:
+        """The signal's value for each example, detached."""
+        if signal not in self.known:
+            _ = self.outputs  # a sweep brings the declared signals along
+        if signal not in self.known:
+            self.known[signal] = signal(self).detach()
+        return self.known[signal]
+
+    def value(self, setting: float | Schedule) -> float | Tensor:
+        """A setting of a rule now: the number itself, or a schedule's value as a device scalar."""
+        if isinstance(setting, (int, float)):
+            return setting
+        if setting in self.scalars:
+            return self.scalars[setting]
+        return torch.tensor(setting(self.epoch, self.epochs), dtype=torch.float64, device=self.ids.device)
+
+    def layer(self, name: str) -> Tensor:
+        """The output of the named layer, which the objective or signal that reads it has declared."""
+        if name not in self.layers:
+            raise ThresherError(f"Layer {name} was not recorded: name it in the objective's `layers`.")
+        return self.layers[name]
+
+    def other(self, name: str) -> "Evidence":
+        """Evidence from elsewhere: the peer, the averaged model, the clean set, ..."""
+        if name not in self.others:
+            raise ThresherError(f"This rule reads {name!r}, which nobody gave: {HOW_TO_GIVE.get(name, 'pass it.')}")
+        return self.others[name]
+
+    def but(self, **changes: Any) -> "Evidence":
+        """The same evidence with some facts changed; what was computed from the old facts is forgotten."""
+        facts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        stale = {"targets", "raw_outputs", "objective"} & changes.keys()
+        facts["known"] = {} if stale else self.known
+        return Evidence(**{**facts, **changes})
+
+    def at(self, positions: Tensor) -> "Evidence":
+        """The evidence about the examples at these positions, with the signals known so far."""
+        n = len(self)
+        outputs = self.outputs[positions]
+        pick = {name: value[positions] for name, value in self.columns.items()}
+        known = {key: value[positions] for key, value in self.known.items() if len(value) == n}
+        return self.but(
+            ids=self.ids[positions],
+            targets=self.targets[positions],
+            raw_outputs=outputs,
+            inputs=None if self.inputs is None else self.inputs[positions],
+            groups=None if self.groups is None else self.groups[positions],
+            columns=pick,
+            layers={name: value[positions] for name, value in self.layers.items()},
+            others={name: other.at(positions) for name, other in self.others.items() if len(other) == n},
+            known=known,
+        )
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep over a set brings back: outputs [n, ...] and the declared signals."""
+
+    outputs: Tensor
+    signals: dict[Any, Tensor]
+
+
+HOW_TO_GIVE = {
+    "peer": "use a recipe with peers=2, or pass peer= to weigh().",
+    "average": "set average=0.999 in the recipe, or pass average= to weigh().",
+    "clean": "pass clean=Examples(...) to fit(), or clean=(inputs, targets) to weigh().",
+    "validation": "pass validation=Examples(...) to fit().",
+}

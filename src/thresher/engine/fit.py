@@ -1,0 +1,185 @@
+"""fit(): the loop around the step."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import nn
+
+from thresher.engine.checkpoint import Record, RunFolder
+from thresher.engine.look import Precision
+from thresher.engine.optimizer import MakeOptimizer, default_optimizer
+from thresher.engine.run import Run
+from thresher.engine.training import Plan, Training
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.ledger import Ledger
+from thresher.outcome import write_outcome
+from thresher.recipe import Recipe
+from thresher.schedules import Schedule
+from thresher.seeding import preserved, seed_global
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a watcher is told: after every step, and with the epoch's record after every epoch."""
+
+    epoch: int
+    epochs: float
+    step: int
+    steps: int
+    record: Record | None = None
+
+
+def fit(
+    recipe: Recipe,
+    model: nn.Module | Callable[[], nn.Module],
+    train: Examples,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+    test: Examples | None = None,
+    clean: Examples | None = None,
+    validation: Examples | None = None,
+    keep: Literal["last", "best_on_validation"] = "last",
+    until: Callable[[Record], bool] | None = None,
+    batch: int = 128,
+    optimizer: MakeOptimizer = default_optimizer,
+    schedule: Schedule | None = None,
+    device: torch.device | str | None = None,
+    precision: Precision = None,
+    seed: int = 0,
+    out: Path | str | None = None,
+    watch: Callable[[Moment], None] | None = None,
+    deterministic: bool = False,
+    workers: int = 0,
+    commit_every: float = 30.0,
+) -> Run:
+    """Train by a recipe; a run with an `out` folder that was interrupted goes on where it was last saved.
+
+    model     a module, trained in place, or a function that makes one (needed for recipes with peers)
+    schedule  multiplies the optimizer's learning rates: `cosine(1.0)`, `step(1.0, at=(80, 100))`
+    until     stops early: a function of the epoch's record, such as `lambda record: record["train_score"] > 0.99`
+    precision torch.bfloat16 for mixed precision; None for float32
+    """
+    plan = _plan(train, epochs, steps, batch, seed, precision, workers, schedule, optimizer)
+    if keep not in ("last", "best_on_validation"):
+        raise ThresherError(f'keep={keep!r} is unknown: give "last" or "best_on_validation".')
+    if keep == "best_on_validation" and validation is None:
+        raise ThresherError("keep='best_on_validation' needs a validation set: pass validation=Examples(...).")
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    sets = {"train": train, "test": test, "clean": clean, "validation": validation}
+    placed = {name: examples.to(where) for name, examples in sets.items() if examples is not None}
+    with _determinism(deterministic):
+        training = Training(recipe, _models(recipe, model, seed, where), placed, plan, keep == "best_on_validation")
+        try:
+            return _loop(training, out, until, watch, commit_every)
+        except KeyboardInterrupt as stop:
+            saved = (
+                "nothing is saved: pass out= to keep runs" if out is None else f"run the same again to go on from {out}"
+            )
+            stop.add_note(f"Stopped in epoch {training.epoch + 1}; {saved}.")
+            raise
+        finally:
+            training.close()
+
+
+def _loop(
+    training: Training,
+    out: Path | str | None,
+    until: Callable[[Record], bool] | None,
+    watch: Callable[[Moment], None] | None,
+    commit_every: float,
+) -> Run:
+    folder = None if out is None else RunFolder(out, training.identity())
+    saved = None if folder is None else folder.load()
+    training.ledger = Ledger(None if folder is None else folder.path / "ledger")
+    if saved is not None:
+        training.load_state(saved)
+    last_commit = time.monotonic()
+    stopped = training.finished
+    while not training.finished:
+        for step, steps in training.run_epoch():
+            if watch is not None:
+                watch(Moment(training.epoch, training.plan.epochs, step, steps))
+        record = training.history[-1]
+        stopped = until is not None and until(record)
+        training.finished = training.finished or stopped
+        if watch is not None:
+            watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
+        due = time.monotonic() - last_commit >= commit_every
+        if folder is not None and due and not training.finished:
+            folder.commit(training.state(), training.ledger, training.history)
+            last_commit = time.monotonic()
+    training.restore_best()
+    if folder is not None and (saved is None or not saved["finished"]):
+        folder.commit(training.state(), training.ledger, training.history)
+        write_outcome(folder.path, training.train, training.ledger)
+    models, averages = training.networks()
+    return Run(
+        training.recipe,
+        models,
+        averages,
+        training.history,
+        training.ledger,
+        None if folder is None else folder.path,
+        stopped,
+    )
+
+
+def _plan(
+    train: Examples,
+    epochs: int | None,
+    steps: int | None,
+    batch: int,
+    seed: int,
+    precision: Precision,
+    workers: int,
+    schedule: Schedule | None,
+    optimizer: MakeOptimizer,
+) -> Plan:
+    if (epochs is None) == (steps is None):
+        raise ThresherError("fit() needs to know how long to train: give exactly one of epochs= and steps=.")
+    length = epochs if epochs is not None else steps
+    if length is None or length < 1:
+        raise ThresherError(
+            f"Training for {length} {'steps' if epochs is None else 'epochs'} does nothing: give at least 1."
+        )
+    if batch < 1 or batch > len(train):
+        raise ThresherError(f"batch={batch} does not fit {len(train)} training examples: give 1 to {len(train)}.")
+    total = float(epochs) if epochs is not None else length * batch / len(train)
+    return Plan(total, steps, batch, seed, precision, workers, schedule, optimizer)
+
+
+def _models(
+    recipe: Recipe, model: nn.Module | Callable[[], nn.Module], seed: int, device: torch.device
+) -> list[nn.Module]:
+    if isinstance(model, nn.Module):
+        if recipe.peers > 1:
+            raise ThresherError(
+                f"A recipe with peers={recipe.peers} needs a function that makes a model: pass lambda: MyModel()."
+            )
+        return [model.to(device)]
+    models = []
+    with preserved(device):
+        for peer in range(recipe.peers):
+            seed_global(device, seed, "model", peer)
+            models.append(model().to(device))
+    return models
+
+
+@contextmanager
+def _determinism(wanted: bool) -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled()
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

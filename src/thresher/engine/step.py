@@ -1,0 +1,232 @@
+"""The training step: the only place that reduces losses, differentiates them and moves parameters.
+
+Order: views -> signals (on the first view) -> relabel -> batch rule -> mix -> training forward -> reduce -> step ->
+average -> ledger. Every network's rules are asked before any network moves.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from thresher.engine.evidence import Evidence
+from thresher.engine.learner import Learner, Taps
+from thresher.engine.look import Batch, Look, Precision, autocast, look, read_all
+from thresher.engine.optimizer import step_unless
+from thresher.ledger import EpochRows
+from thresher.mix import Pairing, as_mixable
+from thresher.recipe import Recipe
+from thresher.rules.rule import Decision, ask, needs_of, signals_of
+from thresher.schedules import Schedule
+from thresher.signals import gradient_norm, p_given, predicted
+
+
+@dataclass(frozen=True)
+class Now:
+    """Where the run is: the epoch (from 0), how many there will be, the generator and the schedules' values."""
+
+    epoch: int
+    epochs: float
+    generator: torch.Generator
+    scalars: Mapping[Schedule, Tensor]
+
+
+def coefficients(weights: Tensor, divide_by: Literal["weights", "batch"]) -> Tensor:
+    """cᵢ such that the step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n."""
+    return weights / (len(weights) if divide_by == "batch" else weights.sum().clamp_min(1e-12))
+
+
+class Step:
+    """One step of every network on one batch."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        learners: Sequence[Learner],
+        classes: int | None,
+        precision: Precision,
+        rows: Sequence[EpochRows],
+        factored: bool,
+    ):
+        self.factored = factored
+        self.recipe, self.learners, self.classes, self.precision, self.rows = recipe, learners, classes, precision, rows
+        self.wanted = signals_of((recipe.each_batch, recipe.relabel, recipe.mix))
+        self.needs = needs_of((recipe.each_batch, recipe.relabel))
+        self.asks = recipe.each_batch is not None or recipe.relabel is not None
+        device = next(learners[0].model.parameters()).device
+        self.never = torch.zeros((), device=device)
+        self.skipped = torch.zeros(len(learners), device=device)
+
+    def __call__(self, batch: Batch, epoch_weights: Sequence[Tensor] | None, now: Now) -> None:
+        views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
+        looks = [self._look(learner, batch, views, now) for learner in self.learners]
+        seen = [self._linked(place, looks, batch, views, now) for place in range(len(looks))]
+        targets = [
+            evidence.targets if self.recipe.relabel is None else self.recipe.relabel(evidence) for evidence in seen
+        ]
+        decisions = [self._decide(evidence) for evidence in seen]
+        pairing = self.recipe.mix(seen[0]) if self.recipe.mix is not None else None
+        for place, learner in enumerate(self.learners):
+            learner.batch_memory.update(decisions[place].memory)
+            weights = decisions[place].weights
+            if epoch_weights is not None:
+                weights = weights * epoch_weights[place]
+            lesson = Lesson(looks[place], targets[place].detach(), weights.detach(), pairing)
+            self._learn(place, learner, lesson, views, batch)
+
+    def _look(self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now) -> Look:
+        facts: dict[str, Any] = {
+            "classes": self.classes,
+            "epoch": now.epoch,
+            "epochs": now.epochs,
+            "generator": now.generator,
+        }
+        facts |= {"scalars": now.scalars, "memory": learner.batch_memory, "factored": self.factored}
+        if self.recipe.mix is None:
+            return look(
+                learner.model,
+                learner.objective,
+                learner.taps,
+                batch,
+                wanted=self.wanted,
+                views=views,
+                precision=self.precision,
+                keep_graph=self.recipe.relabel is not None or len(views) > 1 or _has_parameters(learner.objective),
+                **facts,
+            )
+        if not self.asks:
+            return _unseen(batch, learner, self.classes, now)
+        with torch.set_grad_enabled(gradient_norm in self.wanted):
+            return look(
+                learner.model, learner.objective, learner.taps, batch, wanted=self.wanted, views=views[:1],
+                precision=self.precision, leave_no_trace=True, **facts,
+            )  # fmt: skip
+
+    def _linked(self, place: int, looks: Sequence[Look], batch: Batch, views: Sequence[Tensor], now: Now) -> Evidence:
+        """The evidence of one network with the other evidence its rules read, and its signals computed."""
+        learner, evidence, others = self.learners[place], looks[place].evidence, {}
+        if "peer" in self.needs:
+            others["peer"] = looks[(place + 1) % len(looks)].evidence
+        if "average" in self.needs and learner.average is not None:
+            with torch.no_grad():
+                taps = learner.average_taps or Taps(learner.average)
+                others["average"] = look(
+                    learner.average, learner.objective, taps, batch, views=views[:1], precision=self.precision,
+                    classes=self.classes, epoch=now.epoch, epochs=now.epochs,
+                ).evidence  # fmt: skip
+        if others:
+            evidence = evidence.but(others=others)
+        read_all(evidence, self.wanted)
+        return evidence
+
+    def _decide(self, evidence: Evidence) -> Decision:
+        if self.recipe.each_batch is None:
+            return Decision(torch.ones(len(evidence), device=evidence.ids.device))
+        return ask(self.recipe.each_batch, evidence)
+
+    def _learn(self, place: int, learner: Learner, lesson: "Lesson", views: Sequence[Tensor], batch: Batch) -> None:
+        recipe, weights = self.recipe, lesson.weights
+        skip = self.never
+        learner.optimizer.zero_grad(set_to_none=True)
+        evidence = lesson.look.evidence
+        if lesson.look.factors is not None and lesson.is_as_seen(recipe):
+            self._differentiate_factored(learner, lesson)
+        else:
+            trained = self._train_forward(learner, lesson, views)
+            mixed = weights if lesson.pairing is None else lesson.pairing.blend(weights)
+            shares = coefficients(mixed, recipe.divide_by) / len(trained)
+            torch.stack([(shares * each.losses).sum() for each in trained]).sum().backward()  # type: ignore[no-untyped-call]
+            if lesson.pairing is not None and not self.asks:
+                evidence = trained[0].but(targets=batch.targets)
+        if recipe.each_batch is not None or recipe.each_epoch is not None:
+            skip = (weights.sum() == 0).float()
+        self._move(learner, skip)
+        self.skipped[place] += skip
+        self._write(self.rows[place], batch.index, evidence, weights)
+
+    def _differentiate_factored(self, learner: Learner, lesson: "Lesson") -> None:
+        """The weighted gradient from the layer inputs and output gradients that already gave the norms."""
+        assert lesson.look.factors is not None
+        shares = coefficients(lesson.weights, self.recipe.divide_by)
+        own = [parameter for parameter in learner.objective.parameters() if parameter.requires_grad]
+        if own:
+            gradients = torch.autograd.grad((shares * lesson.look.evidence.losses).sum(), own)
+            for parameter, gradient in zip(own, gradients, strict=True):
+                parameter.grad = gradient
+        lesson.look.factors.accumulate(shares)
+
+    def _train_forward(self, learner: Learner, lesson: "Lesson", views: Sequence[Tensor]) -> list[Evidence]:
+        """The evidence of each view that the losses come from: the look's own, or of a new pass over mixed inputs."""
+        seen, targets = lesson.look.evidence, lesson.targets
+        if lesson.pairing is None:
+            if len(views) == 1:
+                return [seen if targets is seen.targets else seen.but(targets=targets)]
+            outputs, layers = lesson.look.outputs, [seen.layers] * len(views)
+        else:
+            inputs = torch.cat([lesson.pairing.blend(view) for view in views])
+            with autocast(inputs.device, self.precision):
+                outputs = learner.model(inputs).float()
+            layers = [learner.taps.take()] * len(views)
+            targets = lesson.pairing.blend(as_mixable(targets, self.classes))
+        return [
+            seen.but(raw_outputs=part, targets=targets, layers=kept, known={})
+            for part, kept in zip(outputs.chunk(len(views)), layers, strict=True)
+        ]
+
+    def _move(self, learner: Learner, skip: Tensor) -> None:
+        parameters = [p for group in learner.optimizer.param_groups for p in group["params"]]
+        if callable(self.recipe.clip):
+            self.recipe.clip(parameters)
+        elif self.recipe.clip is not None:
+            nn.utils.clip_grad_norm_(parameters, self.recipe.clip)
+        step_unless(skip, learner.optimizer)
+        learner.move_average(skip)
+
+    @torch.no_grad()
+    def _write(self, rows: EpochRows, index: Tensor, evidence: Evidence, weights: Tensor) -> None:
+        losses = evidence.losses.detach()
+        measured = [evidence.known[s] for s in self.wanted if s in evidence.known and evidence.known[s].ndim == 1]
+        signal = measured[0].float() if measured else losses.new_full((), float("nan")).expand_as(losses)
+        if self.classes is None:
+            belief, prediction = torch.zeros_like(losses), evidence.outputs.detach()
+        else:
+            belief, prediction = evidence.read(p_given), evidence.read(predicted)[:, None].float()
+        rows.write(index, signal=signal, weight=weights, loss=losses, p_given=belief, prediction=prediction)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What one network learns from a batch: what it saw, the targets to learn, and how much each example counts."""
+
+    look: Look
+    targets: Tensor
+    weights: Tensor
+    pairing: Pairing | None
+
+    def is_as_seen(self, recipe: Recipe) -> bool:
+        """Whether the pass that gave the signals is also the one to learn from."""
+        return self.pairing is None and recipe.relabel is None and len(recipe.views) <= 1
+
+
+def _unseen(batch: Batch, learner: Learner, classes: int | None, now: Now) -> Look:
+    """Evidence about a batch that nobody has to look at before it is mixed."""
+    empty = batch.inputs.new_empty(0)
+    evidence = Evidence(
+        ids=batch.ids,
+        targets=batch.targets,
+        objective=learner.objective,
+        raw_outputs=empty,
+        inputs=batch.inputs,
+        columns=batch.columns,
+        classes=classes,
+        epoch=now.epoch,
+        epochs=now.epochs,
+        generator=now.generator,
+    )
+    return Look(evidence, empty, None)
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None

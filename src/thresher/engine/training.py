@@ -1,0 +1,262 @@
+"""A training in progress: its networks, its place in the run, and one epoch of it."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thresher.engine.check import check_model, check_recipe
+from thresher.engine.checkpoint import Record, describe
+from thresher.engine.evidence import Evidence
+from thresher.engine.learner import Learner
+from thresher.engine.look import Batch, Precision
+from thresher.engine.optimizer import MakeOptimizer
+from thresher.engine.record import epoch_record, fill_unvisited
+from thresher.engine.step import Now, Step
+from thresher.engine.sweep import Sweeper, measure, metric_of
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.ledger import EpochRows, Ledger, epoch_table
+from thresher.objectives import as_objective
+from thresher.recipe import Recipe
+from thresher.rules.rule import Decision, ask, columns_of, needs_of, schedules_of, signals_of
+from thresher.schedules import Schedule
+from thresher.seeding import derive, generator, preserved, seed_global
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and how to train: the settings of `fit` that are no data and no method."""
+
+    epochs: float
+    steps: int | None
+    batch: int
+    seed: int
+    precision: Precision
+    workers: int
+    schedule: Schedule | None
+    make_optimizer: MakeOptimizer
+
+
+class Training:
+    """Everything that changes while a run goes on; `state()` is all of it that a checkpoint needs."""
+
+    def __init__(
+        self, recipe: Recipe, models: Sequence[nn.Module], sets: Mapping[str, Examples], plan: Plan, keep_best: bool
+    ):
+        self.recipe, self.sets, self.plan, self.keep_best = recipe, sets, plan, keep_best
+        self.train = train = sets["train"]
+        objective = as_objective(recipe.objective, train.classes)
+        given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average}
+        check_recipe(recipe, objective, train, given)
+        fits = check_model(recipe, models[0], objective.to(self.device), train, plan.seed)
+        self.learners = [
+            Learner(
+                m, as_objective(recipe.objective, train.classes).to(self.device), plan.make_optimizer, recipe.average
+            )
+            for m in models
+        ]
+        for learner in self.learners:
+            learner.watch_layers(learner.objective.layers, fits.head)
+        self.rows = [EpochRows(train) for _ in models]
+        self.step = Step(recipe, self.learners, train.classes, plan.precision, self.rows, fits.factored)
+        self.sweeper = Sweeper(max(512, plan.batch), plan.precision, plan.workers, fits.factored)
+        self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
+        self.columns = sorted(columns_of(recipe))
+        self.epoch, self.steps_done, self.finished = 0, 0, False
+        self.carry = torch.empty(0, dtype=torch.long)
+        self.history: list[Record] = []
+        self.ledger = Ledger()
+        self.best: dict[str, Any] | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return self.train.targets.device
+
+    def identity(self) -> dict[str, Any]:
+        """What makes this run this run and no other, for telling whether a folder may be continued."""
+        optimizer = self.learners[0].optimizer
+        return {
+            "recipe": describe(self.recipe),
+            "model": derive(repr(self.learners[0].model)),
+            "data": describe([self.train.ids, self.train.targets]),
+            "length": [self.plan.epochs, self.plan.steps],
+            "batch": self.plan.batch,
+            "seed": self.plan.seed,
+            "optimizer": [type(optimizer).__name__, self.learners[0].base_rates],
+            "schedule": describe(self.plan.schedule),
+            "precision": str(self.plan.precision),
+        }
+
+    def run_epoch(self) -> Iterator[tuple[int, int]]:
+        """Train one epoch, yielding (step, steps) after each step; its record and its ledger rows end it."""
+        started = time.perf_counter()
+        gen = generator(self.plan.seed, "epoch", self.epoch, device=self.device)
+        for schedule, scalar in self.scalars.items():
+            scalar.fill_(schedule(self.epoch, self.plan.epochs))
+        now = Now(self.epoch, self.plan.epochs, gen, self.scalars)
+        sights = [self._epoch_evidence(learner, now) for learner in self.learners]
+        decisions = self._decide_epoch(sights)
+        order = self._order(decisions)
+        with preserved(self.device):
+            for done, (batch, weights) in enumerate(self._batches(order, decisions)):
+                progress = self.epoch + done / len(order)
+                if self.plan.schedule is not None:
+                    for learner in self.learners:
+                        learner.set_learning_rate(self.plan.schedule(progress, self.plan.epochs))
+                seed_global(self.device, self.plan.seed, self.epoch, done)
+                self.step(batch, weights, now)
+                self.steps_done += 1
+                yield done + 1, len(order)
+        self._end_epoch(started, len(order), sights, decisions)
+
+    def _epoch_evidence(self, learner: Learner, now: Now) -> Evidence:
+        """Evidence about the whole training set, which sweeps when a rule first reads it."""
+        rule, train = self.recipe.each_epoch, self.train
+
+        def about(model: nn.Module, taps: Any) -> Evidence:
+            return Evidence(
+                ids=train.ids,
+                targets=train.targets,
+                objective=learner.objective,
+                raw_outputs=lambda: self.sweeper(model, learner.objective, train, wanted=signals_of(rule), taps=taps),
+                classes=train.classes,
+                epoch=now.epoch,
+                epochs=now.epochs,
+                generator=now.generator,
+                columns={name: train.columns[name] for name in self.columns},
+                memory=learner.epoch_memory,
+                scalars=now.scalars,
+            )
+
+        evidence = about(learner.model, learner.taps)
+        if learner.average is not None and "average" in needs_of(rule):
+            evidence = evidence.but(others={"average": about(learner.average, learner.average_taps)})
+        return evidence
+
+    def _decide_epoch(self, sights: Sequence[Evidence]) -> list[Decision] | None:
+        if self.recipe.each_epoch is None:
+            return None
+        if "peer" in needs_of(self.recipe.each_epoch):
+            others = [sights[(place + 1) % len(sights)] for place in range(len(sights))]
+            sights = [s.but(others={**s.others, "peer": o}) for s, o in zip(sights, others, strict=True)]
+        decisions = [ask(self.recipe.each_epoch, evidence) for evidence in sights]
+        for learner, decision in zip(self.learners, decisions, strict=True):
+            learner.epoch_memory.update(decision.memory)
+        return decisions
+
+    def _order(self, decisions: Sequence[Decision] | None) -> Tensor:
+        """Positions [steps, batch]: full batches of the examples that count; the remainder opens the next epoch."""
+        everyone = torch.arange(len(self.train))
+        if decisions is not None:
+            counts = torch.stack([decision.weights for decision in decisions]).amax(0).cpu() > 0
+            everyone, self.carry = everyone[counts], self.carry[counts[self.carry]]
+        drawn = self.recipe.draw(everyone, self.train, generator(self.plan.seed, "order", self.epoch))
+        repeated = torch.isin(drawn, self.carry)  # moved to the end, so that no batch holds an example twice
+        order = torch.cat([self.carry, drawn[~repeated], drawn[repeated]])
+        steps = len(order) // self.plan.batch
+        if self.plan.steps is not None:
+            steps = min(steps, self.plan.steps - self.steps_done)
+        used = steps * self.plan.batch
+        self.carry = order[used:]
+        return order[:used].view(steps, self.plan.batch).to(self.device)
+
+    def _batches(
+        self, order: Tensor, decisions: Sequence[Decision] | None
+    ) -> Iterator[tuple[Batch, list[Tensor] | None]]:
+        """The batches of an epoch; small facts are gathered for the whole epoch at once."""
+        train, seed = self.train, self.plan.seed
+        ids, targets = train.ids[order], train.targets[order]
+        facts = {name: train.columns[name][order] for name in self.columns}
+        weights = None
+        if decisions is not None:
+            facts |= {name: value[order] for name, value in decisions[0].columns.items()}
+            weights = [decision.weights[order] for decision in decisions]
+        stream = train.batches(order, seed=seed, epoch=self.epoch, workers=self.plan.workers)
+        for step, inputs in enumerate(stream):
+            columns = {name: value[step] for name, value in facts.items()}
+            batch = Batch(order[step], ids[step], inputs, targets[step], columns)
+            yield batch, None if weights is None else [weight[step] for weight in weights]
+
+    def _end_epoch(
+        self, started: float, steps: int, sights: Sequence[Evidence], decisions: Sequence[Decision] | None
+    ) -> None:
+        columns = []
+        for place, (learner, rows) in enumerate(zip(self.learners, self.rows, strict=True)):
+            weights = None if decisions is None else decisions[place].weights
+            columns.append(fill_unvisited(rows, learner, self.train, self.sweeper, weights, sights[place]))
+            extra = {} if decisions is None else {k: v.cpu().numpy() for k, v in decisions[place].columns.items()}
+            self.ledger.add(epoch_table(self.train, columns[-1], extra, epoch=self.epoch + 1, peer=place))
+        record = epoch_record(columns, self.train)
+        if record["loss"] != record["loss"]:
+            raise ThresherError(
+                f"The loss became NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
+            )
+        rate = self.learners[0].optimizer.param_groups[0]["lr"]
+        skipped = self.step.skipped.cpu().tolist()
+        self.step.skipped.zero_()
+        self.epoch += 1
+        record |= {"epoch": self.epoch, "steps": steps, "learning_rate": float(rate), "skipped": int(sum(skipped))}
+        record |= {"metric": metric_of(self.train), **self._scores()}
+        self.history.append(record | {"seconds": time.perf_counter() - started})
+        if self.plan.steps is None:
+            self.finished = self.epoch >= self.plan.epochs
+        else:
+            self.finished = self.steps_done >= self.plan.steps
+
+    def _scores(self) -> dict[str, Any]:
+        """The score on the test set, each network's and the mean; and the best so far on the validation set."""
+        found: dict[str, Any] = {"score": None, "scores": {}}
+        metric = metric_of(self.train)
+        if "test" in self.sets:
+            measured = [self._measure(learner.model, learner, "test") for learner in self.learners]
+            found["scores"] = {name: sum(m[name] for m in measured) / len(measured) for name in measured[0]}
+            found["score"] = found["scores"][metric]
+            if len(measured) > 1:
+                found["scores"] |= {f"peer{place}": m[metric] for place, m in enumerate(measured)}
+            averages = [self._measure(own.average, own, "test")[metric] for own in self.learners if own.average]
+            if averages:
+                found["scores"]["average"] = sum(averages) / len(averages)
+        if self.keep_best:
+            checked = [self._measure(learner.model, learner, "validation")[metric] for learner in self.learners]
+            found["validation"] = sum(checked) / len(checked)
+            if self.best is None or found["validation"] > self.best["score"]:
+                states = [{k: v.cpu().clone() for k, v in own.model.state_dict().items()} for own in self.learners]
+                self.best = {"score": found["validation"], "epoch": self.epoch, "models": states}
+        return found
+
+    def _measure(self, model: nn.Module, learner: Learner, name: str) -> dict[str, float]:
+        return measure(self.sweeper(model, learner.objective, self.sets[name]).outputs, self.sets[name])
+
+    def restore_best(self) -> None:
+        if self.best is not None:
+            for learner, state in zip(self.learners, self.best["models"], strict=True):
+                learner.model.load_state_dict(state)
+
+    def networks(self) -> tuple[list[nn.Module], list[nn.Module]]:
+        return [own.model for own in self.learners], [own.average for own in self.learners if own.average is not None]
+
+    def state(self) -> dict[str, Any]:
+        """Everything the next epoch depends on."""
+        return {
+            "learners": [learner.state() for learner in self.learners],
+            "epoch": self.epoch,
+            "steps_done": self.steps_done,
+            "finished": self.finished,
+            "carry": self.carry,
+            "best": self.best,
+        }
+
+    def load_state(self, saved: Mapping[str, Any]) -> None:
+        for learner, state in zip(self.learners, saved["learners"], strict=True):
+            learner.load_state(state, self.device)
+        self.epoch, self.steps_done, self.finished = saved["epoch"], saved["steps_done"], saved["finished"]
+        self.carry, self.best, self.history = saved["carry"], saved["best"], list(saved["history"])
+        self.ledger.parts = list(saved["ledger"])
+
+    def close(self) -> None:
+        for learner in self.learners:
+            learner.remove_hooks()

@@ -1,0 +1,223 @@
+"""The set of examples: inputs, targets, stable ids and named columns."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from thresher.errors import ThresherError
+from thresher.seeding import everything_seeded, generator
+
+
+class MapDataset(Protocol):
+    """Anything with a length and items; an item is an input, or a tuple that starts with one."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, position: int, /) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """n examples: inputs, given targets, and whatever else is known about each, addressed by a stable id.
+
+    inputs   a tensor [n, ...], kept on the training device, or a map-style dataset, streamed by workers
+    targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]
+    columns  named facts of length n: `is_corrupt`, `true_target`, `teacher_output`, ...
+    normalise  (mean, std) applied to uint8 inputs on their way to the model; (0, 255) unless given
+
+    >>> letters = Examples(torch.zeros(3, 4), torch.tensor([0, 2, 1]))
+    >>> letters.classes, letters.subset([2, 0]).ids.tolist()
+    (3, [2, 0])
+    """
+
+    inputs: Tensor | MapDataset
+    targets: Tensor
+    ids: Tensor = None  # type: ignore[assignment]  # filled in below: 0 .. n-1
+    classes: int | None = None
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    class_names: Sequence[str] | None = None
+    normalise: tuple[Tensor, Tensor] | None = None
+    name: str = "examples"
+    checked: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        fill = object.__setattr__
+        fill(self, "targets", torch.as_tensor(self.targets))
+        if self.ids is None:
+            fill(self, "ids", torch.arange(len(self.targets), device=self.targets.device))
+        fill(self, "columns", {name: torch.as_tensor(column) for name, column in self.columns.items()})
+        if self.classes is None and not self.targets.is_floating_point():
+            fill(self, "targets", self.targets.long())
+            fill(self, "classes", int(self.targets.max()) + 1 if len(self.targets) else 0)
+        if self.targets.is_floating_point():
+            fill(self, "targets", self.targets.float())
+            if self.classes is None and self.targets.ndim == 1:
+                fill(self, "targets", self.targets[:, None])
+        else:
+            fill(self, "targets", self.targets.long())
+        if not self.checked:
+            _check(self)
+            fill(self, "checked", True)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def in_memory(self) -> bool:
+        return isinstance(self.inputs, Tensor)
+
+    @property
+    def is_regression(self) -> bool:
+        return self.classes is None
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model must give for each example: the classes, or the real targets."""
+        return self.classes if self.classes is not None else self.targets.shape[1]
+
+    @property
+    def labels(self) -> Tensor:
+        """The given class of each example [n], the likeliest one where the targets are soft."""
+        if self.classes is None:
+            raise ThresherError(f"{self.name} has real targets and so no labels: use targets instead.")
+        return self.targets if self.targets.ndim == 1 else self.targets.argmax(1)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        first = self.inputs[0] if self.in_memory else _input_of(cast(MapDataset, self.inputs)[0])
+        return tuple(torch.as_tensor(first).shape)
+
+    def subset(self, positions: Tensor | Sequence[int]) -> "Examples":
+        """The examples at these positions, in this order, with their ids and columns."""
+        at = torch.as_tensor(positions, device=self.targets.device).long()
+        inputs: Tensor | MapDataset
+        if isinstance(self.inputs, Tensor):
+            inputs = self.inputs[at.to(self.inputs.device)]
+        else:
+            inputs = _Picked(self.inputs, at.tolist())
+        columns = {name: column[at.to(column.device)] for name, column in self.columns.items()}
+        return replace(self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns)
+
+    def with_columns(self, **columns: Tensor) -> "Examples":
+        """The same examples with these columns added or replaced."""
+        return replace(self, columns={**self.columns, **columns}, checked=False)
+
+    def with_targets(self, targets: Tensor, **columns: Tensor) -> "Examples":
+        """The same examples with other given targets."""
+        return replace(self, targets=targets, columns={**self.columns, **columns}, checked=False)
+
+    def to(self, device: torch.device | str) -> "Examples":
+        """Everything that is in memory, on this device; a streamed dataset stays where it is."""
+        return replace(
+            self,
+            inputs=self.inputs.to(device) if isinstance(self.inputs, Tensor) else self.inputs,
+            targets=self.targets.to(device),
+            ids=self.ids.to(device),
+            columns={name: column.to(device) for name, column in self.columns.items()},
+            normalise=None if self.normalise is None else (self.normalise[0].to(device), self.normalise[1].to(device)),
+        )
+
+    def as_model_input(self, inputs: Tensor) -> Tensor:
+        """Floats for the model: uint8 inputs are normalised, everything else passes as it is."""
+        if inputs.dtype != torch.uint8:
+            return inputs
+        if self.normalise is None:
+            return inputs.float() / 255
+        mean, std = self.normalise
+        return (inputs.float() - mean) / std
+
+    def batches(
+        self, order: Tensor | Sequence[Tensor], *, seed: int = 0, epoch: int = 0, workers: int = 0
+    ) -> Iterator[Tensor]:
+        """The model inputs of each row of `order` (positions [steps, batch], or a list of rows of any length)."""
+        device = self.targets.device
+        if isinstance(self.inputs, Tensor):
+            for row in order:
+                yield self.as_model_input(self.inputs.index_select(0, row))
+            return
+        loader: DataLoader[Tensor] = DataLoader(
+            _Seeded(self.inputs, self.ids.tolist(), seed, epoch),  # type: ignore[arg-type]
+            batch_sampler=[row.tolist() for row in order],
+            num_workers=workers,
+            pin_memory=device.type == "cuda",
+            generator=generator(seed, "loader", epoch),
+        )
+        for inputs in loader:
+            if inputs.is_floating_point() and not torch.isfinite(inputs).all():
+                raise ThresherError(f"{self.name} gave inputs that are NaN or infinite: clean them before training.")
+            yield self.as_model_input(inputs.to(device, non_blocking=True))
+
+
+class _Picked:
+    """A map-style dataset seen through a list of positions."""
+
+    def __init__(self, dataset: MapDataset, positions: list[int]):
+        self.dataset, self.positions = dataset, positions
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __getitem__(self, position: int) -> Any:
+        return self.dataset[self.positions[position]]
+
+
+class _Seeded:
+    """Items whose random transforms depend on (seed, epoch, id) only, in whichever worker they run."""
+
+    def __init__(self, dataset: MapDataset, ids: list[int], seed: int, epoch: int):
+        self.dataset, self.ids, self.seed, self.epoch = dataset, ids, seed, epoch
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, position: int) -> Tensor:
+        with everything_seeded(self.seed, self.epoch, self.ids[position]):
+            return torch.as_tensor(_input_of(self.dataset[position]))
+
+
+def _input_of(item: Any) -> Any:
+    return item[0] if isinstance(item, (tuple, list)) else item
+
+
+def _check(examples: Examples) -> None:
+    """Refuse what no training can use, before any training."""
+    name, targets, n = examples.name, examples.targets, len(examples.targets)
+    if n == 0:
+        raise ThresherError(f"{name} is empty: give at least one example.")
+    if len(examples.inputs) != n or len(examples.ids) != n:
+        sizes = f"{len(examples.inputs)} inputs, {n} targets and {len(examples.ids)} ids"
+        raise ThresherError(f"{name} has {sizes}: give one target and one id for each input.")
+    if len(torch.unique(examples.ids)) != n:
+        raise ThresherError(f"{name} has ids that repeat: give every example an id of its own.")
+    for column, values in examples.columns.items():
+        if len(values) != n:
+            raise ThresherError(f"Column {column} of {name} has {len(values)} values for {n} examples: give one each.")
+    if targets.is_floating_point() and not torch.isfinite(targets).all():
+        raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")
+    if isinstance(examples.inputs, Tensor) and examples.inputs.is_floating_point():
+        finite = torch.isfinite(examples.inputs).flatten(1).all(1)
+        if not finite.all():
+            bad = int((~finite).sum())
+            raise ThresherError(f"{name} has {bad} examples with NaN or infinite inputs: remove or fill them first.")
+    _check_classes(examples)
+
+
+def _check_classes(examples: Examples) -> None:
+    name, targets, classes = examples.name, examples.targets, examples.classes
+    if classes is None:
+        return
+    if targets.ndim == 1 and (targets.min() < 0 or targets.max() >= classes):
+        low, high = int(targets.min()), int(targets.max())
+        raise ThresherError(
+            f"{name} has labels from {low} to {high} but {classes} classes: "
+            f"renumber the labels to 0..{classes - 1} or raise classes=."
+        )
+    if targets.ndim == 2 and targets.shape[1] != classes:
+        raise ThresherError(
+            f"{name} has soft labels of width {targets.shape[1]} but classes={classes}: make them equal."
+        )
+    if targets.ndim == 2 and (targets.min() < 0 or not torch.allclose(targets.sum(1), targets.new_ones(()), atol=1e-3)):
+        raise ThresherError(f"{name} has soft labels that are no probabilities: make each row non-negative with sum 1.")

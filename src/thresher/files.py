@@ -1,0 +1,38 @@
+"""Files that are written whole or not at all."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from thresher.errors import ThresherError
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write(temporary)` fill a file beside `path`, then put it in place in one move."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ThresherError(
+                f"The disk is full while writing {path}: free some space and run the same command again; "
+                "everything saved before is intact."
+            ) from error
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

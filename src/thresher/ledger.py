@@ -1,0 +1,146 @@
+"""The ledger: what was decided about every example, every epoch, as append-only Parquet."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.files import write_whole
+
+FIXED = ("visited", "signal", "weight", "loss", "p_given")
+
+
+class EpochRows:
+    """The rows of one epoch and one network, kept on the device: [n, 5 + predictions], one write a step."""
+
+    def __init__(self, examples: Examples):
+        width = examples.targets.shape[1] if examples.is_regression else 1
+        self.table = torch.zeros(len(examples), len(FIXED) + width, device=examples.targets.device)
+        self.ones = torch.ones((), device=self.table.device)
+
+    def write(
+        self, index: Tensor, *, signal: Tensor, weight: Tensor, loss: Tensor, p_given: Tensor, prediction: Tensor
+    ) -> None:
+        """What was seen of, and decided about, the examples at these positions of the set."""
+        known = torch.stack([self.ones.expand_as(loss), signal, weight, loss, p_given], 1)
+        self.table.index_copy_(0, index, torch.cat([known, prediction], 1))
+
+    def visited(self) -> np.ndarray[Any, Any]:
+        return self.table[:, 0].cpu().numpy() > 0
+
+    def mark_unvisited(self, index: Tensor) -> None:
+        """Rows that came from a sweep, not from a training step."""
+        self.table[index, 0] = 0.0
+
+    def take(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The epoch's rows on the host, each column [n]; the next epoch starts empty."""
+        rows = self.table.cpu().numpy().copy()
+        self.table.zero_()
+        columns = {name: rows[:, place] for place, name in enumerate(FIXED)}
+        columns["visited"] = columns["visited"] > 0
+        return {**columns, "prediction": rows[:, len(FIXED) :]}
+
+
+def residual_belief(losses: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """1 - rank/(n-1) of each loss: what stands for the probability of the given target in regression.
+
+    >>> residual_belief(np.array([0.1, 5.0, 0.2]))
+    array([1. , 0. , 0.5], dtype=float32)
+    """
+    ranks = np.empty(len(losses), np.float32)
+    ranks[np.argsort(losses, kind="stable")] = np.arange(len(losses), dtype=np.float32)
+    return np.asarray(1 - ranks / max(len(losses) - 1, 1), np.float32)
+
+
+def epoch_table(
+    examples: Examples,
+    rows: Mapping[str, np.ndarray[Any, Any]],
+    extra: Mapping[str, np.ndarray[Any, Any]],
+    *,
+    epoch: int,
+    peer: int,
+) -> pa.Table:
+    """One epoch of one network as an Arrow table in the ledger's form."""
+    n, targets = len(examples), examples.targets.cpu().numpy()
+    columns: dict[str, Any] = {
+        "id": examples.ids.cpu().numpy(),
+        "epoch": np.full(n, epoch, np.int32),
+        "peer": np.full(n, peer, np.int8),
+        **{name: rows[name] for name in ("visited", "signal", "weight")},
+        "kept": rows["weight"] > 0,
+        "loss": rows["loss"],
+        "p_given": rows["p_given"],
+    }
+    if examples.is_regression:
+        columns |= {f"prediction_{place}": rows["prediction"][:, place] for place in range(targets.shape[1])}
+        columns |= {f"target_{place}": targets[:, place] for place in range(targets.shape[1])}
+    else:
+        columns["prediction"] = rows["prediction"][:, 0].astype(np.int32)
+        columns["target"] = examples.labels.cpu().numpy().astype(np.int32)
+    return pa.table({**columns, **extra})
+
+
+class Ledger:
+    """The record of a run: in memory until it is committed to its folder, and readable from either."""
+
+    def __init__(self, folder: Path | None = None, parts: Sequence[str] = ()):
+        self.folder, self.parts = folder, list(parts)
+        self.pending: list[pa.Table] = []
+
+    @classmethod
+    def read(cls, folder: Path | str) -> "Ledger":
+        """The ledger of a run folder (or its `ledger` folder)."""
+        folder = Path(folder)
+        folder = folder / "ledger" if (folder / "ledger").is_dir() else folder
+        parts = sorted(path.name for path in folder.glob("part-*.parquet"))
+        if not parts:
+            raise ThresherError(f"{folder} holds no ledger: give the folder of a run that has saved an epoch.")
+        return cls(folder, parts)
+
+    def add(self, table: pa.Table) -> None:
+        self.pending.append(table)
+
+    def commit(self) -> None:
+        """Write what is pending as one more part; a part counts once the checkpoint names it."""
+        if self.folder is None or not self.pending:
+            return
+        name = f"part-{len(self.parts):05d}.parquet"
+        table = pa.concat_tables(self.pending, promote_options="default")
+        write_whole(self.folder / name, lambda path: pq.write_table(table, path, compression="zstd"))
+        self.parts.append(name)
+        self.pending = []
+
+    def discard_uncommitted(self) -> None:
+        """Remove parts that no checkpoint names: a run that died between the two writes left them."""
+        if self.folder is not None:
+            for path in self.folder.glob("part-*.parquet"):
+                if path.name not in self.parts:
+                    path.unlink()
+
+    def table(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
+        """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
+        tables = []
+        if self.folder is not None and self.parts:
+            files = pyarrow.dataset.dataset([str(self.folder / part) for part in self.parts], format="parquet")
+            tables.append(files.to_table(columns=columns, filter=where))
+        for pending in self.pending:
+            rows = pending if where is None else pending.filter(where)
+            tables.append(rows if columns is None else rows.select(columns))
+        return pa.concat_tables(tables, promote_options="default")
+
+    def to_pandas(self) -> Any:
+        return self.table().to_pandas()
+
+    def trust(self) -> tuple[Tensor, Tensor]:
+        """(ids, trust): the mean over epochs and networks of the probability given to the given target, 0 to 1."""
+        means = self.table(["id", "p_given"]).group_by("id").aggregate([("p_given", "mean")]).sort_by("id")
+        ids, trust = means["id"].to_numpy(), means["p_given_mean"].to_numpy()
+        return torch.from_numpy(ids.copy()), torch.from_numpy(trust.astype(np.float32))

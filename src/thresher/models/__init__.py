@@ -1,0 +1,106 @@
+"""Plain networks that know no method, built by name; each ends in a Linear layer named `head`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from torch import nn
+
+from thresher.errors import ThresherError
+from thresher.models.cnn9 import CNN9
+from thresher.models.external import from_module, from_timm
+from thresher.models.lenet import LeNet
+from thresher.models.mlp import MLP
+from thresher.models.mobilenet import MobileNet
+from thresher.models.norm import batch_to_group_norm
+from thresher.models.preactivation import resnet11, wrn_28_10
+from thresher.models.resnet import cifar_resnet, resnet18
+
+__all__ = ["MODELS", "Known", "batch_to_group_norm", "build", "names"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A registered model: who makes it, and how to read the setting that may follow its name and a colon."""
+
+    make: Callable[..., nn.Module]  # (input_shape, outputs) or (input_shape, outputs, setting)
+    setting: Callable[[str], Any] | None = None
+    example: str = ""  # a setting that is understood, for the error message
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split("x"))
+
+
+_WITH_BATCH_NORM = {
+    "cnn9": Known(CNN9),
+    "resnet11": Known(resnet11),
+    "resnet18": Known(resnet18),
+    "resnet20": Known(partial(cifar_resnet, depth=20)),
+    "resnet32": Known(partial(cifar_resnet, depth=32)),
+    "resnet56": Known(partial(cifar_resnet, depth=56)),
+    "resnet110": Known(partial(cifar_resnet, depth=110)),
+    "wrn-28-10": Known(wrn_28_10, setting=float, example="0.3"),
+    "mobilenet": Known(MobileNet, setting=float, example="2"),
+}
+
+MODELS: dict[str, Known] = {
+    "mlp": Known(MLP, setting=_sizes, example="256x256"),
+    "mlp-leaky": Known(partial(MLP, activation=nn.LeakyReLU), setting=_sizes, example="256x256"),
+    "lenet": Known(LeNet),
+    **_WITH_BATCH_NORM,
+}
+
+
+def names() -> list[str]:
+    """Every registered name: the models, and `-gn` forms of those that have a BatchNorm to replace by GroupNorm."""
+    return [*MODELS, *(f"{name}-gn" for name in _WITH_BATCH_NORM)]
+
+
+def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """A fresh model for inputs of this shape (without the batch), giving this many outputs.
+
+    `mlp:512x512` sets the hidden sizes, `mobilenet:2` the width, `wrn-28-10:0.3` the dropout; `cnn9-gn` has GroupNorm;
+    `timm:NAME` is timm's and `package.module:factory` anybody's.
+
+    >>> build("mlp:32", input_shape=(1, 8, 8), outputs=3).head
+    Linear(in_features=32, out_features=3, bias=True)
+    """
+    if outputs < 1:
+        raise ThresherError(f"A model needs at least one output, not {outputs}: give the classes or real targets.")
+    base, colon, setting = name.partition(":")
+    if base in names():
+        return _registered(base, setting if colon else None, input_shape, outputs)
+    if base == "timm":
+        return from_timm(setting, input_shape, outputs)
+    if not colon:
+        raise ThresherError(f"There is no model {name!r}: did you mean {_nearest(name, cutoff=0.0)}?")
+    try:
+        module = import_module(base)
+    except (ImportError, ValueError) as failed:
+        fix = f"did you mean {nearest}?" if (nearest := _nearest(base)) else "give package.module:factory."
+        raise ThresherError(f"There is no model {name!r} ({failed}): {fix}") from failed
+    return from_module(module, setting, input_shape, outputs)
+
+
+def _registered(name: str, setting: str | None, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+    plain = name.removesuffix("-gn")
+    known = MODELS[plain]
+    if setting is None:
+        model = known.make(input_shape, outputs)
+    elif known.setting is None:
+        raise ThresherError(f"{name} takes no setting: write {name} instead of {name}:{setting}.")
+    else:
+        try:
+            value = known.setting(setting)
+        except ValueError as failed:
+            raise ThresherError(f"{name}:{setting} is not understood: write {name}:{known.example}.") from failed
+        model = known.make(input_shape, outputs, value)
+    return model if plain == name else batch_to_group_norm(model)
+
+
+def _nearest(name: str, cutoff: float = 0.6) -> str | None:
+    return next(iter(get_close_matches(name, [*names(), "timm:NAME"], n=1, cutoff=cutoff)), None)

@@ -1,0 +1,20 @@
+"""Objectives: what each example should teach."""
+
+import copy
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from thresher.objectives.objective import Objective, Plain
+from thresher.objectives.standard import CrossEntropy, SquaredError
+
+ObjectiveLike = nn.Module | Callable[[Tensor, Tensor], Tensor]
+
+__all__ = ["CrossEntropy", "Objective", "ObjectiveLike", "Plain", "SquaredError", "as_objective"]
+
+
+def as_objective(given: ObjectiveLike | None, classes: int | None) -> Objective:
+    """An objective of one's own: a copy of the one given, a wrapped function, or the task's default."""
+    if given is None:
+        return SquaredError() if classes is None else CrossEntropy()
+    return copy.deepcopy(given) if isinstance(given, Objective) else Plain(given)

@@ -1,0 +1,64 @@
+"""What a finished run leaves for people: trust in every example, and a look at the least trusted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from thresher.examples import Examples
+from thresher.files import write_whole
+from thresher.ledger import Ledger
+
+PREVIEWS = 96
+
+
+def write_outcome(folder: Path, train: Examples, ledger: Ledger) -> None:
+    """Write examples.parquet (id, trust, target and the truth where known) and previews.npz (least trusted inputs)."""
+    ids, trust = ledger.trust()
+    place = torch.argsort(train.ids.cpu())
+    trusted = torch.empty(len(train))
+    trusted[place] = trust[torch.argsort(ids)]
+    write_whole(
+        folder / "examples.parquet", lambda path: pq.write_table(_facts(train, trusted), path, compression="zstd")
+    )
+    least = torch.argsort(trusted, stable=True)[:PREVIEWS]
+    previews = _previews(train, least)
+    write_whole(folder / "previews.npz", lambda path: _save(path, previews))
+
+
+def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
+    columns: dict[str, Any] = {"id": train.ids.cpu().numpy(), "trust": trust.numpy()}
+    for name, values in (("target", train.targets), ("true_target", train.columns.get("true_target"))):
+        if values is None:
+            continue
+        if train.is_regression:
+            columns |= {
+                f"{name}_{d}": column for d, column in enumerate(values.cpu().float().reshape(len(train), -1).T.numpy())
+            }
+        else:
+            labels = values if values.ndim == 1 else values.argmax(1)
+            columns[name] = labels.cpu().numpy().astype(np.int32)
+    if "is_corrupt" in train.columns:
+        columns["is_corrupt"] = train.columns["is_corrupt"].cpu().numpy().astype(bool)
+    table = pa.table(columns)
+    if train.class_names is not None:
+        table = table.replace_schema_metadata({"class_names": json.dumps(list(train.class_names))})
+    return table
+
+
+def _previews(train: Examples, positions: torch.Tensor) -> dict[str, np.ndarray[Any, Any]]:
+    picked = train.subset(positions)
+    if isinstance(picked.inputs, torch.Tensor):
+        inputs = picked.inputs.cpu()
+    else:
+        inputs = torch.cat(list(picked.batches(torch.split(torch.arange(len(picked)), 32)))).cpu()
+    return {"ids": picked.ids.cpu().numpy(), "inputs": inputs.numpy()}
+
+
+def _save(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

@@ -1,0 +1,56 @@
+"""A recipe: a method as a value."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from thresher.draw import Draw, shuffled
+from thresher.errors import ThresherError
+from thresher.mix import Mix
+from thresher.objectives import ObjectiveLike
+from thresher.relabel import Relabel
+from thresher.rules import RuleLike
+from thresher.views import View
+
+Clip = float | Callable[[Iterable[nn.Parameter]], object]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train on data that cannot be fully trusted; every slot has plain training as its default.
+
+    each_batch, each_epoch  rules: how much each example counts (batch weight = epoch weight × batch rule's weight)
+    relabel    what an example should teach, where the given target is not trusted
+    objective  losses [n]: an Objective, or a function (outputs, targets) -> [n]
+    views      augmented copies of a batch; signals are read on the first
+    mix        train on blends of examples
+    draw       in which order, and how often, an epoch visits the examples
+    clip       a bound on the norm of the whole gradient, or a function of the parameters that changes their gradients
+    peers      how many networks are trained side by side
+    average    the rate of a moving average of the model (parameters and buffers), such as 0.999
+    divide_by  what Σ wℓ is divided by: "weights" (Σ w) or "batch" (n)
+    """
+
+    each_batch: RuleLike | None = None
+    each_epoch: RuleLike | None = None
+    relabel: Relabel | None = None
+    objective: ObjectiveLike | None = None
+    views: tuple[View, ...] = ()
+    mix: Mix | None = None
+    draw: Draw = shuffled
+    clip: Clip | None = None
+    peers: int = 1
+    average: float | None = None
+    divide_by: Literal["weights", "batch"] = "weights"
+
+    def __post_init__(self) -> None:
+        if self.peers < 1:
+            raise ThresherError(f"peers={self.peers} trains nothing: give at least 1.")
+        if self.average is not None and not 0 <= self.average < 1:
+            raise ThresherError(f"average={self.average} never moves: give a rate from 0 up to, but below, 1.")
+        if isinstance(self.clip, (int, float)) and not self.clip > 0:
+            raise ThresherError(f"clip={self.clip} clips everything away: give a number above 0.")
+        if self.divide_by not in ("weights", "batch"):
+            raise ThresherError(f'divide_by={self.divide_by!r} is unknown: give "weights" or "batch".')

@@ -1,0 +1,32 @@
+"""One or several run folders become one self-contained HTML page that needs no network."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from thresher.errors import ThresherError
+from thresher.report.record import read_run
+
+__all__ = ["write_report"]
+
+
+def write_report(folders: Sequence[Path], out: Path) -> Path:
+    """Write the report of these runs to `out`, whole or not at all, and return its path."""
+    from thresher.report.page import page
+
+    if not folders:
+        raise ThresherError("There is no run to report on: give at least one run folder.")
+    html = page([read_run(Path(folder)) for folder in folders])
+    out = Path(out)
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(html, encoding="utf-8")
+        os.replace(unfinished, out)
+    except OSError as error:
+        raise ThresherError(
+            f"The report {out} cannot be written ({error.strerror}): free some space or choose another path."
+        ) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return out

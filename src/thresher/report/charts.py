@@ -1,0 +1,181 @@
+"""Chart specifications: numbers in, a Vega-Lite dictionary out; the page's theme gives all other colours."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from thresher.report.record import CLEAN, CORRUPTED, UNKNOWN, Array
+
+Spec = dict[str, Any]
+Rows = Sequence[Mapping[str, Any]]
+
+# Middle tones that are read as well on a light as on a dark page, and apart by people with colour blindness.
+METHOD_COLOURS = ("#8a6fd6", "#1f9e89", "#c2458f", "#8a9a2b", "#3aa0d8", "#b5793c", "#64748b", "#d0483e")
+ORIGIN_COLOURS = {CLEAN: "#4a86c5", CORRUPTED: "#e07b39", UNKNOWN: "#7b8794"}
+MOST_BARS = 8  # up to so many distinct values are shown as bars of their own
+MOST_CELL_TEXTS = 12  # up to so many classes have room for a number in each cell
+
+
+def curve(
+    rows: Rows,
+    value: str,
+    *,
+    title: str,
+    share: bool,
+    colours: Mapping[str, str],
+    lines: Sequence[float] = (),
+    whole: bool = False,
+) -> Spec:
+    """Lines over epochs, one a run (rows of epoch, run, method and `value`), coloured by method.
+
+    `lines` are levels to compare with, dashed; `whole` shows the whole range from 0 to 1.
+    """
+    import altair as alt
+
+    number = "~%" if share else "~g"
+    data = {"values": list(rows)}
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    picked = alt.selection_point(name="picked", fields=["method"], bind="legend")
+    near = alt.selection_point(name="near", on="pointerover", nearest=True, fields=["epoch"], empty=False)
+    height = alt.Scale(domain=[0, 1]) if whole else alt.Scale(zero=False)
+    legend = alt.Legend(title=None, orient="top") if len(colours) > 1 else None
+    base = alt.Chart(data).encode(
+        x=alt.X(
+            "epoch:Q",
+            title="epoch",
+            scale=alt.Scale(nice=False, zero=False),
+            axis=alt.Axis(tickMinStep=1, format="d", grid=False),
+        ),
+        y=alt.Y(f"{value}:Q", title=title, scale=height, axis=alt.Axis(format=number)),
+        color=alt.Color("method:N", scale=scale, legend=legend),
+        detail="run:N",
+    )
+    line = base.mark_line(strokeWidth=2).encode(opacity=alt.condition(picked, alt.value(1), alt.value(0.15)))
+    point = base.mark_circle(size=55).encode(
+        opacity=alt.condition(near, alt.value(1), alt.value(0)),
+        tooltip=["run:N", "epoch:Q", alt.Tooltip(f"{value}:Q", title=title, format=".1%" if share else ".4~g")],
+    )
+    layers = [line.add_params(picked).properties(name="line"), point.add_params(near).properties(name="point")]
+    if lines:
+        dashed = alt.Chart({"values": [{"at": at} for at in lines]})
+        layers.append(dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q"))
+    return _finished(alt.layer(*layers), height=230)
+
+
+def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[float, float] | None = None) -> Spec:
+    """How many examples have which value, by origin; a few distinct values get a bar each, others 30 bins."""
+    import altair as alt
+
+    values, origins = _known(values, origins)
+    distinct = np.unique(values)
+    if len(distinct) <= MOST_BARS:
+        rows = _counted(values, origins)
+        x: dict[str, Any] = {
+            "x": alt.X(
+                "value:O",
+                title=title,
+                sort=None,
+                scale=alt.Scale(paddingInner=0.4, paddingOuter=0.3),
+                axis=alt.Axis(labelAngle=0),
+            )
+        }
+        hover = alt.Tooltip("value:O", title=title)
+    else:
+        rows = _binned(values, origins, whole or (min(0.0, float(distinct[0])), float(distinct[-1])))
+        x = {"x": alt.X("start:Q", bin="binned", title=title, axis=alt.Axis(grid=False)), "x2": "end:Q"}
+        hover = alt.Tooltip("range:N", title=title)
+    chart = (
+        alt.Chart({"values": rows})
+        .mark_bar()
+        .encode(
+            **x,
+            y=alt.Y("count:Q", title="examples", stack=True, axis=alt.Axis(tickMinStep=1)),
+            color=_origin_colour(sorted(set(origins.tolist()))),
+            tooltip=[hover, "origin:N", "count:Q"],
+        )
+    )
+    return _finished(chart, height=230)
+
+
+def confusion(cells: Rows, names: Sequence[str]) -> Spec:
+    """A heat map of given against predicted label (rows of given, predicted, count and share of the given label)."""
+    import altair as alt
+
+    order = list(names)
+    across = alt.Axis(labelAngle=0 if max(map(len, order), default=0) <= 3 else -45)
+    base = alt.Chart({"values": list(cells)}).encode(
+        x=alt.X("predicted:N", title="predicted label", sort=order, axis=across, scale=alt.Scale(domain=order)),
+        y=alt.Y("given:N", title="given label", sort=order, scale=alt.Scale(domain=order)),
+        tooltip=["given:N", "predicted:N", "count:Q", alt.Tooltip("share:Q", title="of the given label", format=".1%")],
+    )
+    # The square root lets the few percent that are confused be seen beside the many that agree.
+    colour = alt.Color("share:Q", scale=alt.Scale(type="sqrt", domain=[0, 1], interpolate="lab"), legend=None)
+    layers = [base.mark_rect(cornerRadius=2).encode(color=colour)]
+    if len(order) <= MOST_CELL_TEXTS:
+        text = base.mark_text(fontSize=10).transform_calculate(text="format(100 * datum.share, '.0f')")
+        ink = alt.condition("datum.share > 0.4", alt.value(alt.expr("paper")), alt.value(alt.expr("ink")))
+        layers.append(text.encode(text="text:N", color=ink))
+    return _finished(alt.layer(*layers), height="container")
+
+
+def scatter(rows: Rows) -> Spec:
+    """Predicted against given targets (rows of given, predicted, origin and example), with the line of equality."""
+    import altair as alt
+
+    ends = [row[side] for row in rows for side in ("given", "predicted")]
+    equal = [{"given": end, "predicted": end} for end in (min(ends), max(ends))] if ends else []
+    x = alt.X("given:Q", title="given target", scale=alt.Scale(zero=False))
+    y = alt.Y("predicted:Q", title="prediction", scale=alt.Scale(zero=False))
+    line = alt.Chart({"values": equal}).mark_line(strokeDash=[5, 4], color=alt.expr("quiet")).encode(x=x, y=y)
+    points = alt.Chart({"values": list(rows)}).mark_circle(size=22, opacity=0.55)
+    points = points.encode(
+        x=x,
+        y=y,
+        color=_origin_colour(sorted({row["origin"] for row in rows})),
+        tooltip=[
+            "example:Q",
+            "origin:N",
+            alt.Tooltip("given:Q", format=".4~g"),
+            alt.Tooltip("predicted:Q", format=".4~g"),
+        ],
+    )
+    return _finished(alt.layer(line, points), height=360)
+
+
+def _finished(chart: Any, height: int | str) -> Spec:
+    spec: Spec = chart.properties(width="container", height=height).to_dict()
+    # The page gives the theme, which Altair's own configuration would override.
+    return {key: part for key, part in spec.items() if key not in ("config", "$schema")}
+
+
+def _origin_colour(present: Sequence[str]) -> Any:
+    import altair as alt
+
+    scale = alt.Scale(domain=list(present), range=[ORIGIN_COLOURS[origin] for origin in present])
+    told_apart = any(origin != UNKNOWN for origin in present)
+    return alt.Color("origin:N", scale=scale, legend=alt.Legend(title=None, orient="top") if told_apart else None)
+
+
+def _known(values: Array, origins: Array | None) -> tuple[Array, Array]:
+    finite = np.isfinite(values)
+    origins = np.full(len(values), UNKNOWN) if origins is None else origins
+    return values[finite], origins[finite]
+
+
+def _counted(values: Array, origins: Array) -> list[dict[str, Any]]:
+    return [
+        {"value": f"{value:.4g}", "origin": origin, "count": int(((values == value) & (origins == origin)).sum())}
+        for value in np.unique(values)
+        for origin in np.unique(origins).tolist()
+    ]
+
+
+def _binned(values: Array, origins: Array, whole: tuple[float, float], bins: int = 30) -> list[dict[str, Any]]:
+    rows = []
+    for origin in np.unique(origins).tolist():
+        counts, edges = np.histogram(values[origins == origin], bins=bins, range=whole)
+        for count, start, end in zip(counts.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            place = {"start": start, "end": end, "range": f"{start:.3g} to {end:.3g}"}
+            rows.append({**place, "origin": origin, "count": count})
+    return rows

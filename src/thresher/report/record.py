@@ -1,0 +1,160 @@
+"""What a run folder says, read once and no more of it than the report shows."""
+
+import json
+import math
+import tomllib
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pds
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from thresher.errors import ThresherError
+
+Array = NDArray[Any]
+Columns = Mapping[str, Array]
+
+CLEAN, CORRUPTED, UNKNOWN = "clean", "corrupted", "unknown"
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """One run: settings, one history row an epoch, facts of each example, and the ledger's last epoch."""
+
+    folder: Path
+    settings: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]]
+    examples: Columns  # id, trust, target.., true_target.., origin; sorted by id
+    last_epoch: Columns  # id, peer, weight, prediction.., target.., origin; one row an example and peer
+    previews: Columns  # ids, inputs, perhaps feature_names
+    class_names: Sequence[str] | None
+
+    @property
+    def method(self) -> str:
+        return str(self.settings.get("method", self.folder.name))
+
+    @property
+    def is_regression(self) -> bool:
+        return "target_0" in self.examples or "target_0" in self.last_epoch
+
+    @property
+    def truth_known(self) -> bool:
+        return "origin" in self.examples and bool(np.any(self.examples["origin"] != UNKNOWN))
+
+    def class_name(self, label: int) -> str:
+        """The name of a class, or its number where it has none."""
+        if self.class_names is not None and 0 <= label < len(self.class_names):
+            return str(self.class_names[label])
+        return str(label)
+
+    def series(self, key: str) -> list[float | None]:
+        """One number an epoch, None where it is missing or not finite."""
+        return [_finite(row.get(key)) for row in self.history]
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Read a run folder; everything but its history may be missing."""
+    history = _read_history(folder)
+    try:
+        examples, class_names = _read_examples(folder / "examples.parquet")
+        last_epoch = _read_last_epoch(folder / "ledger", examples)
+        return RunRecord(
+            folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names
+        )
+    except (pa.ArrowException, zipfile.BadZipFile, tomllib.TOMLDecodeError, OSError) as error:
+        raise ThresherError(
+            f"{folder} cannot be read ({error}): resume or repeat that run to write it anew."
+        ) from error
+
+
+def rows_of(known_ids: Array, wanted_ids: Array) -> tuple[Array, Array]:
+    """Where each wanted id stands among sorted known ids, and whether it is there at all.
+
+    >>> rows_of(np.array([3, 5, 9]), np.array([9, 4]))[1].tolist()
+    [True, False]
+    """
+    if len(known_ids) == 0:
+        return np.zeros(len(wanted_ids), int), np.zeros(len(wanted_ids), bool)
+    rows = np.searchsorted(known_ids, wanted_ids).clip(max=len(known_ids) - 1)
+    return rows, known_ids[rows] == wanted_ids
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _read_history(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "history.jsonl"
+    if not path.is_file():
+        raise ThresherError(
+            f"{folder} is no run folder (no history.jsonl in it): give the folder a run was written to."
+        )
+    try:
+        history = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except ValueError as error:
+        raise ThresherError(f"{path} is damaged ({error}): resume or repeat that run to write it anew.") from error
+    if not history:
+        raise ThresherError(f"{folder} has no finished epoch yet: let the run finish one, then ask for the report.")
+    return history
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    path = folder / "run.toml"
+    return _flat(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _read_examples(path: Path) -> tuple[Columns, Sequence[str] | None]:
+    if not path.is_file():
+        return {}, None
+    table = pq.read_table(path).sort_by("id")
+    metadata = table.schema.metadata or {}
+    class_names = json.loads(metadata[b"class_names"]) if b"class_names" in metadata else None
+    columns = _as_arrays(table)
+    if "is_corrupt" in columns:
+        corrupt, known = columns.pop("is_corrupt"), table["is_corrupt"].is_valid().to_numpy()
+        columns["origin"] = np.where(known, np.where(corrupt.astype(bool), CORRUPTED, CLEAN), UNKNOWN)
+    return columns, class_names
+
+
+def _as_arrays(table: pa.Table) -> dict[str, Array]:
+    return {name: table[name].to_numpy() for name in table.column_names if table[name].null_count < len(table)}
+
+
+def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
+    """The ledger rows of the last epoch: filtered while reading, so that a long ledger never is in memory."""
+    parts = sorted(folder.glob("part-*.parquet"))
+    if not parts:
+        return {}
+    ledger = pds.dataset(parts)
+    last = pc.max(ledger.to_table(columns=["epoch"])["epoch"])
+    if not last.is_valid:
+        return {}
+    shown = ("id", "peer", "weight", "prediction", "target")
+    names = [name for name in ledger.schema.names if name in shown or name.startswith(("prediction_", "target_"))]
+    columns = _as_arrays(ledger.to_table(columns=names, filter=pc.field("epoch") == last))
+    if "origin" in examples:
+        rows, found = rows_of(examples["id"], columns["id"])
+        columns["origin"] = np.where(found, examples["origin"][rows], UNKNOWN)
+    return columns
+
+
+def _read_previews(folder: Path) -> Columns:
+    path = folder / "previews.npz"
+    if not path.is_file():
+        return {}
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}

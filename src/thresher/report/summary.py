@@ -1,0 +1,116 @@
+"""The few numbers a run is judged by, and how numbers are written on the page."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from thresher.report.record import Array, RunRecord
+
+LAST = 10  # the noise literature reports the mean over the last ten epochs
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The headline of a run; a number is None where the history does not hold it."""
+
+    last: float | None
+    spread: float | None
+    best: float | None
+    best_epoch: int | None
+    kept: float | None
+    clean_share: float | None
+    seconds: float | None
+
+
+def summarise(run: RunRecord) -> Summary:
+    """Mean and standard deviation over the last ten epochs, the best epoch, and the total time."""
+    scores = run.series("score")
+    known = [score for score in scores if score is not None]
+    best = max(known) if known else None
+    recent = [score for score in scores[-LAST:] if score is not None]
+    seconds = [value for value in run.series("seconds") if value is not None]
+    return Summary(
+        last=_mean(recent),
+        spread=float(np.std(recent)) if recent else None,
+        best=best,
+        best_epoch=int(run.history[scores.index(best)].get("epoch", scores.index(best) + 1)) if known else None,
+        kept=_mean(run.series("kept")[-LAST:]),
+        clean_share=_mean(run.series("clean_share")[-LAST:]),
+        seconds=sum(seconds) if seconds else None,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def metric_of(run: RunRecord) -> str:
+    return str(run.history[-1].get("metric") or "score")
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share that people read as a percentage."""
+    return metric.endswith("accuracy")
+
+
+def run_names(runs: Sequence[RunRecord]) -> list[str]:
+    """A name for each run: its method, with the seed or the folder added where that is not enough."""
+    candidates = (
+        [run.method for run in runs],
+        [f"{run.method}, seed {run.settings.get('seed', '?')}" for run in runs],
+        [f"{run.method} ({run.folder.name})" for run in runs],
+        [f"{run.method} ({run.folder})" for run in runs],
+    )
+    for names in candidates:
+        if max(Counter(names).values()) == 1:
+            return names
+    return [f"{name}, run {number}" for number, name in enumerate(candidates[0], start=1)]
+
+
+def ranking_quality(scores: Array, positive: Array) -> float | None:
+    """How often a random positive has the higher score, ties counting half (AUROC); None without both kinds.
+
+    AUROC = (sum of the positives' mean ranks - p(p + 1)/2) / (p q), for p positives and q negatives.
+
+    >>> ranking_quality(np.array([0.9, 0.4, 0.4, 0.1]), np.array([True, True, False, False]))
+    0.875
+    """
+    p, q = int(positive.sum()), int((~positive).sum())
+    if p == 0 or q == 0:
+        return None
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    return float((ranks[place][positive].sum() - p * (p + 1) / 2) / (p * q))
+
+
+def percent(share: float | None) -> str:
+    """A share as people read it.
+
+    >>> percent(0.9264), percent(None)
+    ('92.6%', '–')
+    """
+    return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def score_text(value: float | None, metric: str) -> str:
+    """A score: a percentage where the metric is a share, three decimals elsewhere."""
+    if value is None:
+        return "–"
+    return percent(value) if is_share(metric) else f"{value:.3f}"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration in the unit people would use.
+
+    >>> seconds_text(8.25), seconds_text(250), seconds_text(7500)
+    ('8.2 s', '4 min 10 s', '2 h 5 min')
+    """
+    if seconds is None:
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

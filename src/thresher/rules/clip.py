@@ -1,0 +1,35 @@
+"""Rules that bound how much one example can count."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+from thresher.rules.rule import Rule
+from thresher.schedules import Schedule
+from thresher.signals import Signal, gradient_norm
+
+
+@dataclass(frozen=True)
+class ClipNorm(Rule):
+    """min(1, bound / normᵢ): no example's gradient is longer than `bound`.
+
+    With divide_by="batch" this is individual gradient clipping (the baseline Ignormclip of the PRL paper).
+    """
+
+    bound: float | Schedule
+    by: Signal = gradient_norm
+
+    by_groups: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bound, (int, float)) and not self.bound > 0:
+            raise ThresherError(f"bound={self.bound} clips everything away: give a number above 0.")
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        norms = evidence.read(self.by)
+        bound = torch.as_tensor(evidence.value(self.bound), dtype=norms.dtype, device=norms.device)
+        return torch.clamp_max(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), 1.0)

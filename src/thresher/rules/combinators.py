@@ -1,0 +1,113 @@
+"""Combinators: rules made of rules."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+from thresher.rules.rule import Decision, Rule, RuleLike, ask
+from thresher.signals import Signal, predicted
+
+
+@dataclass(frozen=True)
+class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
+    """Weight 1 for everyone during the first `epochs` epochs, then the rule."""
+
+    epochs: int
+    rule: RuleLike
+
+    by_groups: ClassVar[bool] = True
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        if evidence.epoch < self.epochs:
+            return Decision(torch.ones(len(evidence), device=evidence.ids.device))
+        return ask(self.rule, evidence)
+
+
+@dataclass(frozen=True)
+class every(Rule):  # noqa: N801
+    """Ask the rule every `period` epochs and keep its answer in between; for the epoch clock."""
+
+    period: float
+    rule: RuleLike
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch"})
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        memory = evidence.memory
+        if "asked" in memory and evidence.epoch < int(memory["asked"]) + self.period:
+            kept = {name[5:]: value for name, value in memory.items() if name.startswith("kept.")}
+            return Decision(memory["weights"], kept, memory)
+        decision = ask(self.rule, evidence, "rule")
+        kept = {f"kept.{name}": value for name, value in decision.columns.items()}
+        asked = torch.tensor(evidence.epoch)
+        return Decision(
+            decision.weights, decision.columns, {**decision.memory, **kept, "weights": decision.weights, "asked": asked}
+        )
+
+
+def once(rule: RuleLike) -> every:
+    """Ask the rule once and keep its answer for the rest of the run."""
+    return every(float("inf"), rule)
+
+
+@dataclass(frozen=True)
+class from_peer(Rule):  # noqa: N801
+    """The rule's weights from the other network's evidence: each network teaches the other (Co-teaching)."""
+
+    rule: RuleLike
+
+    needs: ClassVar[frozenset[str]] = frozenset({"peer"})
+    by_groups: ClassVar[bool] = True
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        peer = evidence.other("peer")
+        return ask(self.rule, peer.but(groups=evidence.groups, memory=evidence.memory))
+
+
+@dataclass(frozen=True, init=False)
+class product(Rule):  # noqa: N801
+    """The product of the rules' weights: an example counts as far as every rule lets it."""
+
+    rules: tuple[RuleLike, ...]
+
+    def __init__(self, *rules: RuleLike):
+        if not rules:
+            raise ThresherError("product() multiplies rules: give at least one.")
+        object.__setattr__(self, "rules", rules)
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        decisions = [ask(rule, evidence, str(place)) for place, rule in enumerate(self.rules)]
+        weights = decisions[0].weights
+        for decision in decisions[1:]:
+            weights = weights * decision.weights
+        columns = {name: value for decision in decisions for name, value in decision.columns.items()}
+        memory = {name: value for decision in decisions for name, value in decision.memory.items()}
+        return Decision(weights, columns, memory)
+
+
+@dataclass(frozen=True)
+class per_class(Rule):  # noqa: N801
+    """The rule within each class, predicted or given (`of=signals.given`): max(1, round(fraction · size)) each."""
+
+    rule: RuleLike
+    of: Signal = predicted
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        labels = evidence.read(self.of)
+        if isinstance(self.rule, Rule) and self.rule.by_groups:
+            return ask(self.rule, evidence.but(groups=labels))
+        weights = torch.zeros(len(evidence), device=labels.device)
+        columns: dict[str, Tensor] = {}
+        for label in range(evidence.classes or 0):
+            members = (labels == label).nonzero()[:, 0]
+            if len(members) == 0:
+                continue
+            decision = ask(self.rule, evidence.at(members))
+            weights[members] = decision.weights
+            for name, value in decision.columns.items():
+                columns.setdefault(name, value.new_zeros(len(evidence)))[members] = value
+        return Decision(weights, columns)

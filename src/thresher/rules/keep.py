@@ -1,0 +1,106 @@
+"""Rules that keep some examples and drop the rest by ranking a signal."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+from thresher.rules.rule import Rule
+from thresher.schedules import Schedule
+from thresher.signals import Signal
+
+
+def keep_smallest(
+    values: Tensor,
+    ids: Tensor,
+    *,
+    fraction: float | Tensor | None = None,
+    count: int | None = None,
+    groups: Tensor | None = None,
+    group_count: int = 1,
+) -> Tensor:
+    """Ones for the smallest values [n], zeros for the rest; ties go to the lower id, NaN counts as largest.
+
+    Of each group of m examples max(1, round(fraction · m)) are kept, or `count`. No host synchronisation.
+
+    >>> keep_smallest(torch.tensor([3.0, 1.0, 2.0, 1.0]), torch.arange(4), count=2).tolist()
+    [0.0, 1.0, 0.0, 1.0]
+    """
+    n = len(values)
+    order = ids.argsort()
+    order = order[values[order].argsort(stable=True)]
+    if groups is None:
+        ranks = torch.arange(n, device=values.device)
+        sizes: Tensor | int = n
+    else:
+        order = order[groups[order].argsort(stable=True)]
+        counts = torch.zeros(group_count, dtype=torch.long, device=values.device)
+        counts = counts.scatter_add(0, groups, torch.ones_like(groups))
+        starts = counts.cumsum(0) - counts
+        sorted_groups = groups[order]
+        ranks = torch.arange(n, device=values.device) - starts[sorted_groups]
+        sizes = counts[sorted_groups]
+    limit = count if count is not None else _share(fraction, sizes)
+    return torch.zeros(n, device=values.device).scatter(0, order, (ranks < limit).float())
+
+
+def _share(fraction: float | Tensor | None, sizes: Tensor | int) -> Tensor | int:
+    """max(1, round(fraction · size)), in float64 so that the same fraction keeps the same count on every device."""
+    assert fraction is not None
+    if isinstance(sizes, int) and not isinstance(fraction, Tensor):
+        return max(1, round(fraction * sizes))
+    wanted = torch.round(torch.as_tensor(fraction, dtype=torch.float64) * sizes)
+    return torch.clamp_min(wanted, 1)
+
+
+@dataclass(frozen=True)
+class KeepSmallest(Rule):
+    """Weight 1 for the share `fraction` (or the `count`) of examples whose signal is smallest, 0 for the rest.
+
+    `KeepSmallest(by=signals.output_gradient_norm, fraction=0.6)` is PRL(L) at 40% corruption (Algorithm 3).
+    """
+
+    by: Signal
+    fraction: float | Schedule | None = None
+    count: int | None = None
+
+    by_groups: ClassVar[bool] = True
+    sign: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if (self.fraction is None) == (self.count is None):
+            raise ThresherError(f"{type(self).__name__} needs fraction= or count=: give exactly one of them.")
+        if isinstance(self.fraction, (int, float)) and not 0 < self.fraction <= 1:
+            raise ThresherError(f"fraction={self.fraction} is what is kept: give a number above 0 and at most 1.")
+        if self.count is not None and self.count < 1:
+            raise ThresherError(f"count={self.count} keeps nothing: give a whole number of at least 1.")
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return keep_smallest(
+            self.sign * evidence.read(self.by),
+            evidence.ids,
+            fraction=None if self.fraction is None else evidence.value(self.fraction),
+            count=self.count,
+            groups=evidence.groups,
+            group_count=evidence.classes or 1,
+        )
+
+
+@dataclass(frozen=True)
+class KeepLargest(KeepSmallest):
+    """Weight 1 for the share `fraction` (or the `count`) of examples whose signal is largest, 0 for the rest."""
+
+    sign: ClassVar[int] = -1
+
+
+@dataclass(frozen=True)
+class Uniform(Rule):
+    """Weight 1 for everyone: plain training."""
+
+    by_groups: ClassVar[bool] = True
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return torch.ones(len(evidence), device=evidence.ids.device)

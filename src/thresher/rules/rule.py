@@ -1,0 +1,85 @@
+"""What a rule is: evidence in, weights out, and a declaration of what it reads."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.schedules import Schedule
+from thresher.signals import Signal
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Weights [n], with named columns for the ledger and `mix`, and memory for the next time the rule is asked."""
+
+    weights: Tensor
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Reader:
+    """Something that reads evidence: a frozen dataclass whose fields declare the signals, and this what else."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()  # other evidence: "peer", "average", "clean", ...
+    columns: ClassVar[frozenset[str]] = frozenset()  # columns of the examples
+
+
+class Rule(Reader, ABC):
+    """How much should each example count, now?"""
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"batch", "epoch", "round"})
+    by_groups: ClassVar[bool] = False  # heeds evidence.groups itself, which per_class sets
+
+    @abstractmethod
+    def __call__(self, evidence: Evidence) -> Tensor | Decision:
+        """Non-negative, finite weights [n] (zero: dropped), or a Decision."""
+
+
+RuleLike = Rule | Callable[[Evidence], Tensor | Decision]
+
+
+def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
+    """The rule's decision; inside a combinator `scope` keeps the memories of several rules apart."""
+    if scope:
+        own = {name[len(scope) + 1 :]: value for name, value in evidence.memory.items() if name.startswith(f"{scope}.")}
+        evidence = evidence.but(memory=own)
+    answer = rule(evidence)
+    decision = answer if isinstance(answer, Decision) else Decision(answer)
+    if scope and decision.memory:
+        decision = replace(decision, memory={f"{scope}.{name}": value for name, value in decision.memory.items()})
+    return decision
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """The value and everything inside it: the fields of rules and of other dataclasses, the items of tuples."""
+    yield value
+    if isinstance(value, tuple):
+        for item in value:
+            yield from parts(item)
+    elif is_dataclass(value) and not isinstance(value, (type, Signal)):
+        for each in fields(value):
+            yield from parts(getattr(value, each.name))
+
+
+def signals_of(value: Any) -> list[Signal]:
+    """The signals that a rule, or all rules of a recipe, read; in the order they are declared, each once."""
+    return list(dict.fromkeys(part for part in parts(value) if isinstance(part, Signal)))
+
+
+def needs_of(value: Any) -> frozenset[str]:
+    """The other evidence that a rule, or all rules of a recipe, read."""
+    return frozenset().union(*(part.needs for part in parts(value) if isinstance(part, Reader)))
+
+
+def columns_of(value: Any) -> frozenset[str]:
+    """The columns of the examples that a rule, or all rules of a recipe, read."""
+    return frozenset().union(*(part.columns for part in parts(value) if isinstance(part, Reader)))
+
+
+def schedules_of(value: Any) -> list[Schedule]:
+    """The schedules inside a rule, or inside all rules of a recipe."""
+    return list(dict.fromkeys(part for part in parts(value) if isinstance(part, Schedule)))

@@ -1,0 +1,66 @@
+"""Schedules: settings that change over training, as functions of how far it has come."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+
+class Schedule(ABC):
+    """A frozen dataclass: the value after `epoch` epochs (fractions count) of a run of `epochs`.
+
+    It is hashable and compares by value, so that the engine can keep one device scalar for each.
+    """
+
+    @abstractmethod
+    def __call__(self, epoch: float, epochs: float) -> float: ...
+
+
+@dataclass(frozen=True)
+class ramp(Schedule):  # noqa: N801  # used like a function: ramp(1.0, 0.6, epochs=10)
+    """From `start` to `end` in a straight line over `epochs` epochs, beginning after `after` of them.
+
+    >>> keep = ramp(1.0, 0.6, epochs=10)
+    >>> [round(keep(epoch, 50), 2) for epoch in (0, 5, 10, 40)]
+    [1.0, 0.8, 0.6, 0.6]
+    """
+
+    start: float
+    end: float
+    epochs: float
+    after: float = 0.0
+
+    def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002  # the run's length does not matter here
+        share = min(max((epoch - self.after) / self.epochs, 0.0), 1.0)
+        return self.start + (self.end - self.start) * share
+
+
+@dataclass(frozen=True)
+class step(Schedule):  # noqa: N801
+    """`start`, multiplied by `times` at each epoch of `at`.
+
+    >>> [round(step(0.1, at=(80, 100))(epoch, 120), 4) for epoch in (0, 79.9, 80, 100)]
+    [0.1, 0.1, 0.01, 0.001]
+    """
+
+    start: float
+    at: tuple[float, ...]
+    times: float = 0.1
+
+    def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002
+        return self.start * self.times ** sum(epoch >= drop for drop in self.at)
+
+
+@dataclass(frozen=True)
+class cosine(Schedule):  # noqa: N801
+    """From `start` to `end` along half a cosine over the whole run.
+
+    >>> [round(cosine(1.0)(epoch, 100), 3) for epoch in (0, 50, 100)]
+    [1.0, 0.5, 0.0]
+    """
+
+    start: float
+    end: float = 0.0
+
+    def __call__(self, epoch: float, epochs: float) -> float:
+        share = min(epoch / max(epochs, 1e-12), 1.0)
+        return self.end + (self.start - self.end) * (1 + math.cos(math.pi * share)) / 2

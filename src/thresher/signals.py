@@ -1,0 +1,102 @@
+"""Signals: facts about each example, as pure functions of the evidence.
+
+outputs [n, classes] or [n, d]; a signal is [n], or [n, width] where its name is a plural or a gradient.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A named function `Evidence -> [n]` or `[n, width]`, with what the engine must prepare for it."""
+
+    name: str
+    function: Callable[[Evidence], Tensor] = field(repr=False)
+    tasks: tuple[str, ...] = ("classification", "regression")
+    prepared: bool = False  # the engine computes it during the forward pass, because afterwards is too late
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return self.function(evidence)
+
+
+def _declared_first(evidence: Evidence) -> Tensor:  # noqa: ARG001
+    raise ThresherError(
+        "This signal comes from the forward pass itself: let a rule declare it (by=...) before the pass."
+    )
+
+
+def _loss(evidence: Evidence) -> Tensor:
+    return evidence.losses
+
+
+def _output_gradient(evidence: Evidence) -> Tensor:
+    if evidence.outputs.requires_grad:
+        (gradient,) = torch.autograd.grad(evidence.losses.sum(), evidence.outputs, retain_graph=True)
+        return gradient
+    with torch.enable_grad():
+        leaf = evidence.outputs.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(evidence.but(raw_outputs=leaf).losses.sum(), leaf)
+    return gradient
+
+
+def _output_gradient_norm(evidence: Evidence) -> Tensor:
+    return torch.linalg.vector_norm(evidence.read(output_gradient), dim=1)
+
+
+def _confidence(evidence: Evidence) -> Tensor:
+    return evidence.outputs.softmax(1).amax(1)
+
+
+def _margin(evidence: Evidence) -> Tensor:
+    best = evidence.outputs.softmax(1).topk(2, dim=1).values
+    return best[:, 0] - best[:, 1]
+
+
+def _entropy(evidence: Evidence) -> Tensor:
+    logs = evidence.outputs.log_softmax(1)
+    return -(logs.exp() * logs).sum(1)
+
+
+def _predicted(evidence: Evidence) -> Tensor:
+    return evidence.outputs.argmax(1)
+
+
+def _given(evidence: Evidence) -> Tensor:
+    return evidence.targets if evidence.targets.ndim == 1 else evidence.targets.argmax(1)
+
+
+def _p_given(evidence: Evidence) -> Tensor:
+    return evidence.outputs.softmax(1).gather(1, evidence.read(given)[:, None])[:, 0]
+
+
+CLASSES = ("classification",)
+
+loss = Signal("loss", _loss)
+"""ℓᵢ of the recipe's own objective."""
+output_gradient = Signal("output_gradient", _output_gradient)
+"""∂ℓᵢ/∂outputsᵢ [n, classes]: softmax - onehot for cross entropy, outputs - target for ½ squared error."""
+output_gradient_norm = Signal("output_gradient_norm", _output_gradient_norm)
+"""‖∂ℓᵢ/∂outputsᵢ‖₂, which PRL(L) ranks by."""
+gradient_norm = Signal("gradient_norm", _declared_first, prepared=True)
+"""‖∂ℓᵢ/∂θ‖₂ over all trainable parameters, exact, which PRL(G) ranks by."""
+features = Signal("features", _declared_first, prepared=True)
+"""The inputs of the model's last Linear layer [n, width]."""
+confidence = Signal("confidence", _confidence, CLASSES)
+"""The largest predicted probability."""
+margin = Signal("margin", _margin, CLASSES)
+"""The largest predicted probability minus the second largest."""
+entropy = Signal("entropy", _entropy, CLASSES)
+"""The entropy of the predicted probabilities, in nats."""
+predicted = Signal("predicted", _predicted, CLASSES)
+"""The predicted class."""
+given = Signal("given", _given, CLASSES)
+"""The given class, the likeliest one where the target is soft."""
+p_given = Signal("p_given", _p_given, CLASSES)
+"""The probability the model gives to the given class."""

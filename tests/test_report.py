@@ -1,0 +1,306 @@
+"""The report says what the run folder holds, escapes what it is given, and is written whole or not at all."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from base64 import b64decode
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from fake_run import write_fake_run
+from PIL import Image
+
+from thresher.errors import ThresherError
+from thresher.report import charts, write_report
+from thresher.report.figures import disagreements, run_figures
+from thresher.report.gallery import cards, png_address
+from thresher.report.record import read_run
+from thresher.report.summary import ranking_quality, run_names, summarise
+
+KINDS: dict[str, dict[str, Any]] = {
+    "classification": {},
+    "truth unknown": {"truth": False},
+    "table rows": {"pictures": False},
+    "continuous weights": {"method": "l2rw"},
+    "peers": {"method": "co-teaching", "peers": 2},
+    "one target": {"regression": 1},
+    "five targets": {"regression": 5, "pictures": False},
+}
+
+
+def charts_of(page: Path) -> list[dict[str, Any]]:
+    """The chart specifications in a page, read as strictly as a browser reads them."""
+    text = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert text is not None
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    return [chart["spec"] for chart in json.loads(text[1], parse_constant=refuse)]
+
+
+def rows_of_chart(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """The longest of a chart's inline data sets."""
+    return max(spec["datasets"].values(), key=len)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_run_gets_all_its_charts(tmp_path: Path, kind: str) -> None:
+    run = write_fake_run(tmp_path / "run", epochs=3, **KINDS[kind])
+    page = write_report([run], tmp_path / "report.html")
+    curves = 3 if kind == "truth unknown" else 4
+    assert len(charts_of(page)) == curves + 3
+    html = page.read_text()
+    assert html.count("<figure>") == curves + 3
+    assert html.count('src="data:image/png') == (0 if "pictures" in KINDS[kind] else 36)
+    assert ("truly" in html) == (kind != "truth unknown")
+
+
+def test_a_folder_with_only_a_history_is_enough(tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "history.jsonl").write_text('{"epoch": 1, "score": 0.5, "loss": null}\n{"epoch": 2}\n')
+    specs = charts_of(write_report([tmp_path / "bare"], tmp_path / "report.html"))
+    assert [row["score"] for row in rows_of_chart(specs[0])] == [0.5, None]
+    assert len(specs) == 1
+
+
+def test_the_page_is_a_pure_function_of_the_folders(tmp_path: Path) -> None:
+    runs = [write_fake_run(tmp_path / method, method=method, epochs=3) for method in ("standard", "prl-l")]
+    first = write_report(runs, tmp_path / "a.html").read_bytes()
+    assert write_report(runs, tmp_path / "b.html").read_bytes() == first
+    assert write_report(runs[::-1], tmp_path / "c.html").read_bytes() != first
+
+
+def test_several_runs_are_overlaid_and_listed(tmp_path: Path) -> None:
+    runs = [write_fake_run(tmp_path / str(seed), seed=seed, epochs=3) for seed in range(2)]
+    runs.append(write_fake_run(tmp_path / "other", method="standard", epochs=4))
+    page = write_report(runs, tmp_path / "report.html")
+    specs = charts_of(page)
+    assert len(specs) == 4 + 3 * 3
+    score = rows_of_chart(specs[0])
+    assert len(score) == 3 + 3 + 4
+    assert {(row["run"], row["method"]) for row in score} == {
+        ("prl-l, seed 0", "prl-l"),
+        ("prl-l, seed 1", "prl-l"),
+        ("standard, seed 0", "standard"),
+    }
+    headline = page.read_text().split('id="headline"')[1].split("</table>")[0]
+    assert headline.count("<tr>") == 1 + 3
+
+
+def test_names_stay_apart_when_the_same_run_is_given_twice(tmp_path: Path) -> None:
+    run = read_run(write_fake_run(tmp_path / "run", epochs=1))
+    assert run_names([run]) == ["prl-l"]
+    assert run_names([run, replace(run, folder=tmp_path / "again")]) == ["prl-l (run)", "prl-l (again)"]
+    assert run_names([run, run]) == ["prl-l, run 1", "prl-l, run 2"]
+
+
+def test_the_headline_is_that_of_the_history(tmp_path: Path) -> None:
+    run = read_run(write_fake_run(tmp_path / "run", epochs=14))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    last = [line["score"] for line in lines[4:]]
+    mean = sum(last) / 10
+    summary = summarise(run)
+    assert summary.last == pytest.approx(mean)
+    assert summary.spread == pytest.approx((sum((score - mean) ** 2 for score in last) / 10) ** 0.5)
+    assert summary.best == max(line["score"] for line in lines)
+    assert lines[(summary.best_epoch or 0) - 1]["score"] == summary.best
+    assert summary.clean_share == pytest.approx(sum(line["clean_share"] for line in lines[4:]) / 10)
+    assert summary.seconds == pytest.approx(14 * 0.25)
+
+
+def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=2)
+    (folder / "history.jsonl").write_text(
+        '{"epoch": 1, "loss": NaN, "score": 0.25, "metric": "accuracy"}\n'
+        '{"epoch": 2, "loss": Infinity, "score": NaN, "metric": "accuracy"}\n'
+        '{"epoch": 3, "loss": 1.5, "score": 0.75, "metric": "accuracy"}\n'
+    )
+    specs = charts_of(write_report([folder], tmp_path / "report.html"))
+    assert [row["loss"] for row in rows_of_chart(specs[1])] == [None, None, 1.5]
+    assert summarise(read_run(folder)).last == 0.5
+
+
+def test_only_the_last_epoch_of_the_ledger_is_read(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=3, peers=2)
+    run = read_run(folder)
+    table = pq.read_table(folder / "ledger" / "part-00003.parquet")
+    assert run.last_epoch["weight"].tolist() == table["weight"].to_pylist()
+    assert run.last_epoch["prediction"].tolist() == table["prediction"].to_pylist()
+    corrupt = {row["id"]: row["is_corrupt"] for row in pq.read_table(folder / "examples.parquet").to_pylist()}
+    expected = ["corrupted" if corrupt[id_] else "clean" for id_ in table["id"].to_pylist()]
+    assert run.last_epoch["origin"].tolist() == expected
+
+
+def test_the_confusion_counts_every_pair(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=2, class_names=[f"digit {digit}" for digit in range(10)])
+    rows = pq.read_table(folder / "ledger" / "part-00002.parquet").to_pylist()
+    expected: dict[tuple[str, str], int] = {}
+    for row in rows:
+        pair = f"digit {row['target']}", f"digit {row['prediction']}"
+        expected[pair] = expected.get(pair, 0) + 1
+    run = read_run(folder)
+    cells = rows_of_chart(next(figure.spec for figure in run_figures(run) if figure.square))
+    assert {(cell["given"], cell["predicted"]): cell["count"] for cell in cells if cell["count"]} == expected
+    given_3 = [cell for cell in cells if cell["given"] == "digit 3"]
+    assert sum(cell["share"] for cell in given_3) == pytest.approx(1)
+    differing = sorted((count for (given, predicted), count in expected.items() if given != predicted), reverse=True)
+    listed = disagreements(run)
+    assert [pair["count"] for pair in listed] == differing[: len(listed)]
+    corrupt = set(pq.read_table(folder / "examples.parquet", filters=[("is_corrupt", "=", True)])["id"].to_pylist())
+    for pair in listed:
+        same = [row for row in rows if f"digit {row['target']}" == pair["given"] and row["id"] in corrupt]
+        assert pair["count"] == expected[pair["given"], pair["predicted"]]
+        assert pair["corrupted"] == sum(f"digit {row['prediction']}" == pair["predicted"] for row in same)
+
+
+def test_of_very_many_classes_those_that_disagree_most_are_shown(tmp_path: Path) -> None:
+    run = read_run(write_fake_run(tmp_path / "run", epochs=1))
+    given = np.repeat(np.arange(100), 4)
+    predicted = given.copy()
+    predicted[given >= 70] = (given[given >= 70] - 1) % 100
+    figure = next(
+        figure
+        for figure in run_figures(replace(run, last_epoch={"id": given, "target": given, "prediction": predicted}))
+        if figure.square
+    )
+    shown = {cell["given"] for cell in rows_of_chart(figure.spec)}
+    assert len(shown) == 40
+    assert shown >= {str(label) for label in range(69, 100)}
+    assert "40 of 100 classes" in figure.words
+
+
+@pytest.mark.parametrize("distinct", [3, 200])
+def test_histograms_count_each_example_once(distinct: int) -> None:
+    random = np.random.default_rng(0)
+    values = random.integers(0, distinct, 500) / distinct
+    origins = np.where(random.random(500) < 0.3, "corrupted", "clean")
+    rows = rows_of_chart(charts.histogram(np.append(values, np.nan), np.append(origins, "clean"), title="weight"))
+    for origin in ("clean", "corrupted"):
+        mine = [row for row in rows if row["origin"] == origin]
+        for row in mine:
+            if distinct == 3:
+                inside = [abs(value - float(row["value"])) < 1e-3 for value in values]
+            else:
+                last = row["end"] == max(other["end"] for other in mine)
+                inside = [row["start"] <= value < row["end"] or (last and value == row["end"]) for value in values]
+            assert row["count"] == sum(hit and kind == origin for hit, kind in zip(inside, origins, strict=True))
+    assert sum(row["count"] for row in rows) == 500
+
+
+def test_ranking_quality_is_the_share_of_pairs_in_order() -> None:
+    random = np.random.default_rng(1)
+    scores, positive = random.integers(0, 12, 80) / 12, random.random(80) < 0.4
+    pairs = [(high, low) for high in scores[positive] for low in scores[~positive]]
+    expected = sum(1.0 if high > low else 0.5 if high == low else 0.0 for high, low in pairs) / len(pairs)
+    assert ranking_quality(scores, positive) == pytest.approx(expected)
+    assert ranking_quality(scores, np.ones(80, bool)) is None
+
+
+def test_the_gallery_starts_with_the_least_trusted(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=2, peers=2)
+    examples = {row["id"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}
+    ledger = pq.read_table(folder / "ledger" / "part-00002.parquet", filters=[("peer", "=", 0)])
+    predicted = dict(zip(ledger["id"].to_pylist(), ledger["prediction"].to_pylist(), strict=True))
+    shown = cards(read_run(folder), most=10)
+    assert [card.id for card in shown] == sorted(examples, key=lambda id_: examples[id_]["trust"])[:10]
+    for card in shown:
+        example = examples[card.id]
+        assert (card.given, card.true) == (str(example["target"]), str(example["true_target"]))
+        assert card.predicted == str(predicted[card.id])
+        assert card.corrupt == example["is_corrupt"]
+        assert card.trust == example["trust"]
+
+
+def decoded(address: str) -> Image.Image:
+    return Image.open(io.BytesIO(b64decode(address.removeprefix("data:image/png;base64,"))))
+
+
+def test_small_pictures_grow_by_whole_pixels() -> None:
+    grey = np.arange(48, dtype=np.uint8).reshape(1, 6, 8)
+    picture = np.asarray(decoded(png_address(grey)))
+    assert picture.shape == (72, 96)
+    assert (picture == grey[0].repeat(12, 0).repeat(12, 1)).all()
+    colour = np.random.default_rng(0).random((3, 32, 32))
+    picture = np.asarray(decoded(png_address(colour)))
+    assert picture.shape == (96, 96, 3)
+    assert (picture[::3, ::3] == np.rint(255 * colour).astype(np.uint8).transpose(1, 2, 0)).all()
+
+
+def test_large_pictures_shrink() -> None:
+    assert decoded(png_address(np.zeros((3, 300, 600), np.uint8))).size == (192, 96)
+
+
+def test_names_are_escaped_everywhere(tmp_path: Path) -> None:
+    attack = "</script><script>alert('1')</script><img src=x onerror=alert(2)>"
+    names = [f"{attack}{digit}" for digit in range(10)]
+    plain = write_report([write_fake_run(tmp_path / "plain", epochs=1)], tmp_path / "plain.html").read_text()
+    for pictures in (True, False):
+        folder = write_fake_run(tmp_path / str(pictures), method=attack, epochs=1, class_names=names, pictures=pictures)
+        html = write_report([folder], tmp_path / "report.html").read_text()
+        assert "&lt;script&gt;alert" in html
+        assert "<script>alert" not in html
+        assert "<img src=x" not in html
+        assert html.count("<script") == plain.count("<script")
+        assert html.count("</script") == plain.count("</script")
+
+
+def test_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:
+    html = write_report([write_fake_run(tmp_path / "run", epochs=1)], tmp_path / "report.html").read_text()
+    markup = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
+    assert set(re.findall(r'\s(?:src|href)="([^"]{1,5})', markup)) == {"data:"}
+    assert "url(" not in markup
+    assert "@import" not in markup
+    assert "default-src 'none'" in html
+
+
+def test_a_failed_write_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=1)
+    page = tmp_path / "pages" / "report.html"
+    write_report([folder], page)
+    before = page.read_bytes()
+    (folder / "run.toml").write_text('method = "other"\n')
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        with pytest.raises(ThresherError, match=r"No space left on device.*free some space"):
+            write_report([folder], page)
+    assert page.read_bytes() == before
+    assert list(page.parent.iterdir()) == [page]
+
+
+def test_wrong_folders_are_refused_with_the_fix(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    with pytest.raises(ThresherError, match="give at least one run folder"):
+        write_report([], out)
+    with pytest.raises(ThresherError, match="is no run folder"):
+        write_report([tmp_path / "nowhere"], out)
+    folder = write_fake_run(tmp_path / "run", epochs=1)
+    part = folder / "ledger" / "part-00001.parquet"
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(ThresherError, match="cannot be read"):
+        write_report([folder], out)
+    (folder / "history.jsonl").write_text('{"epoch": 1')
+    with pytest.raises(ThresherError, match="is damaged"):
+        write_report([folder], out)
+    (folder / "history.jsonl").write_text("")
+    with pytest.raises(ThresherError, match="no finished epoch yet"):
+        write_report([folder], out)
+    assert not out.exists()
+
+
+def test_importing_the_report_loads_no_chart_library() -> None:
+    heavy = "{'altair', 'jinja2', 'PIL', 'vl_convert', 'sklearn'}"
+    code = f"import sys, thresher.report; print(sorted({heavy} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

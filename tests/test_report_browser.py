@@ -1,0 +1,122 @@
+"""The report in a real browser, opened from a file: it draws everything, asks for nothing and fits the window."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_run import write_fake_run
+
+from thresher.report import write_report
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+LONG_NAMES = [f"a rather long <b>class</b> name, number {digit}" for digit in range(10)]
+PAGES: dict[str, list[dict[str, Any]]] = {
+    "one run": [{}],
+    "several runs": [{"method": "standard"}, {"method": "l2rw"}, {"method": "a-method-with-quite-a-long-name" * 2}],
+    "regression": [{"regression": 3}],
+    "table rows and long names": [{"pictures": False, "class_names": LONG_NAMES}],
+    "pictures and long names": [{"class_names": LONG_NAMES}],
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium was found")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield started
+        started.close()
+
+
+def test_a_chromium_is_here(capsys: pytest.CaptureFixture[str]) -> None:
+    if shutil.which("chromium") is None:
+        with capsys.disabled():
+            print("\nThe report was NOT checked in a browser: no chromium on this machine (apt-get install chromium).")
+        pytest.skip("no Chromium was found")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    written = {}
+    for name, runs in PAGES.items():
+        folder = tmp_path_factory.mktemp("page")
+        folders = [write_fake_run(folder / str(place), epochs=5, **run) for place, run in enumerate(runs)]
+        written[name] = write_report(folders, folder / "report.html")
+    return written
+
+
+def opened(browser: Any, path: Path, width: int) -> tuple[Any, list[str], list[str]]:
+    """The page when its charts are drawn, what the console said, and every address that was asked for."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme="light")
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-charts=drawn]", state="attached", timeout=30_000)
+    return page, said, asked
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_draws_everything_and_fits(browser: Any, pages: dict[str, Path], name: str, width: int) -> None:
+    page, said, asked = opened(browser, pages[name], width)
+    assert said == []
+    assert [address for address in asked if not address.startswith("data:")] == [pages[name].as_uri()]
+    figures = page.locator("figure").count()
+    assert figures == 4 + 3 * len(PAGES[name])
+    drawn = page.eval_on_selector_all("figure", "all => all.map(one => one.querySelectorAll('svg path').length)")
+    assert len(drawn) == figures
+    assert min(drawn) > 0
+    # A chart that grew out of its card would cover its neighbour.
+    assert page.eval_on_selector_all(
+        "figure",
+        """all => all.every(one => {
+            const [card, chart] = [one.getBoundingClientRect(), one.querySelector('svg').getBoundingClientRect()];
+            return chart.left >= card.left && chart.right <= card.right + 1 && chart.bottom <= card.bottom + 1;
+        })""",
+    )
+    widths = page.eval_on_selector_all(".gallery img", "all => all.map(one => one.complete ? one.naturalWidth : 0)")
+    assert len(widths) == {"several runs": 3 * 18, "table rows and long names": 0}.get(name, 36)
+    assert all(natural > 0 for natural in widths)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_pointing_at_a_chart_shows_its_values(browser: Any, pages: dict[str, Path]) -> None:
+    page, said, _ = opened(browser, pages["pictures and long names"], 1280)
+    page.locator(".chart.square svg .mark-rect path").first.hover(position={"x": 4, "y": 4})
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    tooltip = page.locator("#vg-tooltip-element")
+    assert "a rather long <b>class</b> name, number 0" in tooltip.inner_text()
+    assert tooltip.locator("b").count() == 0
+    assert said == []
+    page.close()
+
+
+def test_the_page_follows_the_dark_theme(browser: Any, pages: dict[str, Path]) -> None:
+    page, said, _ = opened(browser, pages["one run"], 1280)
+    background = "getComputedStyle(document.body).backgroundColor"
+    label = "document.querySelector('.chart svg text').getAttribute('fill')"
+    light = page.evaluate(background), page.evaluate(label)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{label} !== '{light[1]}'")
+    assert page.evaluate(background) != light[0]
+    assert page.locator(".chart > svg, .chart svg.marks").count() == 7
+    assert said == []
+    page.close()
