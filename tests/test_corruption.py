@@ -192,12 +192,12 @@ def test_uninoise_stays_within_the_range_and_fills_it() -> None:
 
 
 def test_pairflip_of_targets_is_one_shuffle_of_standardised_columns() -> None:
-    clean = measured()
+    clean = measured(targets=5)
     standard = (clean.targets - clean.targets.mean(0)) / clean.targets.std(0, correction=0)
     wrong = corrupt(clean, "pairflip:1").targets
     wrong = (wrong - clean.targets.mean(0)) / clean.targets.std(0, correction=0)
-    sources = [next(j for j in range(4) if torch.allclose(wrong[:, i], standard[:, j], atol=1e-3)) for i in range(4)]
-    assert sorted(sources) == [0, 1, 2, 3]
+    sources = [next(j for j in range(5) if torch.allclose(wrong[:, i], standard[:, j], atol=1e-3)) for i in range(5)]
+    assert sorted(sources) == [0, 1, 2, 3, 4]
     assert all(i != j for i, j in enumerate(sources))
 
 

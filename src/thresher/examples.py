@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -48,11 +48,18 @@ class Examples:
         fill(self, "targets", torch.as_tensor(self.targets))
         if self.ids is None:
             fill(self, "ids", torch.arange(len(self.targets), device=self.targets.device))
+        fill(self, "ids", torch.as_tensor(self.ids))
         fill(self, "columns", {name: torch.as_tensor(column) for name, column in self.columns.items()})
         if self.classes is None and not self.targets.is_floating_point():
+            if self.targets.ndim > 1:
+                shape = list(self.targets.shape)
+                raise ThresherError(
+                    f"{self.name} has whole-number targets {shape}: give class ids [n], real targets as floats, "
+                    "or soft labels with classes=."
+                )
             fill(self, "targets", self.targets.long())
             fill(self, "classes", int(self.targets.max()) + 1 if len(self.targets) else 0)
-        if self.targets.is_floating_point():
+        if self.targets.is_floating_point() or self.targets.ndim == 2:
             fill(self, "targets", self.targets.float())
             if self.classes is None and self.targets.ndim == 1:
                 fill(self, "targets", self.targets[:, None])
@@ -87,19 +94,22 @@ class Examples:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        first = self.inputs[0] if self.in_memory else _input_of(cast(MapDataset, self.inputs)[0])
-        return tuple(torch.as_tensor(first).shape)
+        if isinstance(self.inputs, Tensor):
+            return tuple(self.inputs.shape[1:])
+        return tuple(_Seeded(self.inputs, [0], 0, 0)[0].shape)
 
     def subset(self, positions: Tensor | Sequence[int]) -> "Examples":
-        """The examples at these positions, in this order, with their ids and columns."""
-        at = torch.as_tensor(positions, device=self.targets.device).long()
+        """The examples at these positions, in this order, or where this mask is true; with their ids and columns."""
+        device = self.targets.device
+        chosen = torch.as_tensor(positions, device=device)
+        at = torch.arange(len(self), device=device)[chosen if chosen.dtype == torch.bool else chosen.long()]
         inputs: Tensor | MapDataset
         if isinstance(self.inputs, Tensor):
             inputs = self.inputs[at.to(self.inputs.device)]
         else:
             inputs = _Picked(self.inputs, at.tolist())
         columns = {name: column[at.to(column.device)] for name, column in self.columns.items()}
-        return replace(self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns)
+        return replace(self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns, checked=False)
 
     def with_columns(self, **columns: Tensor) -> "Examples":
         """The same examples with these columns added or replaced."""
@@ -193,8 +203,9 @@ def _check(examples: Examples) -> None:
     if len(torch.unique(examples.ids)) != n:
         raise ThresherError(f"{name} has ids that repeat: give every example an id of its own.")
     for column, values in examples.columns.items():
-        if len(values) != n:
-            raise ThresherError(f"Column {column} of {name} has {len(values)} values for {n} examples: give one each.")
+        if values.shape[:1] != (n,):
+            shape = list(values.shape)
+            raise ThresherError(f"Column {column} of {name} has shape {shape} for {n} examples: give one value each.")
     if targets.is_floating_point() and not torch.isfinite(targets).all():
         raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")
     if isinstance(examples.inputs, Tensor) and examples.inputs.is_floating_point():
@@ -202,6 +213,8 @@ def _check(examples: Examples) -> None:
         if not finite.all():
             bad = int((~finite).sum())
             raise ThresherError(f"{name} has {bad} examples with NaN or infinite inputs: remove or fill them first.")
+    if targets.ndim > 2:
+        raise ThresherError(f"{name} has targets of shape {list(targets.shape)}: reshape them to [n] or [n, d].")
     _check_classes(examples)
 
 
@@ -209,6 +222,8 @@ def _check_classes(examples: Examples) -> None:
     name, targets, classes = examples.name, examples.targets, examples.classes
     if classes is None:
         return
+    if targets.ndim == 1 and targets.is_floating_point():
+        raise ThresherError(f"{name} has classes={classes} but real labels: give whole numbers, or leave classes= out.")
     if targets.ndim == 1 and (targets.min() < 0 or targets.max() >= classes):
         low, high = int(targets.min()), int(targets.max())
         raise ThresherError(

@@ -11,11 +11,12 @@ from thresher.errors import ThresherError
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write(temporary)` fill a file beside `path`, then put it in place in one move."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    temporary: Path | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        temporary = Path(name)
         write(temporary)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
@@ -29,7 +30,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             ) from error
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -1,12 +1,12 @@
 """The ledger: what was decided about every example, every epoch, as append-only Parquet."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
@@ -18,35 +18,91 @@ from thresher.files import write_whole
 FIXED = ("visited", "signal", "weight", "loss", "p_given")
 
 
+@dataclass(frozen=True)
+class Note:
+    """What was seen of, and decided about, the examples at positions `index` of the set."""
+
+    index: Tensor
+    outputs: Tensor
+    losses: Tensor
+    weights: Tensor
+    signal: Tensor | None = None
+
+
 class EpochRows:
-    """The rows of one epoch and one network, kept on the device: [n, 5 + predictions], one write a step."""
+    """The rows of one epoch and one network, kept on the device: [n + 1, 5 + predictions].
 
-    def __init__(self, examples: Examples):
+    The last row is no example's: visits that a later one of the same epoch overrides are written there.
+    Notes are collected and written many steps at once, because a small step is mostly the cost of starting kernels.
+    """
+
+    def __init__(self, examples: Examples, flush_at: int = 8192):
+        self.examples, self.flush_at = examples, flush_at
         width = examples.targets.shape[1] if examples.is_regression else 1
-        self.table = torch.zeros(len(examples), len(FIXED) + width, device=examples.targets.device)
-        self.ones = torch.ones((), device=self.table.device)
+        device = examples.targets.device
+        self.table = torch.zeros(len(examples) + 1, len(FIXED) + width, device=device)
+        if not examples.is_regression:
+            self.labels = torch.cat([examples.labels, torch.zeros(1, dtype=torch.long, device=device)])
+        self.notes: list[Note] = []
 
-    def write(
-        self, index: Tensor, *, signal: Tensor, weight: Tensor, loss: Tensor, p_given: Tensor, prediction: Tensor
-    ) -> None:
-        """What was seen of, and decided about, the examples at these positions of the set."""
-        known = torch.stack([self.ones.expand_as(loss), signal, weight, loss, p_given], 1)
+    def add(self, note: Note) -> None:
+        self.notes.append(note)
+        if len(self.notes) * len(note.index) >= self.flush_at:
+            self.flush()
+
+    @torch.no_grad()
+    def flush(self) -> None:
+        """Write the collected notes."""
+        if not self.notes:
+            return
+        index, outputs, losses, weights = (
+            torch.cat([getattr(note, name) for note in self.notes])
+            for name in ("index", "outputs", "losses", "weights")
+        )
+        missing = torch.full_like(self.notes[0].losses, float("nan"))
+        signal = torch.cat([missing if note.signal is None else note.signal for note in self.notes])
+        self.notes = []
+        if self.examples.is_regression:
+            belief, prediction = torch.zeros_like(losses), outputs
+        else:
+            belief = outputs.softmax(1).gather(1, self.labels[index][:, None])[:, 0]
+            prediction = outputs.argmax(1, keepdim=True).to(losses.dtype)
+        known = torch.stack([torch.ones_like(losses), signal, weights, losses, belief], 1)
         self.table.index_copy_(0, index, torch.cat([known, prediction], 1))
 
     def visited(self) -> np.ndarray[Any, Any]:
-        return self.table[:, 0].cpu().numpy() > 0
+        """Whether a step visited each example [n]."""
+        self.flush()
+        return self.table[:-1, 0].cpu().numpy() > 0
 
-    def mark_unvisited(self, index: Tensor) -> None:
-        """Rows that came from a sweep, not from a training step."""
-        self.table[index, 0] = 0.0
+    def fill(self, note: Note) -> None:
+        """Rows of examples that no step visited."""
+        self.flush()
+        self.notes = [note]
+        self.flush()
+        self.table[note.index, 0] = 0.0
 
     def take(self) -> dict[str, np.ndarray[Any, Any]]:
         """The epoch's rows on the host, each column [n]; the next epoch starts empty."""
-        rows = self.table.cpu().numpy().copy()
+        self.flush()
+        rows = self.table[:-1].cpu().numpy().copy()
         self.table.zero_()
         columns = {name: rows[:, place] for place, name in enumerate(FIXED)}
         columns["visited"] = columns["visited"] > 0
         return {**columns, "prediction": rows[:, len(FIXED) :]}
+
+
+def last_visits(order: Tensor, n: int) -> Tensor:
+    """`order` [steps, batch] with `n` in place of every visit that a later one of the same example overrides.
+
+    >>> last_visits(torch.tensor([[0, 2], [1, 0]]), 3).tolist()
+    [[3, 2], [1, 0]]
+    """
+    flat = order.flatten().cpu().numpy()
+    last = np.zeros(n, np.int64)
+    last[flat] = np.arange(len(flat))  # numpy assigns in order, so the last visit stays
+    rows = np.where(last[flat] == np.arange(len(flat)), flat, n)
+    return torch.from_numpy(rows).view_as(order).to(order.device)
 
 
 def residual_belief(losses: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -128,9 +184,8 @@ class Ledger:
     def table(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
         """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
         tables = []
-        if self.folder is not None and self.parts:
-            files = pyarrow.dataset.dataset([str(self.folder / part) for part in self.parts], format="parquet")
-            tables.append(files.to_table(columns=columns, filter=where))
+        if self.folder is not None:
+            tables = [pq.read_table(self.folder / part, columns=columns, filters=where) for part in self.parts]
         for pending in self.pending:
             rows = pending if where is None else pending.filter(where)
             tables.append(rows if columns is None else rows.select(columns))

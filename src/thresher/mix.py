@@ -32,7 +32,7 @@ class Mix(Protocol):
 
 @dataclass(frozen=True)
 class Mixup:
-    """Mixup (Zhang et al. 2018): λ ~ Beta(α, α) a batch, each example mixed with a random other one."""
+    """Mixup (Zhang et al. 2018): λ ~ Beta(α, α) a batch, each example mixed with a random one."""
 
     alpha: float = 1.0
 
@@ -42,16 +42,17 @@ class Mixup:
 
     def __call__(self, evidence: Evidence) -> Pairing:
         n, device = len(evidence), evidence.ids.device
-        partner = torch.randperm(n, generator=evidence.generator, device=device)
+        partner = torch.rand(n, generator=evidence.generator, device=device).argsort()
         share = beta(self.alpha, self.alpha, evidence.generator, device)
         return Pairing(partner, share.expand(n))
 
 
 def beta(a: float, b: float, generator: torch.Generator | None, device: torch.device) -> Tensor:
     """One draw from Beta(a, b) as a device scalar, without host synchronisation."""
-    gammas = torch._standard_gamma(torch.tensor([a, b]).to(device), generator=generator)
+    # In float32 small a and b would often make both draws 0, and so a share of one half.
+    gammas = torch._standard_gamma(torch.tensor([a, b], dtype=torch.float64).to(device), generator=generator)
     gammas = gammas.clamp_min(torch.finfo(gammas.dtype).tiny)
-    return gammas[0] / gammas.sum()
+    return (gammas[0] / gammas.sum()).float()
 
 
 def as_mixable(targets: Tensor, classes: int | None) -> Tensor:

@@ -4,6 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from thresher.errors import ThresherError
+
 
 class Schedule(ABC):
     """A frozen dataclass: the value after `epoch` epochs (fractions count) of a run of `epochs`.
@@ -29,6 +31,10 @@ class ramp(Schedule):  # noqa: N801  # used like a function: ramp(1.0, 0.6, epoc
     epochs: float
     after: float = 0.0
 
+    def __post_init__(self) -> None:
+        if not self.epochs > 0:
+            raise ThresherError(f"ramp(epochs={self.epochs}) takes no time: give a number of epochs above 0.")
+
     def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002  # the run's length does not matter here
         share = min(max((epoch - self.after) / self.epochs, 0.0), 1.0)
         return self.start + (self.end - self.start) * share
@@ -45,6 +51,9 @@ class step(Schedule):  # noqa: N801
     start: float
     at: tuple[float, ...]
     times: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", tuple(self.at))  # a list would not be hashable
 
     def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002
         return self.start * self.times ** sum(epoch >= drop for drop in self.at)

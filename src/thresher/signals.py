@@ -37,17 +37,15 @@ def _loss(evidence: Evidence) -> Tensor:
 
 
 def _output_gradient(evidence: Evidence) -> Tensor:
-    if evidence.outputs.requires_grad:
-        (gradient,) = torch.autograd.grad(evidence.losses.sum(), evidence.outputs, retain_graph=True)
-        return gradient
+    # On a leaf of its own, because the graph of the losses may already be spent on the gradient norms.
     with torch.enable_grad():
         leaf = evidence.outputs.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(evidence.but(raw_outputs=leaf).losses.sum(), leaf)
-    return gradient
+        return torch.autograd.grad(evidence.but(raw_outputs=leaf).losses.sum(), leaf)[0]
 
 
 def _output_gradient_norm(evidence: Evidence) -> Tensor:
-    return torch.linalg.vector_norm(evidence.read(output_gradient), dim=1)
+    norms: Tensor = torch.linalg.vector_norm(evidence.read(output_gradient), dim=1)
+    return norms
 
 
 def _confidence(evidence: Evidence) -> Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from thresher.corruption import labels, targets
 from thresher.corruption.imbalance import imbalance
-from thresher.data.naming import unknown
 from thresher.errors import ThresherError
 from thresher.examples import Examples
+from thresher.naming import unknown
 from thresher.seeding import generator
 
 # A corruption takes the examples, the number and the option of `name:number:option`, and a generator.

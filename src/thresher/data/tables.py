@@ -8,10 +8,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from thresher.data.naming import unknown
 from thresher.data.splits import Splits, hold_out
 from thresher.errors import ThresherError
 from thresher.examples import Examples
+from thresher.naming import unknown
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 MOST_CATEGORIES = 1000

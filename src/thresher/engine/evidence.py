@@ -60,7 +60,13 @@ class Evidence:
     def losses(self) -> Tensor:
         """The objective's losses [n], still attached to the graph where there is one."""
         if "losses" not in self.known:
-            self.known["losses"] = self.objective(self)
+            losses = self.objective(self)
+            if losses.shape != self.outputs.shape[:1]:
+                raise ThresherError(
+                    f"The objective gave losses of shape {list(losses.shape)} for outputs {list(self.outputs.shape)}: "
+                    'let it give one for each example, as by reduction="none".'
+                )
+            self.known["losses"] = losses
         return self.known["losses"]
 
     def read(self, signal: "Signal") -> Tensor:
@@ -73,7 +79,7 @@ class Evidence:
 
     def value(self, setting: float | Schedule) -> float | Tensor:
         """A setting of a rule now: the number itself, or a schedule's value as a device scalar."""
-        if isinstance(setting, (int, float)):
+        if not isinstance(setting, Schedule):
             return setting
         if setting in self.scalars:
             return self.scalars[setting]
@@ -112,9 +118,13 @@ class Evidence:
             groups=None if self.groups is None else self.groups[positions],
             columns=pick,
             layers={name: value[positions] for name, value in self.layers.items()},
-            others={name: other.at(positions) for name, other in self.others.items() if len(other) == n},
+            others={name: self._other_at(other, positions) for name, other in self.others.items()},
             known=known,
         )
+
+    def _other_at(self, other: "Evidence", positions: Tensor) -> "Evidence":
+        """The other evidence at these positions where it is about the same examples, else (a clean set) all of it."""
+        return other.at(positions) if torch.equal(other.ids, self.ids) else other
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
-from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.hooks import RemovableHandle
 
 from thresher.engine.convolution import convolution
@@ -73,12 +71,12 @@ def refuse_batch_norm(model: nn.Module) -> None:
 class Factors:
     """Layer inputs and output gradients of one forward pass, from which norms and weighted gradients come."""
 
-    def __init__(self, shares: list[Share], losses: Tensor):
-        self._shares, self._zeros = shares, torch.zeros_like(losses)
+    def __init__(self, shares: list[Share]):
+        self._shares = shares
 
     def norms(self) -> Tensor:
         """‖∂loss_i/∂θ‖ [n] over all trainable parameters."""
-        return sum((share.squared for share in self._shares), self._zeros).clamp_min(0).sqrt()
+        return torch.stack([share.squared for share in self._shares]).sum(0).clamp_min(0).sqrt()
 
     @torch.no_grad()
     def accumulate(self, weights: Tensor) -> None:
@@ -128,9 +126,12 @@ class Recorder:
             edge = get_gradient_edge(output)
             self._calls.append(Call(name, layer, inputs, inputs._version, edge, output.shape[0]))
 
-    def differentiate(self, losses: Tensor, retain_graph: bool = False) -> Factors:
-        """Run the one backward chain of `losses` [n], where row i of every layer belongs to example i."""
-        self._refuse(losses)
+    def differentiate(self, losses: Tensor, retain_graph: bool = False, rows: int | None = None) -> Factors:
+        """Run the one backward chain of `losses` [n], where row i of every layer belongs to example i.
+
+        A forward pass over more than the n examples (other views behind them) says how many `rows` it had.
+        """
+        self._refuse(len(losses) if rows is None else rows)
         edges = [call.edge for call in self._calls]
         deltas = list(torch.autograd.grad(losses.sum(), edges, retain_graph=retain_graph, allow_unused=True))
         shares: list[Share] = []
@@ -139,14 +140,16 @@ class Recorder:
                 call, delta = self._calls.pop(), deltas.pop()
                 if delta is not None:
                     shares.extend(FORMULAS[type(call.layer)](call.layer, call.inputs, delta))
-        return Factors(shares, losses.detach())
+        if not shares:
+            raise NotFactored("The losses depend on no trainable layer: compute them from the recorded outputs.")
+        return Factors(shares)
 
     def verify(self, losses: Tensor) -> None:
         """Refuse what `differentiate` cannot see; one more chain and a synchronisation, so ask at the first batch only.
 
         That is: a parameter used outside its layer, and layers whose rows are not the examples.
         """
-        self._refuse(losses)
+        self._refuse(len(losses))
         edges, half = [call.edge for call in self._calls], len(losses) // 2
         deltas = torch.autograd.grad(losses[:half].sum(), edges, retain_graph=True, allow_unused=True)
         reached = {call.layer: delta is not None for call, delta in zip(self._calls, deltas, strict=True)}
@@ -160,7 +163,7 @@ class Recorder:
                     f"{call.name} mixes examples, or its first dimension is not theirs: use norms_by_vmap."
                 )
 
-    def _refuse(self, losses: Tensor) -> None:
+    def _refuse(self, rows: int) -> None:
         if not self._calls:
             raise NotFactored("No layer was recorded: run the forward pass inside the with block, gradients enabled.")
         seen: set[nn.Module] = set()
@@ -168,9 +171,9 @@ class Recorder:
             if call.layer in seen:
                 raise NotFactored(f"{call.name} is called twice in one forward pass: use norms_by_vmap.")
             seen.add(call.layer)
-            if call.rows != len(losses) or call.inputs.ndim < _batched(call.layer) or call.inputs.shape[0] != call.rows:
+            if call.rows != rows or call.inputs.ndim < _batched(call.layer) or call.inputs.shape[0] != call.rows:
                 raise NotFactored(
-                    f"{call.name} got inputs of shape {list(call.inputs.shape)} for {len(losses)} losses, so its rows "
+                    f"{call.name} got inputs of shape {list(call.inputs.shape)} for {rows} examples, so its rows "
                     "are not the examples: use norms_by_vmap."
                 )
             if call.inputs._version != call.version:
@@ -191,46 +194,6 @@ def record(model: nn.Module) -> Recorder:
     ([5.0, 2.0], [[3.0, 24.0]])
     """
     return Recorder(model)
-
-
-def norms_by_vmap(
-    model: nn.Module,
-    objective: Callable[[Tensor, Tensor], Tensor],
-    inputs: Tensor,
-    targets: Tensor,
-    chunk: int = 16,
-) -> Tensor:
-    """The same norms [n] for models without formulas, by `vmap(grad)`: `chunk` copies of the gradient at a time."""
-    refuse_batch_norm(model)
-    for name, layer in model.named_modules():
-        if isinstance(layer, _DropoutNd) and layer.training and layer.p > 0:
-            raise ThresherError(
-                f"{name} draws dropout masks, which vmap(grad) cannot repeat: call eval() on it, or use only layers "
-                f"with factored formulas ({supported(model) or 'this model has them: use record'})."
-            )
-    trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
-    others = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
-    others.update(model.named_buffers())
-
-    def loss(parameters: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
-        outputs = functional_call(model, (parameters, others), (example[None],))
-        return objective(outputs, target[None]).sum()
-
-    def norms(examples: Tensor, targets: Tensor) -> Tensor:
-        gradients = vmap(grad(loss), (None, 0, 0))(trained, examples, targets)
-        return torch.stack([each.flatten(1).float().square().sum(1) for each in gradients.values()]).sum(0).sqrt()
-
-    try:
-        blocks = zip(torch.split(inputs, chunk), torch.split(targets, chunk), strict=True)
-        return torch.cat([norms(*block) for block in blocks])
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        layer = supported(model) or "no layer stands out"
-        raise ThresherError(
-            f"Gradients of single examples cannot be taken through this model ({layer}): "
-            f"replace the layer that torch names in: {str(error).splitlines()[0]}"
-        ) from error
 
 
 def _trainable(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

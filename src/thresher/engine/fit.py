@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -53,6 +53,8 @@ def fit(
     schedule: Schedule | None = None,
     device: torch.device | str | None = None,
     precision: Precision = None,
+    captured: bool | None = None,
+    channels_last: bool | None = None,
     seed: int = 0,
     out: Path | str | None = None,
     watch: Callable[[Moment], None] | None = None,
@@ -65,18 +67,29 @@ def fit(
     model     a module, trained in place, or a function that makes one (needed for recipes with peers)
     schedule  multiplies the optimizer's learning rates: `cosine(1.0)`, `step(1.0, at=(80, 100))`
     until     stops early: a function of the epoch's record, such as `lambda record: record["train_score"] > 0.99`
-    precision torch.bfloat16 for mixed precision; None for float32
+    precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
+              unless switched off (torch.float32, False, False), elsewhere float32 and neither
     """
-    plan = _plan(train, epochs, steps, batch, seed, precision, workers, schedule, optimizer)
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    plan = Plan(
+        **_length(train, epochs, steps, batch),
+        seed=seed,
+        precision=_precision(precision, where),
+        workers=workers,
+        schedule=schedule,
+        make_optimizer=optimizer,
+        captured=where.type == "cuda" if captured is None else captured,
+        channels_last=where.type == "cuda" if channels_last is None else channels_last,
+    )
     if keep not in ("last", "best_on_validation"):
         raise ThresherError(f'keep={keep!r} is unknown: give "last" or "best_on_validation".')
     if keep == "best_on_validation" and validation is None:
         raise ThresherError("keep='best_on_validation' needs a validation set: pass validation=Examples(...).")
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     sets = {"train": train, "test": test, "clean": clean, "validation": validation}
     placed = {name: examples.to(where) for name, examples in sets.items() if examples is not None}
     with _determinism(deterministic):
-        training = Training(recipe, _models(recipe, model, seed, where), placed, plan, keep == "best_on_validation")
+        models = _models(recipe, model, plan, where)
+        training = Training(recipe, models, placed, plan, keep == "best_on_validation")
         try:
             return _loop(training, out, until, watch, commit_every)
         except KeyboardInterrupt as stop:
@@ -132,45 +145,47 @@ def _loop(
     )
 
 
-def _plan(
-    train: Examples,
-    epochs: int | None,
-    steps: int | None,
-    batch: int,
-    seed: int,
-    precision: Precision,
-    workers: int,
-    schedule: Schedule | None,
-    optimizer: MakeOptimizer,
-) -> Plan:
+def _length(train: Examples, epochs: int | None, steps: int | None, batch: int) -> dict[str, Any]:
+    """How long to train, as the plan has it, or why not."""
     if (epochs is None) == (steps is None):
         raise ThresherError("fit() needs to know how long to train: give exactly one of epochs= and steps=.")
     length = epochs if epochs is not None else steps
     if length is None or length < 1:
-        raise ThresherError(
-            f"Training for {length} {'steps' if epochs is None else 'epochs'} does nothing: give at least 1."
-        )
+        what = "steps" if epochs is None else "epochs"
+        raise ThresherError(f"Training for {length} {what} does nothing: give at least 1.")
     if batch < 1 or batch > len(train):
         raise ThresherError(f"batch={batch} does not fit {len(train)} training examples: give 1 to {len(train)}.")
-    total = float(epochs) if epochs is not None else length * batch / len(train)
-    return Plan(total, steps, batch, seed, precision, workers, schedule, optimizer)
+    return {"epochs": length * batch / len(train) if epochs is None else float(length), "steps": steps, "batch": batch}
+
+
+def _precision(wanted: Precision, device: torch.device) -> Precision:
+    """bfloat16 on CUDA unless something else is wanted; None stands for plain float32."""
+    if wanted is None and device.type == "cuda":
+        return torch.bfloat16
+    return None if wanted == torch.float32 else wanted
 
 
 def _models(
-    recipe: Recipe, model: nn.Module | Callable[[], nn.Module], seed: int, device: torch.device
+    recipe: Recipe, model: nn.Module | Callable[[], nn.Module], plan: Plan, device: torch.device
 ) -> list[nn.Module]:
     if isinstance(model, nn.Module):
         if recipe.peers > 1:
             raise ThresherError(
                 f"A recipe with peers={recipe.peers} needs a function that makes a model: pass lambda: MyModel()."
             )
-        return [model.to(device)]
+        return [_placed(model, plan, device)]
     models = []
     with preserved(device):
         for peer in range(recipe.peers):
-            seed_global(device, seed, "model", peer)
-            models.append(model().to(device))
+            seed_global(device, plan.seed, "model", peer)
+            models.append(_placed(model(), plan, device))
     return models
+
+
+def _placed(model: nn.Module, plan: Plan, device: torch.device) -> nn.Module:
+    if plan.channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model.to(device)
 
 
 @contextmanager

@@ -126,14 +126,11 @@ def bias_share(bias: Tensor | None, deltas: Tensor) -> list[Share]:
     return [kept(bias, deltas.sum(2, dtype=_wide(deltas)))]
 
 
-def kept(parameter: Tensor, gradients: Tensor, order: Callable[[Tensor], Tensor] = lambda total: total) -> Share:
-    """The share of a parameter whose gradients [n, ...] are at hand; `order` brings their sum into its own order."""
+def kept(parameter: Tensor, gradients: Tensor) -> Share:
+    """The share of a parameter whose gradients [n, ...] are at hand."""
     flat = gradients.flatten(1)
-
-    def weighted(weights: Tensor) -> Tensor:
-        return order(weights.to(flat.dtype) @ flat)
-
-    return Share(parameter, in_chunks(lambda rows: rows.square().sum(1), flat.shape[1], flat), weighted)
+    squared = torch.linalg.vector_norm(flat, dim=1).square()
+    return Share(parameter, squared, lambda weights: weights.to(flat.dtype) @ flat)
 
 
 def in_chunks(function: Callable[..., Tensor], held: int, *rows: Tensor) -> Tensor:

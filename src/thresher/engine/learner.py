@@ -76,9 +76,20 @@ class Learner:
         if self.average_taps is not None:
             self.average_taps.remove()
 
+    def remember(self, memory: Mapping[str, Tensor]) -> None:
+        """Keep the batch rule's memory, in the same tensors as before, which a captured step reads."""
+        for name, value in memory.items():
+            if name in self.batch_memory:
+                self.batch_memory[name].copy_(value)
+            else:
+                self.batch_memory[name] = value.detach().clone()
+
     def set_learning_rate(self, factor: float) -> None:
         for group, base in zip(self.optimizer.param_groups, self.base_rates, strict=True):
-            group["lr"] = base * factor
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(base * factor)
+            else:
+                group["lr"] = base * factor
 
     def state(self) -> dict[str, Any]:
         """Everything the next step depends on."""
@@ -95,26 +106,28 @@ class Learner:
         self.model.load_state_dict(saved["model"])
         self.objective.load_state_dict(saved["objective"])
         self.optimizer.load_state_dict(saved["optimizer"])
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"] = group["lr"].to(device)
         if self.average is not None:
             self.average.load_state_dict(saved["average"])
         self.batch_memory = {name: value.to(device) for name, value in saved["batch_memory"].items()}
         self.epoch_memory = {name: value.to(device) for name, value in saved["epoch_memory"].items()}
 
     @torch.no_grad()
-    def move_average(self, skip: Tensor) -> None:
+    def move_average(self, skip: Tensor | None) -> None:
         """average ← rate · average + (1 - rate) · model, for parameters and buffers, unless the step was skipped."""
         if self.average is None or self.rate is None:
             return
-        pull = (1 - self.rate) * (1 - skip)
         ours = [*self.average.parameters(), *self.average.buffers()]
         theirs = [*self.model.parameters(), *self.model.buffers()]
         moving = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if mine.is_floating_point()]
         difference = torch._foreach_sub([other for _, other in moving], [mine for mine, _ in moving])
-        torch._foreach_mul_(difference, pull)
+        torch._foreach_mul_(difference, 1 - self.rate if skip is None else (1 - self.rate) * (1 - skip))
         torch._foreach_add_([mine for mine, _ in moving], difference)
         for mine, other in zip(ours, theirs, strict=True):
             if not mine.is_floating_point():
-                mine.copy_(torch.where(skip.bool(), mine, other))
+                mine.copy_(other if skip is None else torch.where(skip.bool(), mine, other))
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from thresher.engine.evidence import Evidence
-from thresher.engine.factored import Factors, NotFactored, norms_by_vmap, record, refuse_batch_norm
+from thresher.engine.factored import Factors, NotFactored, record, refuse_batch_norm
 from thresher.engine.learner import FEATURES, Taps
+from thresher.engine.vmapped import norms_by_vmap
 from thresher.objectives import Objective
 from thresher.seeding import preserved
 from thresher.signals import Signal, features, gradient_norm
@@ -22,9 +23,9 @@ Precision = torch.dtype | None
 
 @dataclass(frozen=True)
 class Batch:
-    """n examples on their way through a step: positions in the set, ids, model inputs, given targets, columns."""
+    """n examples on their way through a step: rows of the ledger, ids, model inputs, given targets, columns."""
 
-    index: Tensor
+    rows: Tensor
     ids: Tensor
     inputs: Tensor
     targets: Tensor
@@ -41,7 +42,7 @@ class Look:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    return nullcontext() if precision is None else torch.autocast(device.type, dtype=precision)
+    return nullcontext() if precision is None else torch.autocast(device.type, dtype=precision, cache_enabled=False)
 
 
 def look(
@@ -68,16 +69,18 @@ def look(
     forward = partial(untraced, model) if leave_no_trace else model
     with autocast(batch.inputs.device, precision):
         # Norms are of the first view alone, so that one is recorded by itself.
-        parts = [views[0], torch.cat(views[1:])] if recorder is not None and len(views) > 1 else [torch.cat(views)]
+        together = views[:1] if recorder is not None else views
         with recorder or nullcontext():
-            outputs = forward(parts[0])
+            outputs = forward(together[0] if len(together) == 1 else torch.cat(together))
         layers = {name: value[:n] for name, value in taps.take().items()}
-        outputs = torch.cat([outputs, *[forward(part) for part in parts[1:]]]).float()
+        if len(together) < len(views):
+            outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
+        outputs = outputs.float()
     evidence = Evidence(
         ids=batch.ids,
         targets=batch.targets,
         objective=objective,
-        raw_outputs=outputs[:n],
+        raw_outputs=outputs if len(views) == 1 else outputs[:n],
         inputs=views[0],
         columns=batch.columns,
         layers=layers,

@@ -20,14 +20,24 @@ def default_optimizer(parameters: Iterable[nn.Parameter]) -> Optimizer:
 
 
 def prepare(optimizer: Optimizer) -> Optimizer:
-    """Use the fused kernels where the optimizer has them and nobody chose otherwise: they can skip a step."""
+    """Use the fused kernels where the optimizer has them and nobody chose otherwise: they can skip a step.
+
+    On CUDA the learning rate becomes a device scalar, which a captured step reads anew each time.
+    """
     if not isinstance(optimizer, Optimizer):
         raise ThresherError("optimizer= must be a function of the parameters that returns a torch.optim.Optimizer.")
-    if isinstance(optimizer, torch.optim.LBFGS | torch.optim.ASGD | torch.optim.SparseAdam):
+    if isinstance(optimizer, torch.optim.LBFGS | torch.optim.ASGD | torch.optim.Rprop | torch.optim.SparseAdam):
         raise ThresherError(f"{type(optimizer).__name__} cannot skip a step: choose Adam, AdamW, SGD or RMSprop.")
+    if isinstance(optimizer, SGD) and any(group["momentum"] and group["dampening"] for group in optimizer.param_groups):
+        raise ThresherError("SGD with dampening cannot skip its first step: leave dampening out.")
     for group in optimizer.param_groups:
         if _can_fuse(optimizer, group):
             group["fused"] = True
+            device = group["params"][0].device
+            if device.type == "cuda":
+                group["lr"] = torch.tensor(float(group["lr"]), device=device)
+                if "capturable" in group:
+                    group["capturable"] = True
             if isinstance(optimizer, SGD) and group["momentum"]:
                 # A skipped first step would otherwise leave the buffers uninitialised.
                 for parameter in group["params"]:
@@ -38,7 +48,7 @@ def prepare(optimizer: Optimizer) -> Optimizer:
 def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:
     if type(optimizer) not in (Adam, AdamW, SGD) or group.get("differentiable") or group.get("foreach"):
         return False
-    if group.get("fused") is False or group.get("dampening"):
+    if group.get("fused") is False:
         return False
     return all(p.is_floating_point() for p in group["params"])  # type: ignore[attr-defined]
 

@@ -12,8 +12,7 @@ from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Learner
 from thresher.engine.sweep import Sweeper
 from thresher.examples import Examples
-from thresher.ledger import EpochRows, residual_belief
-from thresher.signals import p_given, predicted
+from thresher.ledger import EpochRows, Note, residual_belief
 
 Columns = Mapping[str, np.ndarray[Any, Any]]
 
@@ -29,20 +28,9 @@ def fill_unvisited(
         else:
             outputs = sweeper(learner.model, learner.objective, train, positions=missing).outputs
         with torch.no_grad():
-            about = seen.but(ids=train.ids[missing], targets=train.targets[missing], raw_outputs=outputs, others={})
-            if train.is_regression:
-                belief, prediction = torch.zeros(len(missing), device=outputs.device), outputs
-            else:
-                belief, prediction = about.read(p_given), about.read(predicted)[:, None].float()
-            rows.write(
-                missing,
-                signal=torch.full((len(missing),), float("nan"), device=outputs.device),
-                weight=torch.ones(len(missing), device=outputs.device) if weights is None else weights[missing],
-                loss=about.losses,
-                p_given=belief,
-                prediction=prediction,
-            )
-        rows.mark_unvisited(missing)
+            losses = seen.but(ids=train.ids[missing], targets=train.targets[missing], raw_outputs=outputs).losses
+        counts = torch.ones_like(losses) if weights is None else weights[missing]
+        rows.fill(Note(missing, outputs, losses, counts))
     columns = rows.take()
     if train.is_regression:
         columns["p_given"] = residual_belief(columns["loss"])

@@ -6,7 +6,7 @@ average -> ledger. Every network's rules are asked before any network moves.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +15,12 @@ from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Learner, Taps
 from thresher.engine.look import Batch, Look, Precision, autocast, look, read_all
 from thresher.engine.optimizer import step_unless
-from thresher.ledger import EpochRows
+from thresher.ledger import EpochRows, Note
 from thresher.mix import Pairing, as_mixable
 from thresher.recipe import Recipe
 from thresher.rules.rule import Decision, ask, needs_of, signals_of
 from thresher.schedules import Schedule
-from thresher.signals import gradient_norm, p_given, predicted
+from thresher.signals import gradient_norm
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,6 @@ class Now:
     epochs: float
     generator: torch.Generator
     scalars: Mapping[Schedule, Tensor]
-
-
-def coefficients(weights: Tensor, divide_by: Literal["weights", "batch"]) -> Tensor:
-    """cᵢ such that the step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n."""
-    return weights / (len(weights) if divide_by == "batch" else weights.sum().clamp_min(1e-12))
 
 
 class Step:
@@ -49,31 +44,34 @@ class Step:
         precision: Precision,
         rows: Sequence[EpochRows],
         factored: bool,
+        batch: int,
     ):
         self.factored = factored
         self.recipe, self.learners, self.classes, self.precision, self.rows = recipe, learners, classes, precision, rows
         self.wanted = signals_of((recipe.each_batch, recipe.relabel, recipe.mix))
         self.needs = needs_of((recipe.each_batch, recipe.relabel))
         self.asks = recipe.each_batch is not None or recipe.relabel is not None
+        self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
         device = next(learners[0].model.parameters()).device
-        self.never = torch.zeros((), device=device)
-        self.skipped = torch.zeros(len(learners), device=device)
+        self.everyone = torch.ones(batch, device=device)
+        self.skipped = [torch.zeros((), device=device) for _ in learners]
 
     def __call__(self, batch: Batch, epoch_weights: Sequence[Tensor] | None, now: Now) -> None:
         views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
         looks = [self._look(learner, batch, views, now) for learner in self.learners]
         seen = [self._linked(place, looks, batch, views, now) for place in range(len(looks))]
         targets = [
-            evidence.targets if self.recipe.relabel is None else self.recipe.relabel(evidence) for evidence in seen
+            evidence.targets if self.recipe.relabel is None else self.recipe.relabel(evidence).detach()
+            for evidence in seen
         ]
         decisions = [self._decide(evidence) for evidence in seen]
         pairing = self.recipe.mix(seen[0]) if self.recipe.mix is not None else None
         for place, learner in enumerate(self.learners):
-            learner.batch_memory.update(decisions[place].memory)
+            learner.remember(decisions[place].memory)
             weights = decisions[place].weights
             if epoch_weights is not None:
                 weights = weights * epoch_weights[place]
-            lesson = Lesson(looks[place], targets[place].detach(), weights.detach(), pairing)
+            lesson = Lesson(looks[place], targets[place], weights.detach(), pairing)
             self._learn(place, learner, lesson, views, batch)
 
     def _look(self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now) -> Look:
@@ -123,36 +121,42 @@ class Step:
 
     def _decide(self, evidence: Evidence) -> Decision:
         if self.recipe.each_batch is None:
-            return Decision(torch.ones(len(evidence), device=evidence.ids.device))
+            return Decision(self.everyone)
         return ask(self.recipe.each_batch, evidence)
 
     def _learn(self, place: int, learner: Learner, lesson: "Lesson", views: Sequence[Tensor], batch: Batch) -> None:
-        recipe, weights = self.recipe, lesson.weights
-        skip = self.never
-        learner.optimizer.zero_grad(set_to_none=True)
         evidence = lesson.look.evidence
-        if lesson.look.factors is not None and lesson.is_as_seen(recipe):
-            self._differentiate_factored(learner, lesson)
+        skip = None
+        if self.weighs:
+            skip = (lesson.weights.sum() == 0).float()
+            self.skipped[place] += skip
+        for group in learner.optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+        if lesson.look.factors is not None and lesson.is_as_seen(self.recipe):
+            self._differentiate_factored(learner, lesson, self._shares(lesson.weights))
         else:
             trained = self._train_forward(learner, lesson, views)
-            mixed = weights if lesson.pairing is None else lesson.pairing.blend(weights)
-            shares = coefficients(mixed, recipe.divide_by) / len(trained)
-            torch.stack([(shares * each.losses).sum() for each in trained]).sum().backward()  # type: ignore[no-untyped-call]
+            weights = lesson.weights if lesson.pairing is None else lesson.pairing.blend(lesson.weights)
+            shares = self._shares(weights) / len(trained) if len(trained) > 1 else self._shares(weights)
+            torch.autograd.backward([shares.dot(each.losses) for each in trained])
             if lesson.pairing is not None and not self.asks:
                 evidence = trained[0].but(targets=batch.targets)
-        if recipe.each_batch is not None or recipe.each_epoch is not None:
-            skip = (weights.sum() == 0).float()
         self._move(learner, skip)
-        self.skipped[place] += skip
-        self._write(self.rows[place], batch.index, evidence, weights)
+        self.rows[place].add(self._note(batch.rows, evidence, lesson.weights))
 
-    def _differentiate_factored(self, learner: Learner, lesson: "Lesson") -> None:
+    def _shares(self, weights: Tensor) -> Tensor:
+        """cᵢ such that the step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n."""
+        if self.recipe.divide_by == "batch" or not self.weighs:
+            return weights / len(weights)
+        return weights / weights.sum().clamp_min(1e-12)
+
+    def _differentiate_factored(self, learner: Learner, lesson: "Lesson", shares: Tensor) -> None:
         """The weighted gradient from the layer inputs and output gradients that already gave the norms."""
         assert lesson.look.factors is not None
-        shares = coefficients(lesson.weights, self.recipe.divide_by)
         own = [parameter for parameter in learner.objective.parameters() if parameter.requires_grad]
         if own:
-            gradients = torch.autograd.grad((shares * lesson.look.evidence.losses).sum(), own)
+            gradients = torch.autograd.grad(shares.dot(lesson.look.evidence.losses), own)
             for parameter, gradient in zip(own, gradients, strict=True):
                 parameter.grad = gradient
         lesson.look.factors.accumulate(shares)
@@ -175,25 +179,32 @@ class Step:
             for part, kept in zip(outputs.chunk(len(views)), layers, strict=True)
         ]
 
-    def _move(self, learner: Learner, skip: Tensor) -> None:
-        parameters = [p for group in learner.optimizer.param_groups for p in group["params"]]
-        if callable(self.recipe.clip):
-            self.recipe.clip(parameters)
-        elif self.recipe.clip is not None:
-            nn.utils.clip_grad_norm_(parameters, self.recipe.clip)
-        step_unless(skip, learner.optimizer)
+    def _move(self, learner: Learner, skip: Tensor | None) -> None:
+        clip = self.recipe.clip
+        if clip is not None:
+            parameters = [p for group in learner.optimizer.param_groups for p in group["params"]]
+            if callable(clip):
+                clip(parameters)
+            else:
+                nn.utils.clip_grad_norm_(parameters, clip)
+        if skip is None:
+            learner.optimizer.step()
+        else:
+            step_unless(skip, learner.optimizer)
         learner.move_average(skip)
 
-    @torch.no_grad()
-    def _write(self, rows: EpochRows, index: Tensor, evidence: Evidence, weights: Tensor) -> None:
-        losses = evidence.losses.detach()
-        measured = [evidence.known[s] for s in self.wanted if s in evidence.known and evidence.known[s].ndim == 1]
-        signal = measured[0].float() if measured else losses.new_full((), float("nan")).expand_as(losses)
-        if self.classes is None:
-            belief, prediction = torch.zeros_like(losses), evidence.outputs.detach()
-        else:
-            belief, prediction = evidence.read(p_given), evidence.read(predicted)[:, None].float()
-        rows.write(index, signal=signal, weight=weights, loss=losses, p_given=belief, prediction=prediction)
+    def _note(self, rows: Tensor, evidence: Evidence, weights: Tensor) -> Note:
+        """What the ledger keeps: outputs, loss by the given target, weight, and the first signal that ranks."""
+        known = evidence.known
+        signal = next((known[s] for s in self.wanted if s in known and known[s].ndim == 1), None)
+        return Note(rows, evidence.outputs.detach(), evidence.losses.detach(), weights, signal)
+
+    def take_skipped(self) -> int:
+        """How many steps were skipped since the last time, over all networks."""
+        count = int(sum(skipped.item() for skipped in self.skipped))
+        for skipped in self.skipped:
+            skipped.zero_()
+        return count
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
 """Sweeps: one pass over a whole set in evaluation mode, which leaves no trace."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from thresher.engine.capture import Captured
 from thresher.engine.evidence import Swept
+from thresher.engine.feed import Feed
 from thresher.engine.learner import Taps, evaluating
-from thresher.engine.look import Batch, Precision, look, read_all
+from thresher.engine.look import Precision, look, read_all
 from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.seeding import preserved
@@ -18,12 +20,15 @@ from thresher.signals import Signal, gradient_norm
 
 @dataclass(frozen=True)
 class Sweeper:
-    """How to sweep: how many examples at once, in which precision, with how many loading workers."""
+    """How to sweep: how many examples at once, in which precision, with how many loading workers, captured or not."""
 
     batch: int = 512
     precision: Precision = None
     workers: int = 0
     factored: bool = True
+    captured: bool = False
+    channels_last: bool = False
+    captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
 
     def __call__(
         self,
@@ -39,20 +44,30 @@ class Sweeper:
         device = examples.targets.device
         places = torch.arange(len(examples), device=device) if positions is None else positions
         rows = torch.split(places, self.batch)
-        outputs: list[Tensor] = []
-        values: dict[Signal, list[Tensor]] = {signal: [] for signal in wanted}
+        taps = taps or Taps(model)
+        feed = Feed(examples, (), self.channels_last)
+
+        def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
+            batch, _ = feed.batch(index, index, inputs)
+            evidence = look(
+                model, objective, taps, batch, wanted=wanted, precision=self.precision,
+                factored=self.factored, classes=examples.classes,
+            ).evidence  # fmt: skip
+            read_all(evidence, wanted)
+            return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
+
+        found: list[list[Tensor]] = []
         with preserved(device), evaluating(model), torch.set_grad_enabled(gradient_norm in wanted):
-            for row, inputs in zip(rows, examples.batches(rows, workers=self.workers), strict=True):
-                batch = Batch(row, examples.ids[row], inputs, examples.targets[row], {})
-                evidence = look(
-                    model, objective, taps or Taps(model), batch, wanted=wanted, precision=self.precision,
-                    factored=self.factored, classes=examples.classes,
-                ).evidence  # fmt: skip
-                read_all(evidence, wanted)
-                outputs.append(evidence.outputs.detach())
-                for signal in wanted:
-                    values[signal].append(evidence.known[signal].detach())
-        return Swept(torch.cat(outputs), {signal: torch.cat(value) for signal, value in values.items()})
+            stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
+            for row, inputs in zip(rows, stream, strict=True):
+                if self.captured and len(row) == self.batch and gradient_norm not in wanted:
+                    key = (id(model), id(examples), *wanted)
+                    captured = self.captures.setdefault(key, Captured(see))
+                    found.append([value.clone() for value in captured("sweep", index=row, inputs=inputs)])
+                else:
+                    found.append(see(row, inputs))
+        outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
+        return Swept(outputs, dict(zip(wanted, values, strict=True)))
 
 
 def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:

@@ -1,25 +1,28 @@
 """A training in progress: its networks, its place in the run, and one epoch of it."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from thresher.engine.capture import Captured, obstacle, phase
 from thresher.engine.check import check_model, check_recipe
 from thresher.engine.checkpoint import Record, describe
 from thresher.engine.evidence import Evidence
+from thresher.engine.feed import Feed
 from thresher.engine.learner import Learner
-from thresher.engine.look import Batch, Precision
+from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer
 from thresher.engine.record import epoch_record, fill_unvisited
 from thresher.engine.step import Now, Step
 from thresher.engine.sweep import Sweeper, measure, metric_of
 from thresher.errors import ThresherError
 from thresher.examples import Examples
-from thresher.ledger import EpochRows, Ledger, epoch_table
+from thresher.ledger import EpochRows, Ledger, epoch_table, last_visits
 from thresher.objectives import as_objective
 from thresher.recipe import Recipe
 from thresher.rules.rule import Decision, ask, columns_of, needs_of, schedules_of, signals_of
@@ -39,6 +42,8 @@ class Plan:
     workers: int
     schedule: Schedule | None
     make_optimizer: MakeOptimizer
+    captured: bool = False
+    channels_last: bool = False
 
 
 class Training:
@@ -61,11 +66,18 @@ class Training:
         ]
         for learner in self.learners:
             learner.watch_layers(learner.objective.layers, fits.head)
-        self.rows = [EpochRows(train) for _ in models]
-        self.step = Step(recipe, self.learners, train.classes, plan.precision, self.rows, fits.factored)
-        self.sweeper = Sweeper(max(512, plan.batch), plan.precision, plan.workers, fits.factored)
+        self.refusal = obstacle(self.learners[0].optimizer, self.device) if plan.captured else "nobody asked for it"
+        captured = self.refusal is None
+        self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
+        self.step = Step(recipe, self.learners, train.classes, plan.precision, self.rows, fits.factored, plan.batch)
+        self.sweeper = Sweeper(
+            max(512, plan.batch), plan.precision, plan.workers, fits.factored, captured, plan.channels_last
+        )
+        self.generator = torch.Generator(self.device)
+        self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
-        self.columns = sorted(columns_of(recipe))
+        self.feed = Feed(train, sorted(columns_of(recipe)), plan.channels_last)
+        self.now = Now(0, plan.epochs, self.generator, self.scalars)
         self.epoch, self.steps_done, self.finished = 0, 0, False
         self.carry = torch.empty(0, dtype=torch.long)
         self.history: list[Record] = []
@@ -94,26 +106,47 @@ class Training:
     def run_epoch(self) -> Iterator[tuple[int, int]]:
         """Train one epoch, yielding (step, steps) after each step; its record and its ledger rows end it."""
         started = time.perf_counter()
-        gen = generator(self.plan.seed, "epoch", self.epoch, device=self.device)
+        self.generator.manual_seed(derive(self.plan.seed, "epoch", self.epoch))
         for schedule, scalar in self.scalars.items():
             scalar.fill_(schedule(self.epoch, self.plan.epochs))
-        now = Now(self.epoch, self.plan.epochs, gen, self.scalars)
-        sights = [self._epoch_evidence(learner, now) for learner in self.learners]
+        self.now = Now(self.epoch, self.plan.epochs, self.generator, self.scalars)
+        sights = [self._epoch_evidence(learner) for learner in self.learners]
         decisions = self._decide_epoch(sights)
+        self.feed.begin(decisions)
         order = self._order(decisions)
+        rows, key = last_visits(order, len(self.train)), phase(self.recipe, self.epoch)
         with preserved(self.device):
-            for done, (batch, weights) in enumerate(self._batches(order, decisions)):
+            for done, inputs in enumerate(self._inputs(order)):
                 progress = self.epoch + done / len(order)
                 if self.plan.schedule is not None:
                     for learner in self.learners:
                         learner.set_learning_rate(self.plan.schedule(progress, self.plan.epochs))
                 seed_global(self.device, self.plan.seed, self.epoch, done)
-                self.step(batch, weights, now)
+                self._take_step(key, index=order[done], rows=rows[done], inputs=inputs)
                 self.steps_done += 1
                 yield done + 1, len(order)
         self._end_epoch(started, len(order), sights, decisions)
 
-    def _epoch_evidence(self, learner: Learner, now: Now) -> Evidence:
+    def _take_step(self, key: Hashable, **given: Tensor | None) -> None:
+        if self.captured is None:
+            self._one_step(**given)
+            return
+        self.captured(key, **given)
+        if self.captured.refusal is not None and self.refusal is None:
+            self.refusal = self.captured.refusal
+            warnings.warn(f"The step runs without a CUDA graph: {self.refusal}", stacklevel=2)
+
+    def _one_step(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> None:
+        batch, weights = self.feed.batch(index, rows, inputs)
+        self.step(batch, weights, self.now)
+
+    def _inputs(self, order: Tensor) -> Iterable[Tensor | None]:
+        """What a stream brings for each step; a set in memory is gathered inside the step."""
+        if self.train.in_memory:
+            return [None] * len(order)
+        return self.train.batches(order, seed=self.plan.seed, epoch=self.epoch, workers=self.plan.workers)
+
+    def _epoch_evidence(self, learner: Learner) -> Evidence:
         """Evidence about the whole training set, which sweeps when a rule first reads it."""
         rule, train = self.recipe.each_epoch, self.train
 
@@ -124,12 +157,12 @@ class Training:
                 objective=learner.objective,
                 raw_outputs=lambda: self.sweeper(model, learner.objective, train, wanted=signals_of(rule), taps=taps),
                 classes=train.classes,
-                epoch=now.epoch,
-                epochs=now.epochs,
-                generator=now.generator,
-                columns={name: train.columns[name] for name in self.columns},
+                epoch=self.epoch,
+                epochs=self.plan.epochs,
+                generator=self.generator,
+                columns=self.feed.columns,
                 memory=learner.epoch_memory,
-                scalars=now.scalars,
+                scalars=self.scalars,
             )
 
         evidence = about(learner.model, learner.taps)
@@ -164,23 +197,6 @@ class Training:
         self.carry = order[used:]
         return order[:used].view(steps, self.plan.batch).to(self.device)
 
-    def _batches(
-        self, order: Tensor, decisions: Sequence[Decision] | None
-    ) -> Iterator[tuple[Batch, list[Tensor] | None]]:
-        """The batches of an epoch; small facts are gathered for the whole epoch at once."""
-        train, seed = self.train, self.plan.seed
-        ids, targets = train.ids[order], train.targets[order]
-        facts = {name: train.columns[name][order] for name in self.columns}
-        weights = None
-        if decisions is not None:
-            facts |= {name: value[order] for name, value in decisions[0].columns.items()}
-            weights = [decision.weights[order] for decision in decisions]
-        stream = train.batches(order, seed=seed, epoch=self.epoch, workers=self.plan.workers)
-        for step, inputs in enumerate(stream):
-            columns = {name: value[step] for name, value in facts.items()}
-            batch = Batch(order[step], ids[step], inputs, targets[step], columns)
-            yield batch, None if weights is None else [weight[step] for weight in weights]
-
     def _end_epoch(
         self, started: float, steps: int, sights: Sequence[Evidence], decisions: Sequence[Decision] | None
     ) -> None:
@@ -196,10 +212,9 @@ class Training:
                 f"The loss became NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
             )
         rate = self.learners[0].optimizer.param_groups[0]["lr"]
-        skipped = self.step.skipped.cpu().tolist()
-        self.step.skipped.zero_()
+        skipped = self.step.take_skipped()
         self.epoch += 1
-        record |= {"epoch": self.epoch, "steps": steps, "learning_rate": float(rate), "skipped": int(sum(skipped))}
+        record |= {"epoch": self.epoch, "steps": steps, "learning_rate": float(rate), "skipped": skipped}
         record |= {"metric": metric_of(self.train), **self._scores()}
         self.history.append(record | {"seconds": time.perf_counter() - started})
         if self.plan.steps is None:

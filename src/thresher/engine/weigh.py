@@ -1,6 +1,7 @@
 """weigh(): a rule's weights in a training loop of one's own."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from thresher.engine.check import check_recipe
 from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Taps, last_linear
 from thresher.engine.look import Batch, can_factor, look, read_all, untraced
+from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import ObjectiveLike, as_objective
 from thresher.recipe import Recipe
@@ -45,16 +47,24 @@ def weigh(
     >>> weigh(rule, nn.Identity(), torch.tensor([[0.0, 3.0], [0.0, 1.0]]), torch.tensor([1, 1])).tolist()
     [1.0, 0.0]
     """
-    if classes is None and not targets.is_floating_point():
-        outputs = untraced(model, inputs) if outputs is None else outputs
-        classes = outputs.shape[1]
     examples = Examples(inputs, targets, classes=classes, name="the batch")
-    own = as_objective(objective, classes)
-    check_recipe(Recipe(each_batch=rule), own, examples, {"peer": peer, "average": average})
-    wanted = signals_of(rule)
-    facts: dict[str, Any] = {"classes": classes, "epoch": epoch, "epochs": epochs, "generator": generator}
-    batch = Batch(examples.ids, examples.ids, examples.as_model_input(inputs), examples.targets, {})
+    model_inputs = examples.as_model_input(inputs)
     with preserved(inputs.device):
+        if outputs is None:
+            with torch.no_grad():
+                outputs = untraced(model, model_inputs)
+        if classes is None and not examples.is_regression:
+            examples = replace(examples, classes=outputs.shape[-1], checked=False)
+        if outputs.shape != (len(examples), examples.outputs):
+            raise ThresherError(
+                f"The outputs of the batch have shape {list(outputs.shape)}: make them "
+                f"[{len(examples)}, {examples.outputs}], as the targets ask."
+            )
+        own = as_objective(objective, examples.classes)
+        check_recipe(Recipe(each_batch=rule), own, examples, {"peer": peer, "average": average})
+        wanted = signals_of(rule)
+        facts: dict[str, Any] = {"classes": examples.classes, "epoch": epoch, "epochs": epochs, "generator": generator}
+        batch = Batch(examples.ids, examples.ids, model_inputs, examples.targets, {})
         evidence = _see(model, own, batch, wanted, facts, outputs)
         others = {name: m for name, m in (("peer", peer), ("average", average)) if m is not None}
         if others:
@@ -72,7 +82,7 @@ def _see(
     outputs: Tensor | None = None,
 ) -> Evidence:
     """Evidence about a batch: from the outputs alone where they are enough, else from a forward pass."""
-    if outputs is not None and not any(signal.prepared for signal in wanted):
+    if outputs is not None and not objective.layers and not any(signal.prepared for signal in wanted):
         return Evidence(
             ids=batch.ids, targets=batch.targets, objective=objective, raw_outputs=outputs.detach().float(),
             inputs=batch.inputs, **facts,

@@ -17,4 +17,5 @@ def as_objective(given: ObjectiveLike | None, classes: int | None) -> Objective:
     """An objective of one's own: a copy of the one given, a wrapped function, or the task's default."""
     if given is None:
         return SquaredError() if classes is None else CrossEntropy()
-    return copy.deepcopy(given) if isinstance(given, Objective) else Plain(given)
+    own = copy.deepcopy(given) if isinstance(given, nn.Module) else given
+    return own if isinstance(own, Objective) else Plain(own)

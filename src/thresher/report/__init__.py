@@ -1,10 +1,10 @@
 """One or several run folders become one self-contained HTML page that needs no network."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from thresher.errors import ThresherError
+from thresher.files import write_whole
 from thresher.report.record import read_run
 
 __all__ = ["write_report"]
@@ -18,15 +18,8 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
         raise ThresherError("There is no run to report on: give at least one run folder.")
     html = page([read_run(Path(folder)) for folder in folders])
     out = Path(out)
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}.unfinished")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(html, encoding="utf-8")
-        os.replace(unfinished, out)
+        write_whole(out, lambda unfinished: unfinished.write_text(html, encoding="utf-8"))
     except OSError as error:
-        raise ThresherError(
-            f"The report {out} cannot be written ({error.strerror}): free some space or choose another path."
-        ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+        raise ThresherError(f"{out} cannot be written ({error.strerror}): choose another path.") from error
     return out

@@ -38,7 +38,8 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
     base_rates = sorted({round(rate, 4) for run in runs if (rate := _base_rate(run)) is not None})
     rates = " and ".join(percent(rate) for rate in base_rates)
     clean = "How many of the examples that counted are truly clean"
-    clean += f"; the dashed line is their share in the whole set, {rates}." if rates else "."
+    dashed = "the dashed line is" if len(base_rates) == 1 else "the dashed lines are"
+    clean += f"; {dashed} their share in the whole set, {rates}." if rates else "."
     plans: list[tuple[str, str, str, str, bool]] = [
         ("score", "Score", metric, f"{_capital(metric)} on the evaluation set after each epoch.", is_share(metrics[0])),
         (

@@ -30,7 +30,6 @@ def page(runs: Sequence[RunRecord]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["percent"] = percent
     specs: list[dict[str, Any]] = []
     training = _placed(training_figures(runs), specs)
     names, colours = run_names(runs), method_colours(runs)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from thresher.errors import ThresherError
+from thresher.ledger import Ledger
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -136,16 +136,16 @@ def _as_arrays(table: pa.Table) -> dict[str, Array]:
 
 def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
     """The ledger rows of the last epoch: filtered while reading, so that a long ledger never is in memory."""
-    parts = sorted(folder.glob("part-*.parquet"))
-    if not parts:
+    if not any(folder.glob("part-*.parquet")):
         return {}
-    ledger = pds.dataset(parts)
-    last = pc.max(ledger.to_table(columns=["epoch"])["epoch"])
+    ledger = Ledger.read(folder)
+    last = pc.max(ledger.table(["epoch"])["epoch"])
     if not last.is_valid:
         return {}
     shown = ("id", "peer", "weight", "prediction", "target")
-    names = [name for name in ledger.schema.names if name in shown or name.startswith(("prediction_", "target_"))]
-    columns = _as_arrays(ledger.to_table(columns=names, filter=pc.field("epoch") == last))
+    known = pq.read_schema(folder / ledger.parts[0]).names
+    names = [name for name in known if name in shown or name.startswith(("prediction_", "target_"))]
+    columns = _as_arrays(ledger.table(names, pc.field("epoch") == last))
     if "origin" in examples:
         rows, found = rows_of(examples["id"], columns["id"])
         columns["origin"] = np.where(found, examples["origin"][rows], UNKNOWN)

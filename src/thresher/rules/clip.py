@@ -1,7 +1,6 @@
 """Rules that bound how much one example can count."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,11 +22,13 @@ class ClipNorm(Rule):
     bound: float | Schedule
     by: Signal = gradient_norm
 
-    by_groups: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
-        if isinstance(self.bound, (int, float)) and not self.bound > 0:
+        if not isinstance(self.bound, Schedule) and not self.bound > 0:
             raise ThresherError(f"bound={self.bound} clips everything away: give a number above 0.")
+
+    @property
+    def by_groups(self) -> bool:
+        return True
 
     def __call__(self, evidence: Evidence) -> Tensor:
         norms = evidence.read(self.by)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
-from thresher.rules.rule import Decision, Rule, RuleLike, ask
+from thresher.rules.rule import Decision, Rule, RuleLike, ask, heeds_groups, parts
 from thresher.signals import Signal, predicted
 
 
@@ -19,7 +19,9 @@ class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
     epochs: int
     rule: RuleLike
 
-    by_groups: ClassVar[bool] = True
+    @property
+    def by_groups(self) -> bool:
+        return heeds_groups(self.rule)
 
     def __call__(self, evidence: Evidence) -> Decision:
         if evidence.epoch < self.epochs:
@@ -61,7 +63,10 @@ class from_peer(Rule):  # noqa: N801
     rule: RuleLike
 
     needs: ClassVar[frozenset[str]] = frozenset({"peer"})
-    by_groups: ClassVar[bool] = True
+
+    @property
+    def by_groups(self) -> bool:
+        return heeds_groups(self.rule)
 
     def __call__(self, evidence: Evidence) -> Decision:
         peer = evidence.other("peer")
@@ -78,6 +83,10 @@ class product(Rule):  # noqa: N801
         if not rules:
             raise ThresherError("product() multiplies rules: give at least one.")
         object.__setattr__(self, "rules", rules)
+
+    @property
+    def by_groups(self) -> bool:
+        return all(heeds_groups(rule) for rule in self.rules)
 
     def __call__(self, evidence: Evidence) -> Decision:
         decisions = [ask(rule, evidence, str(place)) for place, rule in enumerate(self.rules)]
@@ -96,18 +105,26 @@ class per_class(Rule):  # noqa: N801
     rule: RuleLike
     of: Signal = predicted
 
+    def __post_init__(self) -> None:
+        if any(isinstance(part, every) for part in parts(self.rule)):
+            raise ThresherError(
+                "every and once keep the weights of all examples: write every(3, per_class(rule)), not the reverse."
+            )
+
     def __call__(self, evidence: Evidence) -> Decision:
         labels = evidence.read(self.of)
-        if isinstance(self.rule, Rule) and self.rule.by_groups:
+        if heeds_groups(self.rule):
             return ask(self.rule, evidence.but(groups=labels))
         weights = torch.zeros(len(evidence), device=labels.device)
         columns: dict[str, Tensor] = {}
+        memory: dict[str, Tensor] = {}
         for label in range(evidence.classes or 0):
             members = (labels == label).nonzero()[:, 0]
             if len(members) == 0:
                 continue
-            decision = ask(self.rule, evidence.at(members))
+            decision = ask(self.rule, evidence.at(members), str(label))
+            memory |= decision.memory
             weights[members] = decision.weights
             for name, value in decision.columns.items():
                 columns.setdefault(name, value.new_zeros(len(evidence)))[members] = value
-        return Decision(weights, columns)
+        return Decision(weights, columns, memory)

@@ -30,6 +30,10 @@ def keep_smallest(
     [0.0, 1.0, 0.0, 1.0]
     """
     n = len(values)
+    if values.shape != ids.shape:
+        raise ThresherError(
+            f"Ranking {n} examples needs one number each, not {list(values.shape)}: choose a signal that gives [n]."
+        )
     order = ids.argsort()
     order = order[values[order].argsort(stable=True)]
     if groups is None:
@@ -67,16 +71,19 @@ class KeepSmallest(Rule):
     fraction: float | Schedule | None = None
     count: int | None = None
 
-    by_groups: ClassVar[bool] = True
     sign: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if (self.fraction is None) == (self.count is None):
             raise ThresherError(f"{type(self).__name__} needs fraction= or count=: give exactly one of them.")
-        if isinstance(self.fraction, (int, float)) and not 0 < self.fraction <= 1:
+        if not isinstance(self.fraction, Schedule | None) and not 0 < self.fraction <= 1:
             raise ThresherError(f"fraction={self.fraction} is what is kept: give a number above 0 and at most 1.")
-        if self.count is not None and self.count < 1:
+        if self.count is not None and not (isinstance(self.count, int) and self.count >= 1):
             raise ThresherError(f"count={self.count} keeps nothing: give a whole number of at least 1.")
+
+    @property
+    def by_groups(self) -> bool:
+        return True
 
     def __call__(self, evidence: Evidence) -> Tensor:
         return keep_smallest(
@@ -100,7 +107,9 @@ class KeepLargest(KeepSmallest):
 class Uniform(Rule):
     """Weight 1 for everyone: plain training."""
 
-    by_groups: ClassVar[bool] = True
+    @property
+    def by_groups(self) -> bool:
+        return True
 
     def __call__(self, evidence: Evidence) -> Tensor:
         return torch.ones(len(evidence), device=evidence.ids.device)

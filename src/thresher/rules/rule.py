@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
 from thresher.schedules import Schedule
 from thresher.signals import Signal
 
@@ -32,7 +33,11 @@ class Rule(Reader, ABC):
     """How much should each example count, now?"""
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch", "epoch", "round"})
-    by_groups: ClassVar[bool] = False  # heeds evidence.groups itself, which per_class sets
+
+    @property
+    def by_groups(self) -> bool:
+        """Whether it heeds evidence.groups, which per_class sets; otherwise per_class asks it class by class."""
+        return False
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor | Decision:
@@ -42,6 +47,11 @@ class Rule(Reader, ABC):
 RuleLike = Rule | Callable[[Evidence], Tensor | Decision]
 
 
+def heeds_groups(rule: RuleLike) -> bool:
+    """Whether per_class may leave the classes to the rule itself."""
+    return isinstance(rule, Rule) and rule.by_groups
+
+
 def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
     """The rule's decision; inside a combinator `scope` keeps the memories of several rules apart."""
     if scope:
@@ -49,6 +59,9 @@ def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
         evidence = evidence.but(memory=own)
     answer = rule(evidence)
     decision = answer if isinstance(answer, Decision) else Decision(answer)
+    if decision.weights.shape != evidence.ids.shape:
+        shape, n = list(decision.weights.shape), len(evidence)
+        raise ThresherError(f"A rule gave weights of shape {shape} for {n} examples: let it give [{n}].")
     if scope and decision.memory:
         decision = replace(decision, memory={f"{scope}.{name}": value for name, value in decision.memory.items()})
     return decision

@@ -1,0 +1,173 @@
+"""The comparison as a page of the docs and as tables in the terminal, made from stored results only."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from thresher.bench.compare import PERCENT, Mean, Row, column_mean, compare, left_out
+from thresher.bench.jobs import Result
+from thresher.bench.plot import curves_svg
+from thresher.bench.suite import Cell, Setup, Suite, setup_for
+from thresher.files import write_whole
+
+HEADS = ("method", "paper", "last ten epochs", "gap", "best epoch", "clean share", "seconds", "seeds")
+OF_A_PAPER = ("paper", "gap")
+NOT_RUN = "not run here"
+
+
+def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
+    """Write SUITE-SCALE.md and, where there is anything to draw, SUITE-SCALE.svg beside it."""
+    rows = compare(suite, scale, results)
+    picture = folder / f"{suite.name}-{scale}.svg"
+    drawing = curves_svg(suite, rows)
+    if drawing is not None:
+        write_whole(picture, lambda path: path.write_text(drawing, encoding="utf-8"))
+    page = folder / f"{suite.name}-{scale}.md"
+    text = markdown(suite, scale, results, source, picture.name if drawing is not None else None)
+    write_whole(page, lambda path: path.write_text(text, encoding="utf-8"))
+    return page
+
+
+def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, picture: str | None) -> str:
+    """The whole page: what was run, the table of each cell, the plot, and where the numbers come from."""
+    rows = compare(suite, scale, results)
+    command = f"thresher bench run {suite.name} --scale {scale}"
+    show = f"thresher bench show {suite.name} --scale {scale}"
+    parts = [
+        f"# {suite.title} ({scale} scale)",
+        f"<!-- Made from {source.as_posix()} by `{show}`: run that again instead of editing this. -->",
+        f"Paper: {suite.paper}." if suite.paper else "",
+        "Scores are means over seeds ± their sample deviation. Compare the last ten epochs: the best epoch was chosen "
+        "on the test set, and is there only to be read beside them. The clean share is that of right labels among "
+        "those kept in the last ten epochs. Seconds are those of one run.",
+        f"Run with `{command}`, shown with `{show}`.",
+    ]
+    for cell in suite.scale(scale).cells:
+        parts += [f"## {cell.name}", about(suite, scale, cell), table(*cell_table(suite, rows, cell))]
+        parts += [f"{row.entry.name} failed: {row.reasons[-1]}" for row in rows if row.cell is cell and row.reasons]
+        parts.append(_columns_table(suite, [row for row in rows if row.cell is cell]))
+    if picture is not None:
+        parts.append(f"![The score of each method over the {suite.clock}s]({picture})")
+    parts.append(_origin(results, rows))
+    if other := left_out(suite, scale, results):
+        parts.append(f"{other} stored results were made with other settings and are left out.")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def cell_table(suite: Suite, rows: Sequence[Row], cell: Cell) -> tuple[list[str], list[list[str]]]:
+    """The heads and the lines of a cell's table in words; without a paper there is nothing to compare with."""
+    shown = [place for place, head in enumerate(HEADS) if suite.published or head not in OF_A_PAPER]
+    return [HEADS[place] for place in shown], [[line[place] for place in shown] for line in _lines(rows, cell)]
+
+
+def _lines(rows: Sequence[Row], cell: Cell) -> list[list[str]]:
+    found = []
+    for row in rows:
+        if row.cell is not cell:
+            continue
+        digits = 1 if cell.metric in PERCENT else 3
+        paper = "" if row.paper is None else f"{row.paper.value:g} ({row.paper.table})"
+        line = [row.entry.label or row.entry.name, paper]
+        if row.last is None:
+            line += ["failed" if row.reasons else NOT_RUN, "", "", "", "", f"0 of {row.wanted}"]
+        else:
+            line += [
+                _with_spread(row.last, digits),
+                "" if row.gap is None else f"{row.gap:+.{digits}f}",
+                _with_spread(row.best, digits),
+                "" if row.clean_share is None else f"{row.clean_share:.3f}",
+                f"{row.seconds:.1f}",
+                f"{row.seeds}" if row.seeds >= row.wanted else f"{row.seeds} of {row.wanted}",
+            ]
+        found.append(line)
+    return found
+
+
+def about(suite: Suite, scale: str, cell: Cell) -> str:
+    """What a cell is, in one line."""
+    told = "told nothing of the noise" if cell.noise_rate is None else f"told a noise rate of {cell.noise_rate:g}"
+    clean = ""
+    if cell.clean is not None:
+        clean = f", {cell.clean.count} clean examples{' a class' if cell.clean.per_class else ''}"
+    setup: Setup = setup_for(suite.scale(scale), cell, suite.methods[0])
+    options = ", ".join(f"{name} {value}" for name, value in setup.optimizer.items() if name != "name")
+    length = f"{setup.epochs} epochs" if setup.epochs is not None else f"{setup.steps} steps"
+    return (
+        f"{cell.metric} on {cell.data}, {cell.corruption or 'as it is'}{clean}; methods are {told}; "
+        f"{setup.model}, {setup.optimizer['name']} ({options}), batch {setup.batch}, {length}."
+    )
+
+
+def table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A Markdown table.
+
+    >>> print(table(["a", "b"], [["1", "x | y"]]))
+    | a | b |
+    |---|---|
+    | 1 | x \\\\| y |
+    """
+    rows = [heads, *body]
+    written = ["| " + " | ".join(text.replace("|", "\\|") for text in row) + " |" for row in rows]
+    return "\n".join([written[0], "|" + "---|" * len(heads), *written[1:]])
+
+
+def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: Any) -> None:
+    """The same tables for the terminal."""
+    from rich.table import Table
+
+    rows = compare(suite, scale, results)
+    for cell in suite.scale(scale).cells:
+        shown = Table(title=f"{suite.name} · {cell.name}", caption=about(suite, scale, cell))
+        heads, body = cell_table(suite, rows, cell)
+        for head in heads:
+            shown.add_column(head, justify="left" if head == "method" else "right", no_wrap=head == "method")
+        for line in body:
+            shown.add_row(*line)
+        console.print(shown)
+        for row in rows:
+            if row.cell is cell and row.reasons:
+                console.print(f"{row.entry.name} failed: {row.reasons[-1]}", markup=False)
+    if other := left_out(suite, scale, results):
+        console.print(f"{other} stored results were made with other settings and are left out.")
+
+
+def _with_spread(found: Mean | None, digits: int) -> str:
+    if found is None:
+        return ""
+    return f"{found.value:.{digits}f}" + ("" if found.spread is None else f" ± {found.spread:.{digits}f}")
+
+
+def _columns_table(suite: Suite, rows: Sequence[Row]) -> str:
+    """Whatever else the suite measures, over the last ten epochs; the clean share already has its place."""
+    names = [name for name in suite.columns if name != "clean_share"]
+    body = []
+    for row in rows:
+        values = [column_mean(row, name) for name in names]
+        if any(value is not None for value in values):
+            words = ["" if value is None else f"{value:.3f}" for value in values]
+            body.append([row.entry.label or row.entry.name, *words])
+    return "Also measured, last ten epochs:\n\n" + table(["method", *names], body) if body else ""
+
+
+def _origin(results: Sequence[Result], rows: Sequence[Row]) -> str:
+    """The machines, versions and commits of the results on the page."""
+    used = [result for row in rows for result in row.results]
+    if not used:
+        return f"Of {len(results)} stored results none belongs to this page yet."
+    machines = sorted({_machine(result["machine"]) for result in used})
+    versions = sorted({", ".join(f"{name} {v}" for name, v in result["versions"].items()) for result in used})
+    commits = sorted({_commit(result) for result in used})
+    return f"Machine: {'; '.join(machines)}. Versions: {'; '.join(versions)}. Commit: {'; '.join(commits)}."
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    """The machine in words: what computed, and how much of it each run had."""
+    side_by_side = f", {machine['jobs']} runs side by side" if machine["jobs"] > 1 else ""
+    cpu = f"{machine['cpu']}, {machine['threads']} of {machine['cores']} cores a run{side_by_side}"
+    return cpu if machine["gpu"] is None else f"{machine['gpu']} ({cpu})"
+
+
+def _commit(result: Result) -> str:
+    if result["commit"] is None:
+        return "none"
+    return str(result["commit"])[:10] + (" with changes" if result["dirty"] else "")

@@ -1,0 +1,169 @@
+"""A suite as data: the grid, the settings, and the paper's own numbers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from thresher.data import Splits
+from thresher.errors import ThresherError
+from thresher.naming import unknown
+from thresher.recipe import Recipe
+from thresher.recipes import METHODS, Setting, method
+from thresher.schedules import Schedule
+from thresher.views import View
+
+if TYPE_CHECKING:
+    from thresher.bench.task import Measured, Task
+
+STANDARD = "standard"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a network is trained; a cell or a method may change any of it by name."""
+
+    model: str
+    batch: int
+    epochs: int | None = None
+    steps: int | None = None
+    optimizer: Mapping[str, Any] = field(default_factory=lambda: {"name": "adam", "lr": 1e-3})
+    schedule: Schedule | None = None
+    views: tuple[View, ...] = ()
+    precision: str = "float32"
+    seeds: int = 3
+
+
+@dataclass(frozen=True)
+class Clean:
+    """A clean set, taken out of the training set before it is corrupted: so many examples, or so many a class."""
+
+    count: int
+    per_class: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One column of a paper's table: data and what is done to it.
+
+    noise_rate  what the methods are told, openly; None tells them nothing
+    prepare     a change of both sets before anything else, such as `standardise_targets`
+    methods     the names of the methods that make sense here; None: all of the suite
+    changes     what differs here from the scale's setup: {"model": "resnet32", "seeds": 5}
+    """
+
+    name: str
+    data: str
+    corruption: str | None = None
+    noise_rate: float | None = None
+    metric: str = "accuracy"
+    clean: Clean | None = None
+    prepare: Callable[[Splits], Splits] | None = None
+    methods: tuple[str, ...] | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table: the registered method of this name, another recipe, or a procedure over several fits."""
+
+    name: str
+    label: str = ""  # as the paper writes it
+    recipe: Callable[[Setting], Recipe] | None = None
+    procedure: "Callable[[Task], Measured] | None" = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, setting: Setting) -> Recipe:
+        return (self.recipe or method(self.name).make)(setting)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number as the paper prints it, in the unit of its table, and which of our scores it is to be compared with."""
+
+    value: float
+    table: str
+    spread: float | None = None
+    score: str = "last"  # or "best", where the paper reports the best epoch
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The cells of one scale and the setup they share."""
+
+    cells: tuple[Cell, ...]
+    setup: Setup
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A comparison: cells × methods at each scale, with the paper's numbers by (cell, method).
+
+    columns  what is kept of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
+    missing  for a scale that does not exist, the sentence that says why
+    clock    what a score belongs to: an epoch, or a round
+    """
+
+    name: str
+    title: str
+    methods: tuple[Entry, ...]
+    scales: Mapping[str, Scale]
+    paper: str = ""
+    published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
+    columns: tuple[str, ...] = ("clean_share",)
+    missing: Mapping[str, str] = field(default_factory=dict)
+    clock: str = "epoch"
+
+    def __post_init__(self) -> None:
+        rows = [entry.name for entry in self.methods]
+        if STANDARD not in rows:
+            raise ThresherError(f"The suite {self.name} lacks {STANDARD}: no table goes without it, so add its entry.")
+        for entry in self.methods:
+            if entry.recipe is None and entry.procedure is None and entry.name not in METHODS:
+                raise unknown("method", entry.name, METHODS)
+        for label, scale in self.scales.items():
+            names = [cell.name for cell in scale.cells]
+            if len(set(names)) < len(names) or len(set(rows)) < len(rows):
+                raise ThresherError(
+                    f"The suite {self.name} ({label}) repeats a name: give each cell and method its own."
+                )
+        cells = {cell.name for scale in self.scales.values() for cell in scale.cells}
+        for cell, row in self.published:
+            if cell not in cells or row not in rows:
+                raise ThresherError(f"The suite {self.name} has a number for {cell} × {row}, which is not in its grid.")
+
+    def scale(self, name: str) -> Scale:
+        if name in self.scales:
+            return self.scales[name]
+        if name in self.missing:
+            raise ThresherError(self.missing[name])
+        raise unknown("scale", name, [*self.scales, *self.missing])
+
+
+def published(
+    table: str, cells: Sequence[str], rows: Mapping[str, Sequence[float | None]], score: str = "last"
+) -> dict[tuple[str, str], Published]:
+    """A printed table as data: one row a method, one number a cell, None where the paper has none.
+
+    >>> numbers = published("Table 2", ["sym-50", "pair-45"], {"standard": [44.63, 48.05], "spl": [72.22, None]})
+    >>> numbers["pair-45", "standard"].value, ("pair-45", "spl") in numbers
+    (48.05, False)
+    """
+    return {
+        (cell, row): Published(value, table, score=score)
+        for row, values in rows.items()
+        for cell, value in zip(cells, values, strict=True)
+        if value is not None
+    }
+
+
+def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:
+    """The scale's setup, changed by the cell and then by the method."""
+    return replace(scale.setup, **{**cell.changes, **entry.changes})
+
+
+def smoke(suite: Suite) -> Suite:
+    """The suite cut down to Standard on the first cell of its small scale, two epochs and one seed: does it run?"""
+    scale = suite.scale("small")
+    cell = replace(scale.cells[0], changes={**scale.cells[0].changes, "epochs": 2, "steps": None, "seeds": 1})
+    entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == STANDARD)
+    return replace(suite, methods=entries, scales={"small": Scale((cell,), scale.setup)}, published={})

@@ -1,0 +1,18 @@
+"""The registry: every suite by its name; one file a suite."""
+
+from thresher.bench.suite import Suite
+from thresher.bench.suites.demo import DEMO
+from thresher.naming import unknown
+
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (DEMO,)}
+
+
+def suite(name: str) -> Suite:
+    """The suite of this name.
+
+    >>> [cell.name for cell in suite("demo").scale("small").cells]
+    ['symmetric-40', 'pairflip-40']
+    """
+    if name not in SUITES:
+        raise unknown("suite", name, SUITES)
+    return SUITES[name]

@@ -1,0 +1,25 @@
+"""The first comparison: handwritten digits, four labels in ten wrong."""
+
+from thresher.bench.suite import Cell, Entry, Scale, Setup, Suite
+
+DEMO = Suite(
+    name="demo",
+    title="Digits with 40% wrong labels",
+    methods=(
+        Entry("standard", "Standard"),
+        Entry("spl", "SPL"),
+        Entry("prl-l", "PRL(L)"),
+        Entry("prl-g", "PRL(G)"),
+        Entry("co-teaching", "Co-teaching"),
+    ),
+    scales={
+        "small": Scale(
+            cells=(
+                Cell("symmetric-40", "digits", "symmetric:0.4", noise_rate=0.4),
+                Cell("pairflip-40", "digits", "pairflip:0.4", noise_rate=0.4),
+            ),
+            setup=Setup(model="mlp:256x256", batch=64, epochs=60, seeds=3, optimizer={"name": "adam", "lr": 1e-3}),
+        )
+    },
+    missing={"paper": "The suite demo follows no paper, so it has no paper scale: give --scale small."},
+)

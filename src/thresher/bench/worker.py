@@ -1,0 +1,59 @@
+"""A process that runs one job after another: it reads jobs and tells how far it is, one JSON object a line."""
+
+import json
+import os
+import pickle
+import sys
+from typing import Any
+
+import torch
+
+from thresher.bench.jobs import Job
+from thresher.bench.provenance import uses_cuda
+from thresher.bench.task import measure, prepare, summary
+from thresher.engine.fit import Moment
+from thresher.errors import ThresherError
+
+CONTEXT_BYTES = 600 * 2**20  # what a CUDA context takes beside the tensors
+
+
+def main() -> None:
+    # Only messages may reach the pipe: whatever a library prints goes to the error stream.
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        while True:
+            job, options = pickle.load(sys.stdin.buffer)
+            channel.write(json.dumps(run_job(job, options, channel), allow_nan=False) + "\n")
+            channel.flush()
+    except (EOFError, BrokenPipeError):  # no more jobs, or nobody who wants to know
+        os._exit(0)  # torch takes a second to say goodbye
+
+
+def run_job(job: Job, options: dict[str, Any], channel: Any) -> dict[str, Any]:
+    """The numbers of a job, or the reason why there are none; every epoch is told to the channel."""
+    threads, on_cuda = options.pop("threads"), uses_cuda(options["device"])
+    torch.set_num_threads(threads)
+    if on_cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(options["device"])
+
+    def watch(moment: Moment) -> None:
+        if moment.record is not None:
+            memory = torch.cuda.max_memory_reserved(options["device"]) + CONTEXT_BYTES if on_cuda else 0
+            told = {"epoch": moment.epoch + 1, "epochs": moment.epochs, "memory": memory}
+            channel.write(json.dumps(told) + "\n")
+            channel.flush()
+
+    try:
+        return {"result": summary(measure(prepare(job, watch=watch, **options)))}
+    except BrokenPipeError:
+        raise
+    except ThresherError as error:
+        return {"failed": str(error)}
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {str(error).strip()}"[:500]}
+
+
+if __name__ == "__main__":
+    main()

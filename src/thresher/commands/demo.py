@@ -1,0 +1,82 @@
+"""thresher demo"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from thresher.commands.results import Result
+    from thresher.settings import Settings
+
+METHODS = ("standard", "spl", "prl-l")
+NOISE_RATE = 0.4
+
+
+def demo(
+    out: Annotated[Path | None, typer.Option(help="The folder of the runs; if not given, a new one in runs/.")] = None,
+    epochs: Annotated[int, typer.Option(hidden=True)] = 60,
+) -> None:
+    """Watch a model survive 40% wrong labels: a few methods side by side, in half a minute.
+
+    Example: thresher demo
+
+    Handwritten digits, 40% of the training labels flipped at random, the same network trained by each method.
+    At the end there is a table, and a report to open in a browser.
+    """
+    from rich.console import Console
+
+    from thresher.commands.results import side_by_side
+    from thresher.report import write_report
+
+    console = Console(highlight=False)
+    folder = _unfinished_folder() if out is None else out
+    results = _train_all(folder, epochs, Console(stderr=True, highlight=False))
+    page = write_report([folder / name for name in METHODS], folder / "report.html")
+    console.print(side_by_side(results))
+    console.print(f"\nReport: {page}", soft_wrap=True)
+
+
+def demo_settings(method: str, epochs: int = 60) -> "Settings":
+    """One method of the demo: an MLP of two hidden layers of 256 units, Adam at 0.001, batches of 64."""
+    from thresher import recipes
+    from thresher.settings import Settings
+
+    needs_rate = "noise_rate" in recipes.method(method).needs
+    return Settings(
+        method,
+        "digits",
+        corruption=f"symmetric:{NOISE_RATE}",
+        noise_rate=NOISE_RATE if needs_rate else None,
+        model="mlp:256x256",
+        epochs=epochs,
+        batch=64,
+        optimizer="adam",
+        learning_rate=1e-3,
+    )
+
+
+def _unfinished_folder() -> Path:
+    """The folder of a demo that was stopped, else a new one; the report is what ends a demo."""
+    from thresher.commands.running import numbered
+
+    return next(folder for folder in numbered(Path("runs/demo")) if not (folder / "report.html").exists())
+
+
+def _train_all(folder: Path, epochs: int, aside: "Console") -> "list[Result]":
+    from thresher.commands.progress import progress
+    from thresher.commands.results import result
+    from thresher.commands.running import prepare, start
+
+    jobs = [prepare(demo_settings(name, epochs)) for name in METHODS]
+    aside.print(
+        f"{len(jobs[0].train):,} handwritten digits to learn from, {NOISE_RATE:.0%} of their labels wrong; "
+        f"{len(jobs[0].test)} with right labels to test on.\n"
+        f"The methods are told how much is wrong (noise rate {NOISE_RATE}), and never which.\n",
+    )
+    with progress(METHODS, aside) as watchers:
+        runs = [start(job, folder / job.settings.method, watch) for job, watch in zip(jobs, watchers, strict=True)]
+    aside.print()
+    return [result(run, job.settings, folder / job.settings.method) for job, run in zip(jobs, runs, strict=True)]

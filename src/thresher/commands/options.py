@@ -1,0 +1,64 @@
+"""The options of `thresher train`, by the name of the setting that each of them sets."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+_data = partial(Option, rich_help_panel="What to train on")
+_training = partial(Option, rich_help_panel="How to train")
+_run = partial(Option, rich_help_panel="The run")
+
+Data = Annotated[
+    str | None, _data(help="digits, cifar10, blobs:2000,5, table.csv:COLUMN, images.npz or a folder of images.")
+]
+Corruption = Annotated[
+    str | None, _data("--corrupt", help="Make training targets wrong on purpose: symmetric:0.4, pairflip:0.45, ...")
+]
+DataDir = Annotated[str | None, _data(help="Where data lies or is downloaded to; else the variable THRESHER_DATA.")]
+Augment = Annotated[str | None, _data(help="weak (crop, flip), or strong (also colour, rotation, cutout).")]
+Validation = Annotated[
+    float | None, _data(help="Keep this share of the training set apart, such as 0.1, for --keep best.")
+]
+
+Method = Annotated[str | None, _training(help="One of those that thresher methods lists.")]
+NoiseRate = Annotated[
+    float | None, _training(help="The share of wrong targets that the method is told to assume, such as 0.4.")
+]
+Model = Annotated[
+    str | None,
+    _training(
+        help="mlp:256x256, cnn9, resnet32-gn, timm:NAME, package.module:factory, ... If not given: mlp for tables "
+        "and images up to 16 pixels, lenet up to 28, resnet32 up to 32, resnet18 above."
+    ),
+]
+Epochs = Annotated[int | None, _training(help="How often to go through the data (60).")]
+Steps = Annotated[int | None, _training(help="How many steps to train, instead of --epochs.")]
+Batch = Annotated[int | None, _training(help="Examples a step (128).")]
+Optimizer = Annotated[str | None, _training(help="adam, adamw, rmsprop or sgd (adam).")]
+LearningRate = Annotated[float | None, _training(help="The optimizer's learning rate (0.001, and 0.1 for sgd).")]
+Momentum = Annotated[float | None, _training(help="The momentum of sgd (0.9).")]
+WeightDecay = Annotated[float | None, _training(help="The optimizer's weight decay (0).")]
+Schedule = Annotated[
+    str | None,
+    _training(
+        help="How the learning rate falls: cosine; step:80,100 (to a tenth at these epochs; step:60,120:0.2 to a "
+        "fifth); linear:80 (to zero from this epoch on). If not given it stays."
+    ),
+]
+Keep = Annotated[
+    str | None, _training(help="last: the last epoch's parameters; best: those that did best on --validation (last).")
+]
+
+Seed = Annotated[int | None, _run(help="Same seed, same result (0).")]
+Out = Annotated[Path | None, _run(help="The folder of the run; if not given, a new one in runs/.")]
+From = Annotated[Path | None, _run("--from", help="Repeat the run of this run.toml; options beside it change it.")]
+Device = Annotated[str | None, _run(help="cpu, cuda or cuda:1; if not given, a GPU where there is one.")]
+Precision = Annotated[str | None, _run(help="float32, or bfloat16 for mixed precision (float32).")]
+Deterministic = Annotated[
+    bool | None, _run("--deterministic", help="The same result bit for bit on a GPU too, though slower.")
+]
+Workers = Annotated[int | None, _run(help="Processes that read data which is not held in memory (0).")]
+Json = Annotated[bool, _run("--json", help="Print one JSON object as the last line.")]
+CommitEvery = Annotated[float, Option(hidden=True)]

@@ -1,0 +1,25 @@
+"""thresher report"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of one or several runs.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page to write; if not given, report.html in the run's folder, or above the runs."),
+    ] = None,
+) -> None:
+    """Write one HTML page that shows a run, or compares several; it needs no network.
+
+    Example: thresher report runs/a runs/b --out compared.html
+    """
+    from thresher.report import write_report
+
+    common = Path(os.path.commonpath([run.absolute() for run in runs]))
+    above = runs[0] if len(runs) == 1 else Path(os.path.relpath(common))
+    print(write_report(runs, above / "report.html" if out is None else out))

@@ -1,0 +1,67 @@
+"""What a run came to, as numbers and as tables."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from thresher.engine.run import Run
+from thresher.report.summary import percent, score_text, seconds_text
+from thresher.settings import Settings
+
+Result = Mapping[str, Any]
+
+
+def result(run: Run, settings: Settings, out: Path) -> Result:
+    """The numbers of a run: scores are those of the test set, and only epochs count as seconds."""
+    seconds = sum(record["seconds"] for record in run.history)
+    examples = sum(record["steps"] for record in run.history) * settings.batch
+    return {
+        "method": settings.method,
+        "data": settings.data,
+        "corruption": settings.corruption,
+        "seed": settings.seed,
+        "metric": run.history[-1]["metric"],
+        "last": run.last(),
+        "best": run.best(),
+        "clean_share": run.clean_share(),
+        "examples_per_second": examples / seconds,
+        "seconds": seconds,
+        "out": str(out),
+    }
+
+
+def one_run(found: Result) -> Table:
+    """A run in a few lines."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(style="bold", justify="right")
+    metric = found["metric"]
+    table.add_row(f"{metric}, mean of the last ten epochs", score_text(found["last"], metric))
+    table.add_row(f"{metric}, best epoch on the test set", score_text(found["best"], metric))
+    if found["clean_share"] is not None:
+        table.add_row("clean targets among those kept", percent(found["clean_share"]))
+    table.add_row("examples a second", f"{found['examples_per_second']:,.0f}")
+    table.add_row("time", seconds_text(found["seconds"]))
+    return table
+
+
+def side_by_side(results: Sequence[Result]) -> Table:
+    """Several runs, a line each; the best mean of the last epochs stands out."""
+    metric = results[0]["metric"]
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column("method")
+    for heading in (f"{metric}, last ten epochs", "best epoch", "clean among kept", "time"):
+        table.add_column(heading, justify="right")
+    best = max(found["last"] for found in results)
+    for found in results:
+        table.add_row(
+            found["method"],
+            score_text(found["last"], metric),
+            score_text(found["best"], metric),
+            percent(found["clean_share"]),
+            seconds_text(found["seconds"]),
+            style="bold green" if found["last"] == best else None,
+        )
+    return table

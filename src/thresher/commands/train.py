@@ -1,0 +1,95 @@
+"""thresher train"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from thresher.commands import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from thresher.commands.running import Job
+    from thresher.engine.run import Run
+
+
+def train(
+    data: options.Data = None,
+    corruption: options.Corruption = None,
+    data_dir: options.DataDir = None,
+    augment: options.Augment = None,
+    validation: options.Validation = None,
+    method: options.Method = None,
+    noise_rate: options.NoiseRate = None,
+    model: options.Model = None,
+    epochs: options.Epochs = None,
+    steps: options.Steps = None,
+    batch: options.Batch = None,
+    optimizer: options.Optimizer = None,
+    learning_rate: options.LearningRate = None,
+    momentum: options.Momentum = None,
+    weight_decay: options.WeightDecay = None,
+    schedule: options.Schedule = None,
+    keep: options.Keep = None,
+    seed: options.Seed = None,
+    out: options.Out = None,
+    from_: options.From = None,
+    device: options.Device = None,
+    precision: options.Precision = None,
+    deterministic: options.Deterministic = None,
+    workers: options.Workers = None,
+    as_json: options.Json = False,
+    commit_every: options.CommitEvery = 30.0,
+) -> None:
+    """Train by a method, and keep a record of what it trusted.
+
+    Example: thresher train --data digits --corrupt symmetric:0.4 --method prl-l --noise-rate 0.4 --out runs/a
+
+    The run's folder gets the settings (run.toml), the history, the ledger, a checkpoint and a report.
+    A run that was stopped goes on when the same command is given again.
+    """
+    words = locals()
+    from thresher.commands.running import free_folder, prepare, usual_name
+    from thresher.settings import NAMES, make_settings, read_toml
+
+    given = {name: words[name] for name in NAMES if words[name] is not None}
+    job = prepare(make_settings(given, {} if from_ is None else read_toml(from_)))
+    folder = free_folder(job.settings, Path("runs") / usual_name(job.settings)) if out is None else out
+    _train_and_tell(job, folder, commit_every, as_json)
+
+
+def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool) -> None:
+    from rich.console import Console
+
+    from thresher.commands.results import one_run, result
+    from thresher.commands.running import is_finished
+    from thresher.report import write_report
+
+    console, aside, page = Console(highlight=False), Console(stderr=True, highlight=False), folder / "report.html"
+    finished = is_finished(folder)
+    run = _watched(job, folder, commit_every, aside)
+    if finished:
+        aside.print(f"{folder} is finished and is not trained again; these are its results.", soft_wrap=True)
+    if not finished or not page.exists():
+        write_report([folder], page)
+    found = result(run, job.settings, folder)
+    if as_json:
+        print(json.dumps(found))
+        return
+    console.print(one_run(found))
+    console.print(f"\nReport: {page}", soft_wrap=True)
+
+
+def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") -> "Run":
+    from thresher.commands.progress import progress
+    from thresher.commands.running import start
+
+    settings = job.settings
+    corrupted = f" with {settings.corruption}" if settings.corruption else ""
+    aside.print(
+        f"{settings.method} on {settings.data}{corrupted}: {settings.model}, {len(job.train):,} examples to train on, "
+        f"{len(job.test):,} to test on",
+        soft_wrap=True,
+    )
+    with progress([settings.method], aside) as [watch]:
+        return start(job, folder, watch, commit_every)

@@ -1,0 +1,103 @@
+"""The captured step: on CUDA a step is recorded once as a graph and replayed, which costs the host almost nothing."""
+
+from collections.abc import Callable, Hashable, Mapping
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from thresher.recipe import Recipe
+from thresher.rules.combinators import warmup
+from thresher.rules.rule import Reader, parts
+
+WARM_CALLS = 3  # libraries choose their kernels and optimizers create their state in the first calls
+
+
+class Captured:
+    """A function of tensors that is recorded after a few ordinary calls and replayed from then on.
+
+    Its inputs are copied into fixed places; it returns the same tensors every time. A change of `key` records it anew.
+    Where recording fails it goes on as an ordinary function, and `refusal` says why.
+    """
+
+    def __init__(self, function: Callable[..., Any], generators: tuple[torch.Generator, ...] = ()):
+        self.function, self.generators = function, generators
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.key: Hashable = None
+        self.calls = 0
+        self.places: dict[str, Tensor | None] = {}
+        self.result: Any = None
+        self.refusal: str | None = None
+
+    def __call__(self, key: Hashable, **inputs: Tensor | None) -> Any:
+        if self.refusal is not None:
+            return self.function(**inputs)
+        if key != self.key:
+            self.graph, self.key, self.calls = None, key, 0
+        self._place(inputs)
+        if self.graph is None:
+            if self.calls < WARM_CALLS:
+                self.calls += 1
+                return self._ordinary()
+            self._record()
+            if self.refusal is not None:
+                return self.function(**inputs)
+        assert self.graph is not None
+        self.graph.replay()
+        return self.result
+
+    def _place(self, inputs: Mapping[str, Tensor | None]) -> None:
+        for name, value in inputs.items():
+            place = self.places.get(name)
+            if value is None or place is None or place.shape != value.shape:
+                self.places[name] = None if value is None else value.clone()
+                self.graph = None
+            else:
+                place.copy_(value)
+
+    def _ordinary(self) -> Any:
+        """A call on the stream that will be recorded, as autograd wants it."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            result = self.function(**self.places)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return result
+
+    def _record(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        for generator in self.generators:
+            graph.register_generator_state(generator)
+        try:
+            with torch.cuda.graph(graph, stream=self.stream):
+                self.result = self.function(**self.places)
+        except Exception as error:
+            self.refusal = str(error).splitlines()[0] if str(error) else type(error).__name__
+            torch.cuda.synchronize()
+        else:
+            self.graph = graph
+
+
+def phase(recipe: Recipe, epoch: int) -> tuple[Hashable, ...]:
+    """What a recorded step has taken for granted about the epoch: recording is needed again when it changes.
+
+    Rules of this library look at the epoch only through `warmup` and through schedules, which are device scalars;
+    a rule from elsewhere may do what it likes with it, so it is recorded again every epoch.
+    """
+    asked = list(parts((recipe.each_batch, recipe.relabel, recipe.mix)))
+    foreign = any(
+        isinstance(part, FunctionType)
+        or (isinstance(part, Reader) and not type(part).__module__.startswith("thresher."))
+        for part in asked
+    )
+    return (*(epoch < part.epochs for part in asked if isinstance(part, warmup)), epoch if foreign else None)
+
+
+def obstacle(optimizer: torch.optim.Optimizer, device: torch.device) -> str | None:
+    """Why a step with this optimizer cannot be captured, or None."""
+    if device.type != "cuda":
+        return "only CUDA has graphs"
+    if not all(group.get("fused") for group in optimizer.param_groups):
+        return f"{type(optimizer).__name__} keeps numbers on the host: choose Adam, AdamW or SGD"
+    return None

@@ -1,0 +1,54 @@
+"""The feed: everything a step needs to know about the examples of one batch."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from thresher.engine.look import Batch
+from thresher.examples import Examples
+from thresher.rules import Decision
+
+
+class Feed:
+    """The training set and the epoch's decisions about it, from which a step picks its batch by position.
+
+    The tensors stay the same from epoch to epoch and only their values change, so that a captured step can read them.
+    """
+
+    def __init__(self, train: Examples, columns: Sequence[str], channels_last: bool):
+        self.train, self.channels_last = train, channels_last
+        self.columns = {name: train.columns[name] for name in columns}
+        self.decided: dict[str, Tensor] = {}
+        self.weights: dict[str, Tensor] = {}
+
+    def begin(self, decisions: Sequence[Decision] | None) -> None:
+        """Take over what the epoch's rules decided for each network."""
+        if decisions is not None:
+            _renew(self.decided, decisions[0].columns)
+            _renew(self.weights, {str(place): decision.weights for place, decision in enumerate(decisions)})
+
+    def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> tuple[Batch, list[Tensor] | None]:
+        """The examples at these positions; their inputs are gathered here unless a stream has brought them."""
+        train = self.train
+        if inputs is None:
+            assert isinstance(train.inputs, Tensor)
+            inputs = train.as_model_input(train.inputs.index_select(0, index))
+        if self.channels_last and inputs.ndim == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        columns = {name: value.index_select(0, index) for name, value in {**self.columns, **self.decided}.items()}
+        targets = train.targets.index_select(0, index)
+        weights = [value.index_select(0, index) for value in self.weights.values()] or None
+        return Batch(rows, train.ids.index_select(0, index), inputs, targets, columns), weights
+
+
+def _renew(kept: dict[str, Tensor], new: Mapping[str, Tensor]) -> None:
+    """Put new values into the tensors kept under the same names; names that are gone are forgotten."""
+    for name in kept.keys() - new.keys():
+        del kept[name]
+    for name, value in new.items():
+        old = kept.get(name)
+        if old is not None and old.shape == value.shape and old.dtype == value.dtype:
+            old.copy_(value)
+        else:
+            kept[name] = value.detach().clone()

@@ -1,0 +1,51 @@
+"""Exact gradient norms of single examples for models without factored formulas."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.modules.dropout import _DropoutNd
+
+from thresher.engine.factored import refuse_batch_norm, supported
+from thresher.errors import ThresherError
+
+
+def norms_by_vmap(
+    model: nn.Module,
+    objective: Callable[[Tensor, Tensor], Tensor],
+    inputs: Tensor,
+    targets: Tensor,
+    chunk: int = 16,
+) -> Tensor:
+    """The same norms [n] for models without formulas, by `vmap(grad)`: `chunk` copies of the gradient at a time."""
+    refuse_batch_norm(model)
+    for name, layer in model.named_modules():
+        if isinstance(layer, _DropoutNd) and layer.training and layer.p > 0:
+            raise ThresherError(
+                f"{name} draws dropout masks, which vmap(grad) cannot repeat: call eval() on it, or use only layers "
+                f"with factored formulas ({supported(model) or 'this model has them: use record'})."
+            )
+    trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+    others = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
+    others.update(model.named_buffers())
+
+    def loss(parameters: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
+        outputs = functional_call(model, (parameters, others), (example[None],))
+        return objective(outputs, target[None]).sum()
+
+    def norms(examples: Tensor, targets: Tensor) -> Tensor:
+        gradients = vmap(grad(loss), (None, 0, 0))(trained, examples, targets)
+        return torch.stack([each.flatten(1).float().square().sum(1) for each in gradients.values()]).sum(0).sqrt()
+
+    try:
+        blocks = zip(torch.split(inputs, chunk), torch.split(targets, chunk), strict=True)
+        return torch.cat([norms(*block) for block in blocks])
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        suspect = supported(model) or "although every layer has a formula"
+        raise ThresherError(
+            f"vmap(grad) cannot take the gradients of single examples through this model ({suspect}): replace that "
+            f"layer, or use output_gradient_norm, which needs none of them; torch said: {str(error).splitlines()[0]}"
+        ) from error

@@ -1,0 +1,44 @@
+"""Evidence made by hand, for tests of rules, signals and mixes: no model, no engine."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.objectives import CrossEntropy, SquaredError
+from thresher.signals import features, gradient_norm
+
+TASKS = ("classes", "soft", "real")
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def some_evidence(n: int, task: str = "classes", *, width: int = 4, seed: int = 0, **facts: Any) -> Evidence:
+    """Evidence about n examples with scattered ids in no order, and with the prepared signals known."""
+    generator = torch.Generator().manual_seed(seed)
+    targets = {
+        "classes": torch.randint(width, (n,), generator=generator),
+        "soft": torch.rand(n, width, generator=generator).softmax(1),
+        "real": torch.randn(n, width, generator=generator),
+    }[task]
+    given = {
+        "ids": torch.randperm(10 * n, generator=generator)[:n] + 3,
+        "targets": targets,
+        "objective": SquaredError() if task == "real" else CrossEntropy(),
+        "raw_outputs": torch.randn(n, width, generator=generator),
+        "classes": None if task == "real" else width,
+        "known": {
+            gradient_norm: torch.rand(n, generator=generator) * 3,
+            features: torch.randn(n, 5, generator=generator),
+        },
+    }
+    return Evidence(**(given | facts))
+
+
+def same_but(evidence: Evidence, **changes: Any) -> Evidence:
+    """The same evidence with nothing computed yet but the prepared signals."""
+    known = {signal: evidence.known[signal] for signal in (gradient_norm, features)}
+    return evidence.but(**({"known": known} | changes))

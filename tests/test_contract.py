@@ -1,0 +1,218 @@
+"""The contract of every rule and combinator: one table, one set of promises; a name without a row is an error."""
+
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+import torch
+from some_evidence import same_but, some_evidence
+from test_views import NoWaiting
+from torch import Tensor
+
+from thresher import rules, signals
+from thresher.engine.evidence import Evidence
+from thresher.rules import (
+    ClipNorm,
+    Decision,
+    KeepLargest,
+    KeepSmallest,
+    Rule,
+    Uniform,
+    ask,
+    every,
+    from_peer,
+    once,
+    per_class,
+    product,
+    warmup,
+)
+from thresher.rules.rule import heeds_groups, parts, schedules_of
+from thresher.schedules import ramp
+
+NOT_RULES = {"Decision", "Rule", "RuleLike", "ask", "keep_smallest"}
+EVERY_TASK = ("classes", "soft", "real")
+LABELLED = ("classes", "soft")
+KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
+
+
+class Remembering(Rule):
+    """A rule with memory and a column, which heeds no groups: weight falls with the rank and with every question."""
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        by_id = evidence.ids.argsort()
+        order = by_id[evidence.read(signals.loss)[by_id].argsort(stable=True)]
+        ranks = order.argsort().float()
+        asked = evidence.memory.get("asked", torch.zeros(())) + 1
+        return Decision(1 / (1 + ranks + asked), {"rank": ranks}, {"asked": asked})
+
+
+# name exported from thresher.rules -> (a rule of that kind, the tasks it is for)
+TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
+    "ClipNorm": [
+        (ClipNorm(1.0), EVERY_TASK),
+        (ClipNorm(ramp(2.0, 0.5, epochs=2), by=signals.output_gradient_norm), EVERY_TASK),
+    ],
+    "KeepLargest": [
+        (KeepLargest(by=signals.loss, fraction=0.3), EVERY_TASK),
+        (KeepLargest(by=signals.entropy, count=3), LABELLED),
+    ],
+    "KeepSmallest": [
+        (KEEP, EVERY_TASK),
+        (KeepSmallest(by=signals.output_gradient_norm, count=5), EVERY_TASK),
+        (KeepSmallest(by=signals.gradient_norm, fraction=ramp(1.0, 0.2, epochs=4)), EVERY_TASK),
+        (KeepSmallest(by=signals.predicted, fraction=0.5), LABELLED),
+    ],
+    "Uniform": [(Uniform(), EVERY_TASK)],
+    "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
+    "from_peer": [(from_peer(KEEP), EVERY_TASK), (from_peer(per_class(KEEP)), LABELLED)],
+    "once": [(once(KEEP), EVERY_TASK)],
+    "per_class": [
+        (per_class(KEEP), LABELLED),
+        (per_class(KEEP, of=signals.given), LABELLED),
+        (per_class(warmup(0, from_peer(KEEP))), LABELLED),
+        (per_class(Remembering(), of=signals.given), LABELLED),
+        (per_class(product(KEEP, Remembering())), LABELLED),
+    ],
+    "product": [(product(KEEP, ClipNorm(1.0)), EVERY_TASK), (product(Remembering(), Remembering()), EVERY_TASK)],
+    "warmup": [(warmup(1, KEEP), EVERY_TASK), (warmup(9, KEEP), EVERY_TASK), (warmup(0, Remembering()), EVERY_TASK)],
+}
+ROWS = [
+    pytest.param(rule, task, n, id=f"{name}{place}-{task}-{n}")
+    for name, rows in TABLE.items()
+    for place, (rule, tasks) in enumerate(rows)
+    for task in tasks
+    for n in (1, 2, 64)
+]
+over_everything = pytest.mark.parametrize(("rule", "task", "n"), ROWS)
+
+
+def about(n: int, task: str, *, tied: bool = False, **facts: Any) -> Evidence:
+    """Evidence with a peer, an average and a generator; with `tied`, nothing but the ids differs."""
+    own, peer, average = (some_evidence(n, task, seed=seed) for seed in range(3))
+    if tied:
+        own, peer, average = (_all_alike(evidence) for evidence in (own, peer, average))
+    others = {
+        name: same_but(other, ids=own.ids, targets=own.targets)
+        for name, other in (("peer", peer), ("average", average))
+    }
+    return own.but(others=others, generator=torch.Generator().manual_seed(7), **({"epoch": 1, "epochs": 4.0} | facts))
+
+
+def _all_alike(evidence: Evidence) -> Evidence:
+    return evidence.but(
+        targets=evidence.targets[:1].expand_as(evidence.targets),
+        raw_outputs=evidence.outputs[:1].expand_as(evidence.outputs),
+        known={k: v[:1].expand_as(v) for k, v in evidence.known.items() if not isinstance(k, str)},
+    )
+
+
+def permuted(evidence: Evidence, order: Tensor) -> Evidence:
+    """The same examples in another order, written out here so that Evidence.at is not trusted."""
+    return evidence.but(
+        ids=evidence.ids[order],
+        targets=evidence.targets[order],
+        raw_outputs=evidence.raw_outputs[order],  # type: ignore[index]
+        known={k: v[order] for k, v in evidence.known.items() if not isinstance(k, str)},
+        others={name: permuted(other, order) for name, other in evidence.others.items()},
+        generator=torch.Generator().manual_seed(7) if evidence.generator is not None else None,
+    )
+
+
+def facts_of(evidence: Evidence) -> dict[str, Any]:
+    """Copies of everything a rule could change: tensors, mappings of tensors, other evidence; not the cache."""
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, Evidence):
+            return facts_of(value)
+        if isinstance(value, dict):
+            return {name: copied(item) for name, item in value.items()}
+        return value.detach().clone() if isinstance(value, Tensor) else value
+
+    kept = {field.name: copied(getattr(evidence, field.name)) for field in fields(evidence) if field.name != "known"}
+    return kept | {"prepared": {k: copied(v) for k, v in evidence.known.items() if not isinstance(k, str) and k.prepared}}
+
+
+def equal(first: Any, second: Any) -> bool:
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(equal(first[key], second[key]) for key in first)
+    return torch.equal(first, second) if isinstance(first, Tensor) else first is second or first == second
+
+
+def test_every_exported_name_has_a_row() -> None:
+    assert set(TABLE) | NOT_RULES == set(rules.__all__)
+    assert not set(TABLE) & NOT_RULES
+    for name, rows in TABLE.items():
+        kind = getattr(rules, name)
+        for rule, _ in rows:
+            assert isinstance(rule, kind if isinstance(kind, type) else Rule)
+
+
+@over_everything
+def test_weights_are_one_finite_non_negative_detached_number_for_each_example(rule: Any, task: str, n: int) -> None:
+    evidence = about(n, task)
+    evidence = same_but(evidence, raw_outputs=evidence.outputs.clone().requires_grad_() * 1)
+    decision = ask(rule, evidence)
+    assert decision.weights.shape == (n,)
+    assert decision.weights.dtype == torch.float32
+    assert torch.isfinite(decision.weights).all()
+    assert (decision.weights >= 0).all()
+    assert decision.weights.sum() > 0
+    for tensor in (decision.weights, *decision.columns.values(), *decision.memory.values()):
+        assert not tensor.requires_grad
+    assert all(len(column) == n for column in decision.columns.values())
+
+
+@over_everything
+@pytest.mark.parametrize("tied", [False, True], ids=["different", "tied"])
+def test_permuting_the_examples_with_their_ids_permutes_the_weights(rule: Any, task: str, n: int, tied: bool) -> None:
+    evidence, order = about(n, task, tied=tied), torch.randperm(n, generator=torch.Generator().manual_seed(3))
+    straight, shuffled = ask(rule, evidence), ask(rule, permuted(evidence, order))
+    torch.testing.assert_close(shuffled.weights, straight.weights[order], rtol=1e-5, atol=1e-6)
+    for name, column in straight.columns.items():
+        torch.testing.assert_close(shuffled.columns[name], column[order])
+
+
+@over_everything
+def test_nothing_is_mutated_and_the_same_question_has_the_same_answer(rule: Any, task: str, n: int) -> None:
+    evidence = about(n, task)
+    before = facts_of(evidence)
+    first = ask(rule, evidence)
+    answer = first.weights.clone()
+    assert equal(before, facts_of(evidence))
+    again = ask(rule, same_but(evidence, generator=torch.Generator().manual_seed(7)))
+    assert torch.equal(again.weights, answer)
+    assert torch.equal(first.weights, answer)
+
+
+@over_everything
+def test_memory_goes_round_without_being_changed(rule: Any, task: str, n: int) -> None:
+    memory: dict[str, Tensor] = {}
+    for epoch in range(3):
+        evidence = same_but(about(n, task), memory=dict(memory), epoch=epoch)
+        kept = facts_of(evidence)["memory"]
+        decision = ask(rule, evidence)
+        assert decision.weights.shape == (n,)
+        assert equal(kept, dict(evidence.memory))
+        memory |= decision.memory
+
+
+def is_for_batches(rule: Any) -> bool:
+    inside = [part for part in parts(rule) if isinstance(part, Rule)]
+    loops = any(isinstance(part, per_class) and not heeds_groups(part.rule) for part in inside)
+    return not loops and all("batch" in part.clocks for part in inside)
+
+
+@pytest.mark.parametrize(("rule", "task", "n"), [row for row in ROWS if is_for_batches(row.values[0])])
+def test_a_rule_for_batches_never_waits_for_the_device(rule: Any, task: str, n: int) -> None:
+    with NoWaiting():
+        ask(rule, about(n, task, scalars={schedule: torch.tensor(0.5) for schedule in schedules_of(rule)}))
+
+
+@pytest.mark.parametrize("rule", [rule for rows in TABLE.values() for rule, _ in rows], ids=repr)
+def test_a_rule_is_a_value(rule: Any) -> None:
+    if not fields(rule):
+        return
+    name = fields(rule)[0].name
+    with pytest.raises(FrozenInstanceError):
+        setattr(rule, name, getattr(rule, name))
+    assert hash(rule) == hash(rule)
