@@ -10,6 +10,7 @@ import platform
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,9 +87,7 @@ def by_hand(model: nn.Module, examples: Examples, batch: int, epochs: int, augme
     return seconds
 
 
-def by_fit(
-    name: str, model: str, examples: Examples, batch: int, epochs: int, augment: bool, **how: Any
-) -> dict[str, Any]:
+def by_fit(name: str, model: str, examples: Examples, batch: int, epochs: int, augment: bool) -> dict[str, Any]:
     """Seconds of each epoch of `fit`, ledger included, and the time to the first captured step."""
     started, first = time.perf_counter(), []
 
@@ -101,7 +100,11 @@ def by_fit(
     if augment:
         recipe = Recipe(**{**vars(recipe), "views": (weak(),)})
     torch.cuda.reset_peak_memory_stats()
-    run = fit(recipe, make(model), examples, epochs=epochs, batch=batch, optimizer=sgd, watch=watch, **how)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = fit(recipe, make(model), examples, epochs=epochs, batch=batch, optimizer=sgd, watch=watch)
+    for warning in caught:
+        print(f"{model} {name}: {warning.message}", flush=True)
     return {
         "seconds": [record["seconds"] for record in run.history],
         "first_captured": first[0],
@@ -128,10 +131,11 @@ def speed(model: str, batch: int, names: tuple[str, ...], epochs: int, augment: 
         row |= {"kind": "speed", "model": model, "batch": batch, "augment": augment}
         row["against_hand"] = row["epoch"] / rows[0]["epoch"]
         row["against_standard"] = row["epoch"] / rows[1]["epoch"]
+        how = f"{model} batch {batch} {'augmented' if augment else 'plain'}"
+        ratios = f"{row['against_hand']:.2f}x by hand, {row['against_standard']:.2f}x standard"
+        wait = f", first captured step after {row['first_captured']:.1f} s" if "first_captured" in row else ""
         print(
-            f"{model:12} batch {batch} {'augmented' if augment else 'plain':9} {row['who']:12} {row['epoch']:.3f} s an epoch  "
-            f"{row['against_hand']:.2f}x by hand  {row['against_standard']:.2f}x standard  {row['memory_mib']} MiB  "
-            f"first captured step after {row.get('first_captured', 0):.1f} s",
+            f"{how:30} {row['who']:12} {row['epoch']:.3f} s an epoch, {ratios}, {row['memory_mib']} MiB{wait}",
             flush=True,
         )
     return rows

@@ -69,7 +69,7 @@ def opacus(model: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
     def step(inputs: Tensor, targets: Tensor) -> None:
         optimizer.zero_grad()
         cross_entropy(wrapped(inputs), targets, reduction="sum").backward()  # type: ignore[no-untyped-call]
-        samples = [parameter.grad_sample for parameter in model.parameters()]
+        samples: list[Tensor] = [parameter.grad_sample for parameter in model.parameters()]  # type: ignore[attr-defined]
         weights = smallest(torch.stack([each.flatten(1).norm(dim=1) for each in samples]).norm(dim=0))
         for parameter, each in zip(model.parameters(), samples, strict=True):
             parameter.grad = torch.tensordot(weights, each, 1)

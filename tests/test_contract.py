@@ -129,7 +129,9 @@ def facts_of(evidence: Evidence) -> dict[str, Any]:
         return value.detach().clone() if isinstance(value, Tensor) else value
 
     kept = {field.name: copied(getattr(evidence, field.name)) for field in fields(evidence) if field.name != "known"}
-    return kept | {"prepared": {k: copied(v) for k, v in evidence.known.items() if not isinstance(k, str) and k.prepared}}
+    return kept | {
+        "prepared": {k: copied(v) for k, v in evidence.known.items() if not isinstance(k, str) and k.prepared}
+    }
 
 
 def equal(first: Any, second: Any) -> bool:

@@ -296,16 +296,6 @@ def test_the_watch_for_synchronisation_sees_one() -> None:
         torch.ones(()).item()
 
 
-def test_more_views_than_losses() -> None:
-    model, inputs, targets = nn.Linear(4, 3), torch.randn(6, 4), torch.arange(3)
-    with record(model) as recorder:
-        outputs = model(inputs)
-    losses = cross_entropy(outputs[:3], targets)
-    expected = per_example.norms(losses, list(model.parameters()))
-    norms = recorder.differentiate(losses, rows=6).norms()
-    torch.testing.assert_close(norms, torch.cat([expected, torch.zeros(3)]))
-
-
 def test_norms_by_vmap_with_shared_and_frozen_parameters() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.PReLU(), nn.Linear(4, 4), nn.Linear(4, 3))
     model[3].weight = model[0].weight

@@ -63,10 +63,7 @@ def plain_loop(
 
 
 def fitted(recipe: Recipe, train: Examples, make: Make, model: nn.Module, **settings: Any) -> list[Tensor]:
-    run = fit(
-        recipe, (lambda: model) if recipe.peers == 1 else model, train, epochs=EPOCHS, batch=BATCH, optimizer=make,
-        device="cpu", **settings,
-    )  # fmt: skip
+    run = fit(recipe, model, train, epochs=EPOCHS, batch=BATCH, optimizer=make, device="cpu", **settings)
     return list(run.model.state_dict().values())
 
 

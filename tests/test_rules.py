@@ -114,7 +114,9 @@ def test_per_class_is_the_rule_within_each_class(problem: Any, fraction: float) 
     assert ask(per_class(rule, of=signals.given), evidence).weights.tolist() == expected
 
 
-@pytest.mark.parametrize(("n", "fraction", "count"), [(5, 0.5, 2), (7, 0.5, 4), (10, 0.65, 6), (64, 0.6, 38), (1, 0.1, 1)])
+@pytest.mark.parametrize(
+    ("n", "fraction", "count"), [(5, 0.5, 2), (7, 0.5, 4), (10, 0.65, 6), (64, 0.6, 38), (1, 0.1, 1)]
+)
 def test_the_number_kept_is_the_rounded_share_and_at_least_one(n: int, fraction: float, count: int) -> None:
     evidence = some_evidence(n)
     for setting in (fraction, ramp(fraction, fraction, epochs=3)):
@@ -165,7 +167,9 @@ def test_what_no_rule_can_do_is_refused_with_the_fix(make: Any) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.sampled_from([0.0, 1e-45, 0.5, 1.0, 2.0, 1e30, float("inf")]), min_size=1), st.sampled_from([0.5, 40.0]))
+@given(
+    st.lists(st.sampled_from([0.0, 1e-45, 0.5, 1.0, 2.0, 1e30, float("inf")]), min_size=1), st.sampled_from([0.5, 40.0])
+)
 def test_clip_norm_bounds_every_norm_and_leaves_short_ones_alone(norms: list[float], bound: float) -> None:
     weights = ask(ClipNorm(bound, by=signal_with(norms)), some_evidence(len(norms))).weights
     for norm, weight in zip(torch.tensor(norms).tolist(), weights.tolist(), strict=True):
@@ -299,8 +303,8 @@ def test_per_class_by_groups_equals_class_by_class(wrap: Any, of: Signal) -> Non
             members = (labels == label).nonzero()[:, 0]
             expected[members] = ask(rule, evidence.at(members)).weights
         assert torch.equal(ask(per_class(rule, of=of), evidence).weights, expected)
-    assert per_class(wrap(KeepSmallest(by=signals.loss, count=1))).rule.by_groups
-    assert not per_class(wrap(OnlyFirst())).rule.by_groups or wrap is WRAPPED["keep"]
+    assert wrap(KeepSmallest(by=signals.loss, count=1)).by_groups
+    assert not wrap(OnlyFirst()).by_groups
 
 
 def test_per_class_gives_every_class_its_own_memory_and_scatters_columns() -> None:

@@ -209,7 +209,7 @@ def _check(examples: Examples) -> None:
     if targets.is_floating_point() and not torch.isfinite(targets).all():
         raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")
     if isinstance(examples.inputs, Tensor) and examples.inputs.is_floating_point():
-        finite = torch.isfinite(examples.inputs).flatten(1).all(1)
+        finite = torch.isfinite(examples.inputs).reshape(n, -1).all(1)
         if not finite.all():
             bad = int((~finite).sum())
             raise ThresherError(f"{name} has {bad} examples with NaN or infinite inputs: remove or fill them first.")

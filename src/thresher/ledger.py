@@ -183,13 +183,15 @@ class Ledger:
 
     def table(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
         """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
-        tables = []
-        if self.folder is not None:
-            tables = [pq.read_table(self.folder / part, columns=columns, filters=where) for part in self.parts]
+        stored = [] if self.folder is None else [self.folder / part for part in self.parts]
+        # A rule may begin to give columns of its own later in a run; the earlier rows have no value there.
+        schema = pa.unify_schemas([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
+        tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
         for pending in self.pending:
-            rows = pending if where is None else pending.filter(where)
+            rows = pa.concat_tables([schema.empty_table(), pending], promote_options="default")
+            rows = rows if where is None else rows.filter(where)
             tables.append(rows if columns is None else rows.select(columns))
-        return pa.concat_tables(tables, promote_options="default")
+        return pa.concat_tables(tables)
 
     def to_pandas(self) -> Any:
         return self.table().to_pandas()

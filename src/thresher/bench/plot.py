@@ -42,13 +42,14 @@ def curves_svg(suite: Suite, rows: Sequence[Row]) -> str | None:
     metrics = {row.cell.name: row.cell.metric for row in rows}
     methods = [entry.label or entry.name for entry in suite.methods]
     colours = [METHOD_COLOURS[place % len(METHOD_COLOURS)] for place in range(len(methods))]
+    scale = alt.Scale(domain=methods, range=colours)
     for name, metric in metrics.items():
         values = [point for point in points if point["cell"] == name]
         if not values:
             continue
         base = alt.Chart({"values": values}).encode(
             x=alt.X("epoch:Q", title=suite.clock, axis=alt.Axis(tickMinStep=1, grid=False)),
-            color=alt.Color("method:N", title=None, scale=alt.Scale(domain=methods, range=colours)),
+            color=alt.Color("method:N", scale=scale, legend=alt.Legend(title=None, symbolOpacity=1)),
         )
         height = alt.Scale(zero=False)
         band = base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", title=metric, scale=height), y2="high:Q")

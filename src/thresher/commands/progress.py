@@ -78,7 +78,7 @@ def _done(moment: Moment) -> float:
 
 def _place(moment: Moment) -> str:
     """Where training is: the epoch, and the step of it."""
-    return f"epoch {moment.epoch + 1}/{moment.epochs:g} step {moment.step}/{moment.steps}"
+    return f"epoch {moment.epoch + 1}/{round(moment.epochs, 1):g} step {moment.step}/{moment.steps}"
 
 
 def _found(record: Record) -> str:

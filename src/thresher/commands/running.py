@@ -83,7 +83,8 @@ def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, co
     try:
         return _fit(job, out, noted, commit_every)
     except KeyboardInterrupt as stop:
-        stop.add_note(f"Saved so far: {_saved_epochs(out)} epochs.")
+        saved = _saved_epochs(out)
+        stop.add_note(f"Saved so far: {saved} epoch{'' if saved == 1 else 's'}.")
         raise
     except torch.OutOfMemoryError as error:
         raise ThresherError(f"{job.settings.batch} examples do not fit onto the GPU: lower --batch.") from error

@@ -51,9 +51,10 @@ class Captured:
     def _place(self, inputs: Mapping[str, Tensor | None]) -> None:
         for name, value in inputs.items():
             place = self.places.get(name)
-            if value is None or place is None or place.shape != value.shape:
-                self.places[name] = None if value is None else value.clone()
-                self.graph = None
+            if value is None:
+                self.places[name] = None
+            elif place is None or place.shape != value.shape:
+                self.places[name], self.graph = value.clone(), None
             else:
                 place.copy_(value)
 

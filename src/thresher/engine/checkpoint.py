@@ -4,10 +4,12 @@ import dataclasses
 import io
 import json
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
@@ -60,6 +62,7 @@ class RunFolder:
                 f"{file} is damaged and cannot be read: delete {self.path} to start the run again."
             ) from error
         self._refuse_another_run(json.loads(state["identity"]))
+        self._refuse_lost_parts(state["ledger"])
         Ledger(self.path / "ledger", state["ledger"]).discard_uncommitted()
         self._write_history(state["history"])
         return state
@@ -83,6 +86,15 @@ class RunFolder:
                 raise ThresherError(
                     f"{self.path} holds another run (its {name} differs): choose another folder, or delete this one."
                 )
+
+    def _refuse_lost_parts(self, parts: Sequence[str]) -> None:
+        for part in parts:
+            try:
+                pq.read_metadata(self.path / "ledger" / part)
+            except (OSError, pa.ArrowInvalid) as error:
+                raise ThresherError(
+                    f"{part} of the ledger is lost or damaged: delete {self.path} to start the run again."
+                ) from error
 
     def _refuse_strangers(self) -> None:
         """A folder with someone else's files is not ours to fill."""

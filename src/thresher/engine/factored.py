@@ -85,6 +85,8 @@ class Factors:
             parameter = share.parameter
             with torch.autocast(weights.device.type, enabled=False):
                 gradient = share.weighted(weights).reshape(parameter.shape).to(parameter.dtype)
+            if gradient.stride() != parameter.stride():  # fused optimizers want both laid out alike
+                gradient = torch.empty_like(parameter).copy_(gradient)
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
 
@@ -126,12 +128,9 @@ class Recorder:
             edge = get_gradient_edge(output)
             self._calls.append(Call(name, layer, inputs, inputs._version, edge, output.shape[0]))
 
-    def differentiate(self, losses: Tensor, retain_graph: bool = False, rows: int | None = None) -> Factors:
-        """Run the one backward chain of `losses` [n], where row i of every layer belongs to example i.
-
-        A forward pass over more than the n examples (other views behind them) says how many `rows` it had.
-        """
-        self._refuse(len(losses) if rows is None else rows)
+    def differentiate(self, losses: Tensor, retain_graph: bool = False) -> Factors:
+        """Run the one backward chain of `losses` [n], where row i of every layer belongs to example i."""
+        self._refuse(len(losses))
         edges = [call.edge for call in self._calls]
         deltas = list(torch.autograd.grad(losses.sum(), edges, retain_graph=retain_graph, allow_unused=True))
         shares: list[Share] = []

@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 # What a formula may hold at once beside its result: on the CPU what stays in cache, elsewhere what keeps kernels large.
-CPU_BLOCK, DEVICE_BLOCK = 8 * 2**20, 64 * 2**20
+CPU_BLOCK, DEVICE_BLOCK = 8 * 2**20, 256 * 2**20
 
 
 @dataclass(frozen=True, eq=False)

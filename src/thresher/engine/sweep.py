@@ -62,8 +62,10 @@ class Sweeper:
             for row, inputs in zip(rows, stream, strict=True):
                 if self.captured and len(row) == self.batch and gradient_norm not in wanted:
                     key = (id(model), id(examples), *wanted)
-                    captured = self.captures.setdefault(key, Captured(see))
-                    found.append([value.clone() for value in captured("sweep", index=row, inputs=inputs)])
+                    if key not in self.captures:
+                        self.captures[key] = Captured(see)
+                    seen = self.captures[key]("sweep", index=row, inputs=inputs)
+                    found.append([value.clone() for value in seen])
                 else:
                     found.append(see(row, inputs))
         outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))

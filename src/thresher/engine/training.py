@@ -70,9 +70,8 @@ class Training:
         captured = self.refusal is None
         self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
         self.step = Step(recipe, self.learners, train.classes, plan.precision, self.rows, fits.factored, plan.batch)
-        self.sweeper = Sweeper(
-            max(512, plan.batch), plan.precision, plan.workers, fits.factored, captured, plan.channels_last
-        )
+        at_once = max(1024 if captured else 512, plan.batch)
+        self.sweeper = Sweeper(at_once, plan.precision, plan.workers, fits.factored, captured, plan.channels_last)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
@@ -127,7 +126,7 @@ class Training:
                 yield done + 1, len(order)
         self._end_epoch(started, len(order), sights, decisions)
 
-    def _take_step(self, key: Hashable, **given: Tensor | None) -> None:
+    def _take_step(self, key: Hashable, **given: Any) -> None:
         if self.captured is None:
             self._one_step(**given)
             return

@@ -1,0 +1,137 @@
+"""What the engine costs on the CPU, in one run: `fit` beside hand-written loops, and PRL(G) beside its peers.
+
+    python benchmarks/engine.py [--rounds 7] [--out results/engine-cpu.jsonl]
+
+Contestants take turns and the figures are medians over the rounds, of whole epochs: with `fit` that includes the
+ledger. Peak memory is that of a process of its own.
+"""
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from gradient_norm import by_vmap, network, opacus
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from thresher import Examples, fit
+from thresher.data import load
+from thresher.models import build
+from thresher.recipes import method
+
+Contestant = Callable[[], float]  # runs some epochs and gives the seconds of one
+
+
+def digits() -> Examples:
+    return load("digits").train
+
+
+def pictures() -> Examples:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.rand(512, 3, 32, 32, generator=generator)
+    return Examples(inputs, torch.randint(0, 10, (512,), generator=generator), classes=10)
+
+
+def small_network() -> nn.Module:
+    return build("mlp", input_shape=(1, 8, 8), outputs=10)
+
+
+def by_hand(make: Callable[[], nn.Module], examples: Examples, batch: int, epochs: int) -> float:
+    """The loop everybody writes, with the same fused optimizer that `fit` uses."""
+    model = make()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    inputs, targets = examples.inputs, examples.targets
+    started = time.perf_counter()
+    for _ in range(epochs):
+        order = torch.randperm(len(targets))
+        for place in range(len(targets) // batch):
+            index = order[place * batch : (place + 1) * batch]
+            optimizer.zero_grad()
+            cross_entropy(model(inputs[index]), targets[index]).backward()
+            optimizer.step()
+    return (time.perf_counter() - started) / epochs
+
+
+def by_peer(peer: Callable[..., Callable[..., None]], examples: Examples, batch: int, epochs: int) -> float:
+    """PRL(G) with another way to take gradient norms of single examples."""
+    model = network()
+    step = peer(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True))
+    started = time.perf_counter()
+    for _ in range(epochs):
+        for index in torch.randperm(len(examples)).view(-1, batch):
+            step(examples.inputs[index], examples.targets[index])
+    return (time.perf_counter() - started) / epochs
+
+
+def by_fit(name: str, make: Callable[[], nn.Module], examples: Examples, batch: int, epochs: int) -> float:
+    run = fit(
+        method(name).recipe(noise_rate=0.4, classes=10, epochs=epochs), make, examples, epochs=epochs, batch=batch
+    )
+    return sum(record["seconds"] for record in run.history) / epochs
+
+
+def contests() -> dict[str, dict[str, Contestant]]:
+    small, large = digits(), pictures()
+    return {
+        "digits MLP, batch 64": {
+            "by hand": partial(by_hand, small_network, small, 64, 15),
+            **{name: partial(by_fit, name, small_network, small, 64, 15) for name in ("standard", "prl-l", "prl-g")},
+        },
+        "GroupNorm cnn9, 32x32, batch 128": {
+            "by hand": partial(by_hand, network, large, 128, 1),
+            **{name: partial(by_fit, name, network, large, 128, 1) for name in ("standard", "prl-l", "prl-g")},
+            "prl-g by opacus": partial(by_peer, opacus, large, 128, 1),
+            "prl-g by vmap": partial(by_peer, by_vmap, large, 128, 1),
+        },
+    }
+
+
+def peak_memory(contest: str, name: str) -> int:
+    """MiB of resident memory at the peak of one turn in a fresh process."""
+    command = [sys.executable, __file__, "--only", contest, name]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", nargs=2, help="one turn of one contestant; prints its peak memory")
+    settings = parser.parse_args()
+    if settings.only:
+        contests()[settings.only[0]][settings.only[1]]()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        return
+    rows = []
+    for contest, contestants in contests().items():
+        times: dict[str, list[float]] = {name: [] for name in contestants}
+        for turn in range(settings.rounds + 1):
+            for name, run in contestants.items():
+                seconds = run()
+                if turn > 0:  # the first round warms up
+                    times[name].append(seconds)
+        medians = {name: statistics.median(values) for name, values in times.items()}
+        print(f"{contest}: medians of {settings.rounds} rounds, {torch.get_num_threads()} threads")
+        for name, seconds in medians.items():
+            row = {"contest": contest, "who": name, "epoch_seconds": seconds, "peak_mib": peak_memory(contest, name)}
+            row |= {"against_hand": seconds / medians["by hand"], "against_standard": seconds / medians["standard"]}
+            ratios = f"{row['against_hand']:5.2f}x by hand {row['against_standard']:5.2f}x standard"
+            print(f"  {name:16}{seconds:9.4f} s an epoch {ratios} {row['peak_mib']:6} MiB", flush=True)
+            rows.append(row)
+    if settings.out:
+        facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": torch.get_num_threads()}
+        settings.out.parent.mkdir(parents=True, exist_ok=True)
+        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+
+
+if __name__ == "__main__":
+    main()

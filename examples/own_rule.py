@@ -1,0 +1,35 @@
+"""A rule of your own: trust an example as far as the averaged model believes its label."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from thresher import Recipe, fit
+from thresher.corruption import corrupt
+from thresher.data import load
+from thresher.engine.evidence import Evidence
+from thresher.models import build
+from thresher.rules import Rule, warmup
+from thresher.signals import p_given
+
+
+@dataclass(frozen=True)
+class BelievedByAverage(Rule):
+    """wᵢ = p(given label) by the moving average of the model."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"average"})
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return evidence.other("average").read(p_given)
+
+
+digits = load("digits")
+train = corrupt(digits.train, "symmetric:0.4", seed=0)
+recipe = Recipe(each_batch=warmup(5, BelievedByAverage()), average=0.99)
+factory = lambda: build("mlp", input_shape=train.input_shape, outputs=10)  # noqa: E731
+
+run = fit(recipe, factory, train, test=digits.test, epochs=20, batch=64)
+plain = fit(Recipe(), factory, train, test=digits.test, epochs=20, batch=64)
+print(f"accuracy in the last ten epochs: {run.last():.3f}, plain training: {plain.last():.3f}")
+assert run.last() > plain.last()

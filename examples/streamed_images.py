@@ -1,0 +1,39 @@
+"""Images that do not fit in memory: any map-style dataset is streamed by workers and gives the same run."""
+
+import torch
+from torch.utils.data import Dataset
+
+from thresher import Examples, fit
+from thresher.corruption import corrupt
+from thresher.data import load
+from thresher.models import build
+from thresher.recipes import method
+
+
+class Files(Dataset):
+    """Stands for images on disk: an item is decoded when it is asked for."""
+
+    def __init__(self, images: torch.Tensor):
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, position: int) -> torch.Tensor:
+        return self.images[position]
+
+
+digits = load("digits")
+in_memory = corrupt(digits.train, "symmetric:0.4", seed=0)
+streamed = Examples(Files(in_memory.inputs), in_memory.targets, classes=10, columns=in_memory.columns)
+recipe = method("prl-l").recipe(noise_rate=0.4, classes=10, epochs=5)
+
+
+def train_on(examples: Examples) -> float:
+    factory = lambda: build("mlp", input_shape=(1, 8, 8), outputs=10)  # noqa: E731
+    run = fit(recipe, factory, examples, test=digits.test, epochs=5, batch=64)
+    return run.scores[-1]
+
+
+print(f"in memory {train_on(in_memory):.3f}, streamed {train_on(streamed):.3f}")
+assert train_on(in_memory) == train_on(streamed)

@@ -1,0 +1,453 @@
+"""The bench: every result is stored once, whatever happens to its process, and the tables say what is stored."""
+
+import json
+import os
+import pickle
+import platform
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from thresher import ThresherError, fit
+from thresher.bench import results as results_module
+from thresher.bench.cli import app
+from thresher.bench.compare import compare, left_out
+from thresher.bench.jobs import Job, answered, head_of, jobs_of, missing
+from thresher.bench.page import write_page
+from thresher.bench.provenance import provenance
+from thresher.bench.results import append, read, results_file
+from thresher.bench.runner import Place, run_jobs
+from thresher.bench.suite import Cell, Clean, Entry, Published, Scale, Setup, Suite, published, smoke
+from thresher.bench.suites import SUITES
+from thresher.bench.task import Measured, Task, measure, prepare, summary
+from thresher.corruption import corrupt
+from thresher.data import load
+from thresher.engine.fit import Moment
+from thresher.models import build
+from thresher.recipes import method
+from thresher.views import Flip
+
+
+def constant(_task: Task) -> Measured:
+    """A procedure that prints, which must not disturb what its process tells."""
+    print("noise on the output stream")
+    return Measured("accuracy", [0.25, 0.5], seconds=1.0, columns={"purity": [0.5, 1.0]})
+
+
+def broken(task: Task) -> Measured:
+    raise RuntimeError(f"no luck with seed {task.job.seed}")
+
+
+def crash(_task: Task) -> Measured:
+    os._exit(3)
+
+
+def killed(_task: Task) -> Measured:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def linger(task: Task) -> Measured:
+    """Say who it is, then never end."""
+    assert task.data_dir is not None
+    assert task.watch is not None
+    (task.data_dir / "pid").write_text(str(os.getpid()))
+    task.watch(Moment(0, 2, 1, 1, record={}))
+    time.sleep(600)
+    raise AssertionError
+
+
+SETUP = Setup(model="mlp:8", batch=32, epochs=2, seeds=2)
+CELL = Cell("blobs-40", "blobs:120,3,4", "symmetric:0.4", noise_rate=0.4)
+TINY = Suite(
+    name="tiny",
+    title="A tiny suite",
+    paper="A paper that nobody wrote",
+    methods=(Entry("standard", "Standard"), Entry("prl-l", "PRL(L)")),
+    scales={"small": Scale((CELL,), SETUP)},
+    published=published("Table 9", ["blobs-40"], {"standard": [70.0], "prl-l": [80.0]}),
+    columns=("clean_share", "kept"),
+)
+
+
+class Silent:
+    """A watcher that only remembers."""
+
+    def __init__(self) -> None:
+        self.epochs: list[tuple[str, int]] = []
+        self.names: list[str] = []
+
+    def started(self, job: Job) -> None:
+        self.names.append(job.name)
+
+    def moved(self, job: Job, epoch: int, epochs: float) -> None:  # noqa: ARG002
+        self.epochs.append((job.name, epoch))
+
+    def ended(self, job: Job, result: dict[str, Any]) -> None: ...
+
+
+def with_procedures(**procedures: Any) -> Suite:
+    entries = tuple(Entry(name, procedure=procedure) for name, procedure in procedures.items())
+    return replace(TINY, methods=(*TINY.methods, *entries))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, Path, Silent]:
+    """A whole suite run once: two real methods and a constant, and three that fail in their own ways."""
+    suite = with_procedures(crash=crash, broken=broken, killed=killed, constant=constant)
+    once = [
+        replace(entry, changes={"seeds": 1}) if entry.name in ("crash", "killed") else entry for entry in suite.methods
+    ]
+    suite = replace(suite, methods=tuple(once))
+    path = results_file(tmp_path_factory.mktemp("results"), suite.name, "small")
+    watcher = Silent()
+    run_jobs(jobs_of(suite, "small"), path, Place("cpu", at_once=2), watcher)
+    return suite, path, watcher
+
+
+def of(path: Path, name: str) -> list[dict[str, Any]]:
+    return sorted((line for line in read(path)[0] if line["method"] == name), key=lambda line: line["seed"])
+
+
+def made_up(job: Job, **values: Any) -> dict[str, Any]:
+    """A stored result with these numbers."""
+    origin = {
+        "commit": "0123456789abcdef",
+        "dirty": False,
+        "versions": {"thresher": "0"},
+        "machine": {"cpu": "a cpu", "cores": 4, "gpu": None, "threads": 2, "jobs": 1},
+    }
+    numbers = {"metric": "accuracy", "last": 0.5, "best": 0.5, "clean_share": 0.6, "seconds": 2.0}
+    history = {"scores": [0.5], "columns": {}}
+    return {**head_of(job), "status": "ok", "reason": None, **numbers, **history, **origin, **values}
+
+
+# running
+
+
+def test_results_are_those_of_fit(stored: tuple[Suite, Path, Silent]) -> None:
+    train, test = load(CELL.data)
+    train = corrupt(train, "symmetric:0.4", seed=1)
+    recipe = method("prl-l").recipe(noise_rate=0.4, classes=3, epochs=2)
+
+    def model() -> torch.nn.Module:
+        return build("mlp:8", input_shape=(4,), outputs=3)
+
+    run = fit(recipe, model, train, test=test, epochs=2, batch=32, seed=1, device="cpu")
+    line = of(stored[1], "prl-l")[1]
+    assert line["status"] == "ok"
+    assert line["scores"] == [round(score, 4) for score in run.scores]
+    assert line["last"] == pytest.approx(run.last(), abs=1e-6)
+    assert line["best"] == pytest.approx(run.best(), abs=1e-6)
+    assert line["clean_share"] == pytest.approx(run.clean_share(), abs=1e-6)
+    assert line["columns"]["kept"] == [round(record["kept"], 4) for record in run.history]
+    assert line["examples_per_second"] > 0
+    assert (line["settings"]["model"], line["settings"]["noise_rate"], line["seed"]) == ("mlp:8", 0.4, 1)
+    assert {"thresher", "torch", "python"} == set(line["versions"])
+
+
+def test_every_cell_has_its_line_whatever_happened(stored: tuple[Suite, Path, Silent]) -> None:
+    suite, path, watcher = stored
+    assert len(read(path)[0]) == len(jobs_of(suite, "small")) == len(watcher.names) == 10
+    assert [line["reason"] for line in of(path, "broken")] == [
+        "RuntimeError: no luck with seed 0",
+        "RuntimeError: no luck with seed 1",
+    ]
+    assert ["exit status 3" in line["reason"] for line in of(path, "crash")] == [True]
+    assert ["SIGKILL" in line["reason"] for line in of(path, "killed")] == [True]
+    assert [line["status"] for line in of(path, "constant")] == ["ok", "ok"]
+    assert [line["status"] for line in of(path, "standard")] == ["ok", "ok"]
+    assert ("blobs-40 standard seed 0", 2) in watcher.epochs
+
+
+def test_procedures_bring_columns_of_their_own(stored: tuple[Suite, Path, Silent]) -> None:
+    line = of(stored[1], "constant")[0]
+    assert (line["last"], line["best"], line["columns"]) == (0.375, 0.5, {"purity": [0.5, 1.0]})
+
+
+def test_a_second_call_runs_only_what_is_missing(stored: tuple[Suite, Path, Silent]) -> None:
+    suite, path, _ = stored
+    lines = read(path)[0]
+    assert missing(jobs_of(suite, "small"), lines) == []
+    again = missing(jobs_of(suite, "small"), lines, retry_failed=True)
+    assert sorted({job.entry.name for job in again}) == ["broken", "crash", "killed"]
+    assert [job.seed for job in missing(jobs_of(suite, "small", seeds=3), lines)] == [1, 1, *[2] * 6]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(TINY, scales={"small": Scale((CELL,), replace(SETUP, epochs=3))}),
+        replace(TINY, scales={"small": Scale((CELL,), replace(SETUP, views=(Flip(),)))}),
+        replace(TINY, scales={"small": Scale((replace(CELL, clean=Clean(3)),), SETUP)}),
+        replace(TINY, methods=(Entry("standard", changes={"optimizer": {"name": "sgd", "lr": 0.1}}), TINY.methods[1])),
+        replace(TINY, methods=(Entry("standard", recipe=method("spl").make), TINY.methods[1])),
+    ],
+    ids=["epochs", "views", "clean", "optimizer", "recipe"],
+)
+def test_a_changed_setting_is_another_result(other: Suite) -> None:
+    lines = [made_up(job) for job in jobs_of(TINY, "small")]
+    assert missing(jobs_of(TINY, "small"), lines) == []
+    assert {job.seed for job in missing(jobs_of(other, "small"), lines)} == {0, 1}
+    assert left_out(other, "small", lines) == len(missing(jobs_of(other, "small"), lines))
+
+
+def test_a_good_result_outlives_a_later_failure() -> None:
+    job = jobs_of(TINY, "small")[0]
+    good, bad = made_up(job), made_up(job, status="failed", reason="no")
+    assert list(answered([good, bad]).values()) == [good]
+    assert list(answered([bad, good]).values()) == [good]
+
+
+def test_an_interrupt_keeps_what_is_finished_and_ends_the_process(tmp_path: Path) -> None:
+    suite = with_procedures(constant=constant, linger=linger)
+    jobs = jobs_of(suite, "small", methods=["constant", "linger"], seeds=1)
+
+    class Interrupting(Silent):
+        def moved(self, job: Job, epoch: int, epochs: float) -> None:  # noqa: ARG002
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(jobs, tmp_path / "r.jsonl", Place("cpu", data_dir=tmp_path), Interrupting())
+    assert [line["method"] for line in read(tmp_path / "r.jsonl")[0]] == ["constant"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_suite_that_cannot_travel_is_refused(tmp_path: Path) -> None:
+    suite = with_procedures(here=lambda _task: Measured("accuracy", [0.0], 0.0))
+    with pytest.raises(ThresherError, match="can be imported"):
+        run_jobs(jobs_of(suite, "small", methods=["here"]), tmp_path / "r.jsonl", Place("cpu"), Silent())
+
+
+def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.bench.runner.cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [Place(at_once=jobs).threads for jobs in (1, 3, 16)] == [8, 2, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert [Place(at_once=jobs).threads for jobs in (1, 4)] == [3, 2]
+    with pytest.raises(ThresherError, match="--jobs 0"):
+        Place(at_once=0)
+
+
+def test_the_clean_set_is_taken_out_before_the_corruption() -> None:
+    cell = replace(CELL, clean=Clean(4, per_class=True), corruption="symmetric:0.9")
+    job = replace(jobs_of(TINY, "small")[0], cell=cell)
+    task = prepare(job)
+    assert task.clean is not None
+    whole = load(CELL.data).train
+    assert task.clean.labels.bincount().tolist() == [4, 4, 4]
+    assert torch.equal(task.clean.targets, whole.targets[task.clean.ids])
+    assert sorted([*task.clean.ids.tolist(), *task.train.ids.tolist()]) == whole.ids.tolist()
+    with pytest.raises(ThresherError, match="too few"):
+        prepare(replace(job, cell=replace(cell, clean=Clean(121))))
+
+
+def test_regression_cells_run() -> None:
+    cell = Cell("linadv", "regression:200,4,2", "linadv:0.2", noise_rate=0.2, metric="r2")
+    suite = replace(TINY, scales={"small": Scale((cell,), SETUP)}, published={})
+    found = summary(measure(prepare(jobs_of(suite, "small", methods=["prl-l"])[0], device="cpu")))
+    assert found["metric"] == "r2"
+    assert len(found["scores"]) == 2
+
+
+def test_the_score_is_the_mean_of_the_last_ten_epochs() -> None:
+    found = summary(Measured("accuracy", [0.9, *[0.5] * 5, *[0.7] * 5], seconds=1.0))
+    assert (found["last"], found["best"], found["spread"]) == (0.6, 0.9, pytest.approx(0.105409, abs=1e-6))
+    with pytest.raises(ThresherError, match="not finite"):
+        Measured("accuracy", [float("nan")], seconds=1.0)
+
+
+# the results file
+
+
+def test_half_a_line_is_left_out_and_swallows_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    append(path, {"status": "ok", "number": 1})
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"status": "ok", "numb')
+    assert read(path) == ([{"status": "ok", "number": 1}], 1)
+    append(path, {"status": "ok", "number": 2})
+    assert [line["number"] for line in read(path)[0]] == [1, 2]
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.jsonl"
+    append(path, {"status": "ok"})
+    whole, write = path.read_bytes(), os.write
+    monkeypatch.setattr(results_module.os, "write", lambda file, data: write(file, data[:5]))
+    with pytest.raises(ThresherError, match="free some space"):
+        append(path, {"status": "ok", "number": 2})
+    assert path.read_bytes() == whole
+
+
+def test_two_processes_appending_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    program = (
+        "import sys, pathlib; from thresher.bench.results import append\n"
+        "path, who = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
+        "[append(path, dict(status='ok', who=who, n=n, fill='x' * 9000)) for n in range(25)]"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", program, str(path), who]) for who in "ab"]
+    assert [process.wait() for process in both] == [0, 0]
+    lines, damaged = read(path)
+    assert damaged == 0
+    assert sorted((line["who"], line["n"]) for line in lines) == [(who, n) for who in "ab" for n in range(25)]
+
+
+# tables
+
+
+def numbers() -> list[dict[str, Any]]:
+    """Standard: 0.6 and 0.7, so 65 ± 7.07; PRL(L): one seed, and one that failed."""
+    standard0, prl0, standard1, prl1 = jobs_of(TINY, "small")
+    return [
+        made_up(standard0, last=0.6, best=0.8, clean_share=0.5, seconds=1.0, columns={"kept": [0.0, *[0.5] * 10]}),
+        made_up(standard1, last=0.7, best=0.9, clean_share=0.7, seconds=2.0, columns={"kept": [0.9]}),
+        made_up(prl0, last=0.825, best=0.85, scores=[0.8, 0.85]),
+        {**head_of(prl1), "status": "failed", "reason": "out | of memory"},
+    ]
+
+
+def test_a_row_is_computed_as_by_hand() -> None:
+    standard, prl = compare(TINY, "small", numbers())
+    assert standard.last is not None
+    assert standard.best is not None
+    assert standard.last.value == pytest.approx(65.0)
+    assert standard.last.spread == pytest.approx(50**0.5)
+    assert standard.best.value == pytest.approx(85.0)
+    assert standard.gap == pytest.approx(-5.0)
+    assert standard.clean_share == pytest.approx(0.6)
+    assert standard.seconds == pytest.approx(1.5)
+    assert (standard.seeds, standard.wanted, standard.reasons) == (2, 2, ())
+    assert prl.last is not None
+    assert (prl.last.spread, prl.seeds, prl.wanted, prl.reasons) == (None, 1, 2, ("out | of memory",))
+
+
+def test_the_gap_is_to_the_score_the_paper_reports() -> None:
+    best = {("blobs-40", "standard"): Published(80.0, "Figure 5", score="best")}
+    assert compare(replace(TINY, published=best), "small", numbers())[0].gap == pytest.approx(5.0)
+
+
+def test_seeds_beyond_the_suite_count_too() -> None:
+    jobs = jobs_of(TINY, "small", methods=["standard"], seeds=4)
+    row = compare(TINY, "small", [made_up(job) for job in jobs])[0]
+    assert (row.seeds, row.wanted) == (4, 2)
+
+
+def test_the_page_is_written_from_stored_results(tmp_path: Path) -> None:
+    page = write_page(TINY, "small", numbers(), tmp_path / "docs", Path("results/tiny-small.jsonl")).read_text()
+    assert "| Standard | 70 (Table 9) | 65.0 ± 7.1 | -5.0 | 85.0 ± 7.1 | 0.600 | 1.5 | 2 |" in page
+    assert "| PRL(L) | 80 (Table 9) | 82.5 | +2.5 | 85.0 | 0.600 | 2.0 | 1 of 2 |" in page
+    assert "prl-l failed: out | of memory" in page
+    assert "`thresher bench run tiny --scale small`" in page
+    assert "told a noise rate of 0.4" in page
+    assert "| Standard | 0.700 |" in page  # kept: 0.5 over its last ten epochs, and 0.9
+    assert "0123456789" in page
+    svg = (tmp_path / "docs" / "tiny-small.svg").read_text()
+    assert "(tiny-small.svg)" in page
+    assert svg.startswith("<svg")
+    assert "PRL(L)" in svg
+
+
+def test_what_was_not_run_says_so(tmp_path: Path) -> None:
+    page = write_page(TINY, "small", [], tmp_path, Path("r.jsonl")).read_text()
+    assert page.count("not run here") == 2
+    assert "Standard | 70 (Table 9)" in page
+    assert not list(tmp_path.glob("*.svg"))
+
+
+# suites
+
+
+@pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
+def test_the_smoke_cell_of_every_suite_runs(suite: Suite) -> None:
+    (job,) = jobs_of(smoke(suite), "small")
+    found = summary(measure(prepare(job, device="cpu")))
+    assert len(found["scores"]) == 2
+    assert found["metric"] == job.cell.metric
+
+
+@pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
+def test_every_suite_can_travel_and_be_told_apart(suite: Suite) -> None:
+    for scale in suite.scales:
+        jobs = jobs_of(suite, scale)
+        assert len({json.dumps(head_of(job)) for job in jobs}) == len(jobs) > 0
+        assert [job.name for job in pickle.loads(pickle.dumps(jobs))] == [job.name for job in jobs]
+
+
+def test_a_suite_without_standard_or_with_strange_numbers_is_refused() -> None:
+    with pytest.raises(ThresherError, match="lacks standard"):
+        replace(TINY, methods=TINY.methods[1:])
+    with pytest.raises(ThresherError, match="not in its grid"):
+        replace(TINY, published=published("Table 1", ["other"], {"standard": [1.0]}))
+    with pytest.raises(ThresherError, match="did you mean 'prl-l'"):
+        replace(TINY, methods=(*TINY.methods, Entry("prl-1")))
+
+
+def test_a_result_does_not_name_the_computer() -> None:
+    found = provenance("cpu")
+    assert platform.node() not in json.dumps(found)
+    assert found["machine"]["cores"] >= 1
+
+
+# the command line
+
+
+def test_run_list_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: tuple[Suite, Path, Silent]) -> None:
+    suite, path, _ = stored
+    monkeypatch.setitem(SUITES, "tiny", suite)
+    monkeypatch.setenv("COLUMNS", "200")
+    before = path.read_bytes()
+    folder = ["--results", str(path.parent)]
+    ran = CliRunner().invoke(app, ["run", "tiny", "--device", "cpu", *folder])
+    assert ran.exit_code == 0
+    assert "0 of 10 results are missing" in ran.output
+    assert path.read_bytes() == before
+    listed = CliRunner().invoke(app, ["list", *folder])
+    assert re.search(r"tiny .* 10 of 10", listed.output)
+    shown = CliRunner().invoke(app, ["show", "tiny", "--docs", str(tmp_path), *folder])
+    assert shown.exit_code == 0, shown.output
+    assert "killed failed: The process was ended by SIGKILL" in shown.output
+    assert "37.5 ± 0.0" in shown.output
+    assert "37.5 ± 0.0" in (tmp_path / "tiny-small.md").read_text()
+
+
+def test_failures_are_told_and_tried_again_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SUITES, "tiny", with_procedures(broken=broken))
+    command = ["run", "tiny", "--methods", "broken", "--seeds", "1", "--device", "cpu", "--results", str(tmp_path)]
+    first = CliRunner().invoke(app, command)
+    assert first.exit_code == 1
+    assert "no luck with seed 0" in first.output
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert len(read(tmp_path / "tiny-small.jsonl")[0]) == 1
+    assert CliRunner().invoke(app, [*command, "--retry-failed"]).exit_code == 1
+    assert len(read(tmp_path / "tiny-small.jsonl")[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "demmo"], "did you mean 'demo'"),
+        (["run", "demo", "--scale", "paper"], "give --scale small"),
+        (["run", "demo", "--methods", "prl-k"], "did you mean 'prl-"),
+        (["run", "demo", "--cells", "symetric-40"], "did you mean 'symmetric-40'"),
+        (["run", "demo", "--seeds", "0"], "--seeds 1 or more"),
+        (["run", "demo", "--device", "toaster"], "--device cpu"),
+        (["show", "demo", "--scale", "paper"], "give --scale small"),
+    ],
+)
+def test_wrong_words_get_a_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, [*words, "--results", str(tmp_path)])
+    assert said.exit_code == 2
+    assert sentence in said.output

@@ -1,0 +1,406 @@
+"""The command line: what it writes, what it refuses, and that it goes on where it was stopped."""
+
+import errno
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from thresher import Ledger, Moment
+from thresher.cli import app
+from thresher.commands import demo as demo_command
+from thresher.commands.choices import make_optimizer, make_schedule
+from thresher.commands.progress import progress
+from thresher.engine.checkpoint import RunFolder
+from thresher.recipes import METHODS
+from thresher.settings import Settings, make_settings, read_toml, save
+
+QUICK = ["--data", "blobs:200,3,4", "--model", "mlp:16", "--batch", "32"]
+PRL = [*QUICK, "--corrupt", "symmetric:0.4", "--method", "prl-l", "--noise-rate", "0.4"]
+
+
+def thresher(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "120"})
+
+
+def trained(out: Path, *words: object) -> Result:
+    result = thresher("train", *PRL, "--epochs", 3, "--out", out, *words)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def history(folder: Path) -> list[dict]:
+    records = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def parameters(folder: Path) -> list[torch.Tensor]:
+    state = torch.load(folder / "checkpoint.pt", weights_only=True)
+    return list(state["learners"][0]["model"].values())
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert history(one) == history(other)
+    assert Ledger.read(one).to_pandas().equals(Ledger.read(other).to_pandas())  # NaN equals NaN there
+    assert all(torch.equal(*pair) for pair in zip(parameters(one), parameters(other), strict=True))
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files that were begun and not put in place."""
+    return [path for path in folder.rglob(".*") if path.is_file()]
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.005)
+
+
+def test_train_writes_the_run_and_ends_with_json(tmp_path):
+    out = tmp_path / "a"
+    result = trained(out, "--json")
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert " ".join(found) == (
+        "method data corruption seed metric last best clean_share examples_per_second seconds out"
+    )
+    assert found["method"] == "prl-l"
+    assert found["corruption"] == "symmetric:0.4"
+    assert found["out"] == str(out)
+    scores = [record["score"] for record in history(out)]
+    assert found["last"] == pytest.approx(sum(scores) / 3)
+    assert found["best"] == max(scores)
+    seconds = sum(json.loads(line)["seconds"] for line in (out / "history.jsonl").read_text().splitlines())
+    assert found["seconds"] == pytest.approx(seconds)
+    assert found["examples_per_second"] == pytest.approx(32 * sum(record["steps"] for record in history(out)) / seconds)
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        "run.toml", "history.jsonl", "ledger", "checkpoint.pt", "examples.parquet", "previews.npz", "report.html",
+    }  # fmt: skip
+    assert "epoch 3/3" in result.stderr
+    assert "epoch" not in result.stdout
+
+
+def test_a_finished_run_is_shown_and_not_trained_again(tmp_path):
+    trained(tmp_path / "a")
+    before = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    again = trained(tmp_path / "a")
+    assert "is finished" in again.stderr
+    assert "mean of the last ten epochs" in again.stdout
+    assert {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()} == before
+
+
+def test_from_repeats_a_run_and_options_change_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trained(Path("a"))
+    repeated = thresher("train", "--from", "a/run.toml")
+    assert repeated.exit_code == 0, repeated.output
+    folder = Path("runs/blobs-200-3-4-prl-l-seed0")
+    assert str(folder / "report.html") in repeated.stdout
+    assert_same_run(Path("a"), folder)
+    assert (folder / "run.toml").read_text() == Path("a/run.toml").read_text()
+    other = thresher("train", "--from", "a/run.toml", "--seed", 1, "--steps", 4, "--json")
+    found = json.loads(other.stdout.splitlines()[-1])
+    assert (found["seed"], found["out"]) == (1, "runs/blobs-200-3-4-prl-l-seed1")
+    assert read_toml(Path(found["out"]) / "run.toml").keys() >= {"steps"}
+    assert [record["steps"] for record in history(Path(found["out"]))] == [4]
+
+
+@contextmanager
+def ctrl_c_after_the_first_commit(monkeypatch) -> Iterator[None]:
+    commit = RunFolder.commit
+
+    def commit_and_press(*given: object) -> None:
+        commit(*given)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where the tests run
+    try:
+        with monkeypatch.context() as keyboard:
+            keyboard.setattr(RunFolder, "commit", commit_and_press)
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_without_out_a_stopped_run_is_taken_up_and_a_finished_one_is_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("train", *PRL, "--epochs", 2)
+    base = Path("runs/blobs-200-3-4-prl-l-seed0")
+    with ctrl_c_after_the_first_commit(monkeypatch):
+        assert thresher(*words, "--commit-every", 0).exit_code == 130
+    assert thresher(*words).exit_code == 0
+    assert list(Path("runs").iterdir()) == [base]
+    assert thresher(*words).exit_code == 0
+    assert sorted(Path("runs").iterdir()) == [base, Path(f"{base}-2")]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_can_be_trained(tmp_path, name):
+    words = [*QUICK, "--corrupt", "symmetric:0.4", "--method", name, "--noise-rate", 0.4, "--epochs", 1]
+    result = thresher("train", *words, "--out", tmp_path / "a", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout.splitlines()[-1])["method"] == name
+
+
+def test_settings_reach_training(tmp_path):
+    words = "--optimizer sgd --schedule step:1,2 --weight-decay 0.01 --validation 0.25 --keep best"
+    trained(tmp_path / "a", *words.split())
+    records = history(tmp_path / "a")
+    assert [record["learning_rate"] for record in records] == pytest.approx([0.1, 0.01, 0.001])
+    assert all("validation" in record for record in records)
+    assert len(Ledger.read(tmp_path / "a").table()) == 3 * 150
+    stored = read_toml(tmp_path / "a" / "run.toml")
+    assert (stored["learning_rate"], stored["momentum"], stored["keep"]) == (0.1, 0.9, "best")
+
+
+def test_augmented_images_train(tmp_path):
+    words = "--data digits:0,1 --method standard --augment weak --epochs 1 --precision bfloat16"
+    result = thresher("train", *words.split(), "--out", tmp_path / "a")
+    assert result.exit_code == 0, result.output
+    assert read_toml(tmp_path / "a" / "run.toml")["model"] == "mlp"
+
+
+BAD = {
+    "--method prll --noise-rate 0.4": "did you mean 'prl-l'?",
+    "--method prl-l": "--noise-rate",
+    "--method spl --noise-rate 1.4": "noise_rate=1.4",
+    "--method standard --data digit": "did you mean 'digits'?",
+    "--method standard --data nowhere/table.csv": "There is no file or folder nowhere/table.csv",
+    "--method standard --data-dir nowhere": "There is no data folder nowhere",
+    "--method standard --corrupt symetric:0.4": "did you mean 'symmetric'?",
+    "--method standard --corrupt symmetric": "has no number",
+    "--method standard --model mpl": "did you mean mlp?",
+    "--method standard --batch 1000": "batch=1000 does not fit 200",
+    "--method standard --epochs 0": "does nothing",
+    "--method standard --epochs 1 --steps 1": "not both",
+    "--method standard --optimizer adem": "did you mean 'adam'?",
+    "--method standard --momentum 0.5": "adam takes no momentum",
+    "--method standard --learning-rate -1": "Invalid learning rate",
+    "--method standard --schedule cosin": "did you mean 'cosine'?",
+    "--method standard --schedule step": "is not understood",
+    "--method standard --schedule linear:80": "is not understood",
+    "--method standard --augment week": "did you mean 'weak'?",
+    "--method standard --augment weak": "Views change float images",
+    "--method standard --precision float16": "did you mean 'bfloat16'?",
+    "--method standard --device gpu": "There is no device 'gpu' here",
+    "--method standard --keep best": "give --validation 0.1",
+    "--method standard --keep worst --validation 0.2": "There is no choice to keep 'worst'",
+    "--method standard --validation 2": "is no share",
+    "--noise-rate 0.4": "There is no method to train with",
+    "--method standard --from nowhere.toml": "There is no file nowhere.toml",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_input_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    result = thresher("train", *QUICK, *words.split(), "--out", "a")
+    assert result.exit_code == 2, result.output
+    assert BAD[words] in result.stderr
+    sentences = [line for line in result.stderr.splitlines() if "examples to train on" not in line]
+    assert len(sentences) == 1, result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_another_run_is_refused_and_kept(tmp_path):
+    trained(tmp_path / "a")
+    before = (tmp_path / "a" / "checkpoint.pt").read_bytes()
+    result = thresher("train", *PRL, "--epochs", 3, "--out", tmp_path / "a", "--seed", 1)
+    assert result.exit_code == 2
+    assert "holds another run (its seed is 0, not 1)" in result.stderr
+    assert (tmp_path / "a" / "checkpoint.pt").read_bytes() == before
+    assert read_toml(tmp_path / "a" / "run.toml")["seed"] == 0
+
+
+def test_a_folder_with_other_files_and_a_file_are_refused(tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    for out, said in (("full", "not empty"), ("full/thesis.txt", "is a file"), ("full/thesis.txt/a", "cannot be used")):
+        result = thresher("train", *PRL, "--epochs", 1, "--out", tmp_path / out)
+        assert result.exit_code == 2
+        assert said in result.stderr
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+
+
+def test_a_truncated_checkpoint_is_named(tmp_path):
+    trained(tmp_path / "a")
+    checkpoint = tmp_path / "a" / "checkpoint.pt"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    result = thresher("train", *PRL, "--epochs", 3, "--out", tmp_path / "a")
+    assert result.exit_code == 2
+    assert "checkpoint.pt is damaged" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["run.toml", "checkpoint.pt", "report.html"])
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch, name):
+    put_in_place = os.replace
+
+    def full(source: Path, target: Path) -> None:
+        if Path(target).name == name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        put_in_place(source, target)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "replace", full)
+        result = thresher("train", *PRL, "--epochs", 3, "--out", tmp_path / "a", "--commit-every", 0)
+    assert result.exit_code == 2
+    assert "free some space" in result.stderr
+    assert not (tmp_path / "a" / name).exists()
+    assert leftovers(tmp_path) == []
+    trained(tmp_path / "a")
+    trained(tmp_path / "b")
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "a" / name).exists()
+
+
+def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
+    words = [*PRL, "--epochs", "80"]
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "thresher.cli", "train", *words, "--out", tmp_path / "a", "--commit-every", "0"],
+        stderr=subprocess.PIPE,
+    )
+    until(lambda: (tmp_path / "a" / "checkpoint.pt").exists() and len(history(tmp_path / "a")) > 2)
+    killed.kill()
+    killed.communicate()
+    saved = len(history(tmp_path / "a"))
+    assert saved < 80
+    assert thresher("train", *words, "--out", tmp_path / "a").exit_code == 0
+    assert thresher("train", *words, "--out", tmp_path / "b").exit_code == 0
+    assert len(list((tmp_path / "a" / "ledger").iterdir())) > 2  # the parts of before the kill are still there
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
+    words = ("train", *PRL, "--epochs", 3, "--out", tmp_path / "a")
+    with ctrl_c_after_the_first_commit(monkeypatch):
+        result = thresher(*words, "--commit-every", 0)
+    assert result.exit_code == 130, result.output
+    assert result.stdout == ""
+    said = f"Stopped in epoch 2; run the same again to go on from {tmp_path / 'a'}. Saved so far: 1 epoch.\n"
+    assert result.stderr.endswith(said)
+    assert leftovers(tmp_path) == []
+    assert thresher(*words).exit_code == 0
+    trained(tmp_path / "b")
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+
+
+def test_version_comes_without_what_it_does_not_need():
+    code = (
+        "import sys, thresher; assert not {'typer', 'rich'} & {*sys.modules}, 'import thresher'\n"
+        "sys.argv = ['thresher', '--version']\n"
+        "from thresher.cli import app; app(standalone_mode=False)\n"
+        "late = {'sklearn', 'altair', 'jinja2', 'vl_convert', 'torchvision', 'timm', 'thresher.commands.running'}\n"
+        "assert not late & {*sys.modules}, late & {*sys.modules}"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert re.fullmatch(r"thresher \d+\.\d+\.\d+\n", ended.stdout)
+
+
+def test_methods_lists_every_method():
+    listed = json.loads(thresher("methods", "--json").stdout)
+    assert [row["name"] for row in listed] == list(METHODS)
+    assert all(list(row) == ["name", "kind", "paper", "clock", "needs", "summary"] for row in listed)
+    assert {"name": "prl-l", "needs": ["noise_rate"], "clock": "batch"}.items() <= {
+        key: value for row in listed if row["name"] == "prl-l" for key, value in row.items()
+    }.items()
+    shown = thresher("methods").stdout
+    assert all(known.name in shown and known.summary in shown for known in METHODS.values())
+
+
+def test_report_of_one_run_and_of_two(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trained(Path("runs/a"))
+    trained(Path("runs/b"), "--seed", 1)
+    Path("runs/a/report.html").unlink()
+    assert thresher("report", "runs/a").stdout == "runs/a/report.html\n"
+    assert thresher("report", "runs/a", "runs/b").stdout == "runs/report.html\n"
+    assert thresher("report", "runs/a", "--out", "page.html").stdout == "page.html\n"
+    assert "seed 1" in Path("runs/report.html").read_text()
+    assert Path("page.html").read_text() == Path("runs/a/report.html").read_text()
+    refused = thresher("report", "runs")
+    assert refused.exit_code == 2
+    assert "is no run folder" in refused.stderr
+
+
+def test_the_demo_compares_and_reports(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = thresher("demo", "--epochs", 2)
+    assert result.exit_code == 0, result.output
+    assert "noise rate 0.4" in result.stderr
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert [row[0] for row in rows if row and row[0] in METHODS] == list(demo_command.METHODS)
+    assert result.stdout.endswith("Report: runs/demo/report.html\n")
+    page = Path("runs/demo/report.html").read_text()
+    assert all(name in page for name in demo_command.METHODS)
+    assert read_toml(Path("runs/demo/standard/run.toml")).get("noise_rate") is None
+    assert history(Path("runs/demo/prl-l"))[-1]["kept"] == pytest.approx(0.6, abs=0.02)
+    before = {path: path.read_bytes() for path in Path("runs/demo").rglob("*.pt")}
+    assert "runs/demo-2/report.html" in thresher("demo", "--epochs", 2).stdout
+    Path("runs/demo/report.html").unlink()
+    assert "runs/demo/report.html" in thresher("demo", "--epochs", 2).stdout
+    assert {path: path.read_bytes() for path in Path("runs/demo").rglob("*.pt")} == before
+
+
+def test_settings_come_back_from_toml_as_they_were(tmp_path):
+    odd = Settings("prl-l", 'a "quoted" tåble\\path\n.csv:ключ', noise_rate=1e-7, learning_rate=1.0, deterministic=True)
+    save(odd, tmp_path / "run.toml")
+    assert asdict(make_settings({}, read_toml(tmp_path / "run.toml"))) == asdict(odd) | {"epochs": 60}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("epochs = 1.5", "epochs = 1.5 in .* give a whole number"),
+        ("epochs = true", "give a whole number"),
+        ("method = 3", "give a text in quotes"),
+        ("noise_rate = 'much'", "give a number"),
+        ("epoch = 3", "did you mean 'epochs'"),
+        ("epochs", "is no TOML"),
+    ],
+)
+def test_a_wrong_settings_file_is_explained(tmp_path, text, said):
+    (tmp_path / "run.toml").write_text(text)
+    result = thresher("train", "--from", tmp_path / "run.toml")
+    assert result.exit_code == 2
+    assert re.search(said, result.stderr)
+
+
+def test_optimizer_and_schedule_are_those_asked_for():
+    weights = [torch.nn.Parameter(torch.zeros(1))]
+    sgd = make_optimizer(Settings("spl", "digits", optimizer="sgd", weight_decay=0.1))(weights)
+    assert {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1}.items() <= sgd.param_groups[0].items()
+    assert make_schedule(None, 10) is None
+    assert [make_schedule("cosine", 10)(epoch, 10) for epoch in (0, 5)] == pytest.approx([1, 0.5])
+    assert [make_schedule("linear", 10)(epoch, 10) for epoch in (0, 5)] == pytest.approx([1, 0.5])
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_shows_where_training_is(terminal, monkeypatch):
+    monkeypatch.setattr("thresher.commands.progress.LINE_EVERY", 0.0)
+    drawn = io.StringIO()
+    record = {"metric": "accuracy", "score": 0.915, "kept": 0.6}
+    console = Console(file=drawn, force_terminal=terminal, width=120, highlight=False)
+    with progress(["spl", "standard"], console) as [spl, _]:
+        spl(Moment(0, 3, 5, 12))
+        time.sleep(0.2)
+        spl(Moment(2, 3, 12, 12, record))
+    text = drawn.getvalue()
+    assert "epoch 1/3 step 5/12" in text
+    assert "epoch 3/3 step 12/12" in text
+    assert "accuracy 91.5%, kept 60.0%" in text
+    assert ("standard" in text) == terminal

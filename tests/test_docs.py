@@ -1,0 +1,60 @@
+"""What the documents show runs: the README's code blocks, those of docs/, and every script in examples/."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def code_of(page: Path) -> str:
+    """A page's Python blocks as one program, each line where it stands in the page, so that errors name it."""
+    text = page.read_text() if page.exists() else ""
+    kept = [""] * text.count("\n")
+    for block in BLOCK.finditer(text):
+        first = text.count("\n", 0, block.start(1))
+        lines = block.group(1).splitlines()
+        kept[first : first + len(lines)] = lines
+    return "\n".join(kept)
+
+
+def run(code: Path, name: str, folder: Path) -> None:
+    """In a process and a folder of its own, with warnings as errors and one thread."""
+    program = f"exec(compile(open({str(code)!r}).read(), {name!r}, 'exec'), {{'__name__': '__main__'}})"
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning:thresher", "-c", program],
+        cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")},
+        check=False, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page).strip()], ids=lambda page: page.name)
+def test_code_in_pages_runs(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(code_of(page))
+    run(tmp_path / "code.py", page.name, tmp_path)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_examples_run(script: Path, tmp_path: Path) -> None:
+    run(script, script.name, tmp_path)
+
+
+def test_there_is_something_to_run() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert len(BLOCK.findall(readme)) >= 2, "README shows fit() and a loop of one's own"
+    assert readme.count("```python") == len(BLOCK.findall(readme)), "a block of the README is not closed"
+    assert SCRIPTS, "examples/ holds runnable scripts"
+
+
+def test_code_keeps_its_place(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n```python\na = 1\n```\ntext\n```sh\nrm\n```\n```python\nb = a\n```\n")
+    assert code_of(page).splitlines() == ["", "", "", "a = 1", "", "", "", "", "", "", "b = a"]

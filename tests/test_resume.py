@@ -1,0 +1,355 @@
+"""A run that died at any moment goes on from its folder and ends as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from test_laws import registered
+from tiny import assert_same_run, examples, net, real_examples, streamed, tensors, without_clock
+from torch import Tensor, nn
+
+import thresher.files
+from thresher import Ledger, Moment, Recipe, Run, ThresherError, fit, signals
+from thresher.engine import checkpoint
+from thresher.engine.evidence import Evidence
+from thresher.mix import Mixup
+from thresher.relabel import AverageLabels
+from thresher.rules import KeepSmallest, every, product, warmup
+from thresher.rules.rule import Decision
+from thresher.schedules import cosine, ramp
+from thresher.views import Flip, Shift
+
+KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
+Watch = Callable[[Moment], None]
+
+
+def running_mean(evidence: Evidence) -> Decision:
+    """A rule with memory: counts those whose loss is below the mean of all batches so far."""
+    known = evidence.memory.get("mean", torch.zeros(()))
+    mean = 0.9 * known + 0.1 * evidence.losses.detach().mean()
+    return Decision((evidence.losses.detach() < 10 * mean).float(), {}, {"mean": mean})
+
+
+class Learned(nn.Module):
+    """A function of outputs and targets with a parameter of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        losses: Tensor = nn.functional.cross_entropy(self.scale * outputs, targets, reduction="none")
+        return losses
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "standard": {},
+    "prl-l": {"recipe": registered()["prl-l"]},
+    "prl-g": {"recipe": registered()["prl-g"]},
+    "co-teaching": {"recipe": registered()["co-teaching"]},
+    "every second epoch": {"recipe": Recipe(each_epoch=every(2, KEEP), each_batch=KEEP)},
+    "scopes of memory": {"recipe": Recipe(each_epoch=product(every(2, KEEP), every(3, KEEP)))},
+    "a rule that remembers": {"recipe": Recipe(each_batch=running_mean)},
+    "an objective that learns": {"recipe": Recipe(objective=Learned())},
+    "average": {"recipe": Recipe(average=0.9)},
+    "mix": {"recipe": Recipe(mix=Mixup())},
+    "views": {"recipe": Recipe(views=(Flip(), Shift(0.3)))},
+    "relabel": {"recipe": Recipe(relabel=AverageLabels(), average=0.8, each_batch=KEEP, mix=Mixup())},
+    "a ramp": {"recipe": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=ramp(1.0, 0.5, epochs=3)))},
+    "momentum and schedule": {
+        "optimizer": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+        "schedule": cosine(1.0),
+    },
+    "unfused": {"optimizer": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.9)},
+    "steps": {"epochs": None, "steps": 27},
+    "best on validation": {"keep": "best_on_validation", "validation": examples(20, seed=5)},
+    "streamed": {"train": streamed(examples())},
+    "until": {"until": lambda record: record["epoch"] >= 4},
+    "regression": {"train": real_examples(), "model": lambda: net(2, dropout=0.5), "test": real_examples(20, seed=9)},
+    "a module": {"model": None},
+}
+
+
+def run(out: Path | None, watch: Watch | None = None, **changes: Any) -> Run:
+    """Five epochs of six steps (the last with a remainder) on 44 tiny examples, saved after every epoch."""
+    settings: dict[str, Any] = {
+        "recipe": Recipe(),
+        "model": lambda: net(dropout=0.5, batch_norm=changes.get("recipe") is None),
+        "train": examples(),
+        "test": examples(20, seed=9),
+        "epochs": 5,
+        "batch": 8,
+        "commit_every": 0.0,
+        "device": "cpu",
+        **changes,
+    }
+    model = settings.pop("model") or net(seed=4, dropout=0.5)
+    return fit(settings.pop("recipe"), model, settings.pop("train"), out=out, watch=watch, **settings)
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(epoch: int, step: int, error: type[BaseException] = Stop) -> Watch:
+    """Raise after this step of this epoch (from 0); step 0 is the end of the epoch, when its record is made."""
+
+    def watch(moment: Moment) -> None:
+        if moment.epoch == epoch and (moment.record is not None if step == 0 else moment.step == step):
+            raise error("stopped")
+
+    return watch
+
+
+def interrupted(out: Path, watch: Watch, **case: Any) -> None:
+    with pytest.raises(Stop):
+        run(out, watch, **case)
+
+
+@pytest.mark.parametrize("commit_every", [0.0, 3600.0], ids=["saved each epoch", "never saved"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_resumed_equals_uninterrupted(case: dict[str, Any], commit_every: float, tmp_path: Path) -> None:
+    whole = run(None, **case)
+    for place in ((0, 2), (0, 0), (2, 3), (3, 0)):
+        interrupted(tmp_path / "run", stop_at(*place), **case, commit_every=commit_every)
+    resumed = run(tmp_path / "run", **case, commit_every=commit_every)
+    assert_same_run(resumed, whole)
+    written = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    assert without_clock(written) == without_clock(whole.history)
+    assert Ledger.read(tmp_path / "run").table().num_rows == whole.ledger.table().num_rows
+
+
+@pytest.mark.parametrize("case", ["standard", "co-teaching", "every second epoch", "streamed"])
+def test_resume_goes_on_where_it_was_saved(case: str, tmp_path: Path) -> None:
+    """A resumed run does not repeat epochs that were saved."""
+    interrupted(tmp_path / "run", stop_at(3, 1), **CASES[case])
+    epochs: list[int] = []
+    run(tmp_path / "run", lambda moment: epochs.append(moment.epoch), **CASES[case])
+    assert sorted(set(epochs)) == [3, 4]
+
+
+@pytest.mark.parametrize("victim", ["checkpoint.pt", "history.jsonl", "part-00002.parquet"])
+@pytest.mark.parametrize("case", ["standard", "co-teaching", "average", "best on validation"])
+def test_a_crash_between_the_writes_of_a_commit(
+    case: str, victim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third commit dies when it comes to this file; what is already written of it must not count."""
+    whole, seen = run(None, **CASES[case]), [0]
+    original = thresher.files.write_whole
+
+    def dying(path: Path, write: Any) -> None:
+        seen[0] += path.name == "checkpoint.pt"
+        turn = {"checkpoint.pt": 3, "history.jsonl": 2, "part-00002.parquet": 2}[victim]
+        if path.name == victim and seen[0] == turn:
+            raise Stop
+        original(path, write)
+
+    for module in (checkpoint, thresher.ledger):
+        monkeypatch.setattr(module, "write_whole", dying)
+    interrupted(tmp_path / "run", lambda moment: None, **CASES[case])
+    monkeypatch.undo()
+    parts = sorted(path.name for path in (tmp_path / "run" / "ledger").iterdir())
+    assert parts == [f"part-0000{place}.parquet" for place in range(2 if victim.startswith("part") else 3)]
+    assert_same_run(run(tmp_path / "run", **CASES[case]), whole)
+
+
+def test_a_crash_in_the_middle_of_a_write_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(None)
+    interrupted(tmp_path / "run", stop_at(2, 1))
+
+    def half(table: Any, path: Path, **_: Any) -> None:
+        Path(path).write_bytes(b"PAR1 half a")
+        raise Stop
+
+    monkeypatch.setattr(pq, "write_table", half)
+    interrupted(tmp_path / "run", lambda moment: None)
+    monkeypatch.undo()
+    names = {path.name for path in (tmp_path / "run").rglob("*")}
+    assert names == {"ledger", "part-00000.parquet", "part-00001.parquet", "history.jsonl", "checkpoint.pt"}
+    # And one killed so hard that it could not clean up:
+    (tmp_path / "run" / ".checkpoint.pt.abc").write_bytes(b"half")
+    (tmp_path / "run" / "ledger" / ".part-00002.parquet.abc").write_bytes(b"half")
+    (tmp_path / "run" / "ledger" / "part-00002.parquet").write_bytes(b"not named by the checkpoint")
+    assert_same_run(run(tmp_path / "run"), whole)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_resume import CASES, run
+replace, seen = os.replace, [0]
+
+def dying(source, target):
+    seen[0] += Path(target).name == "checkpoint.pt"
+    if seen[0] == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+
+os.replace = dying
+run(Path(sys.argv[1]), **CASES["co-teaching"])
+"""
+
+
+def test_a_killed_run_resumes(tmp_path: Path) -> None:
+    """By SIGKILL, when everything of the third commit is written and only the last move is missing."""
+    whole = run(None, **CASES["co-teaching"])
+    dead = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "run"), str(Path(__file__).parent)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert dead.returncode == -signal.SIGKILL, dead.stderr
+    assert_same_run(run(tmp_path / "run", **CASES["co-teaching"]), whole)
+
+
+@pytest.mark.parametrize("name", ["examples.parquet", "previews.npz"])
+def test_a_crash_after_the_last_commit_still_leaves_the_outcome(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = thresher.files.write_whole
+
+    def dying(path: Path, write: Any) -> None:
+        if path.name == name:
+            raise Stop
+        original(path, write)
+
+    monkeypatch.setattr("thresher.outcome.write_whole", dying)
+    interrupted(tmp_path / "run", lambda moment: None)
+    monkeypatch.undo()
+    run(tmp_path / "run")
+    assert (tmp_path / "run" / name).is_file()
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_finished_run_is_returned_without_training(case: dict[str, Any], tmp_path: Path) -> None:
+    first = run(tmp_path / "run", **case)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*.p*t")}
+    kept = tensors(first)
+
+    def never(moment: Moment) -> None:
+        raise AssertionError(f"trained again: {moment}")
+
+    again = run(tmp_path / "run", never, **case)
+    assert_same_run(again, first)
+    assert all((a == b).all() for a, b in zip(tensors(again), kept, strict=True))
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*.p*t")} == before
+
+
+def worse(epoch: float, epochs: float) -> float:  # noqa: ARG001
+    """A learning rate that spoils the model from the third epoch on, by climbing the loss."""
+    return 1.0 if epoch < 2 else -10.0
+
+
+def test_a_resumed_run_that_was_best_on_validation_early_returns_that_epoch(tmp_path: Path) -> None:
+    """The best epoch comes before the interruption, so its parameters must have been saved too."""
+    case = {**CASES["best on validation"], "optimizer": lambda p: torch.optim.SGD(p, lr=0.1), "schedule": worse}
+    whole = run(None, **case)
+    best = max(range(5), key=lambda place: (whole.history[place]["validation"], -place))
+    interrupted(tmp_path / "run", stop_at(4, 1), **case)
+    assert best < 4, "the case shows nothing if the last epoch is the best"
+    assert_same_run(run(tmp_path / "run", **case), whole)
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "recipe": {"recipe": registered()["prl-l"]},
+    "fraction": {"recipe": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=0.61))},
+    "model": {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3))},
+    "targets": {"train": examples(seed=3)},
+    "ids": {"train": examples().subset(torch.arange(43, -1, -1))},
+    "epochs": {"epochs": 6},
+    "steps": {"epochs": None, "steps": 30},
+    "batch": {"batch": 9},
+    "seed": {"seed": 1},
+    "rate": {"optimizer": lambda p: torch.optim.Adam(p, lr=1e-2)},
+    "weight decay": {"optimizer": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=0.1)},
+    "optimizer": {"optimizer": lambda p: torch.optim.AdamW(p, lr=1e-3)},
+    "schedule": {"schedule": cosine(1.0)},
+    "keep": {"keep": "best_on_validation", "validation": examples(20, seed=5)},
+    "precision": {"precision": torch.bfloat16},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
+def test_another_runs_folder_is_refused_and_stays(other: dict[str, Any], tmp_path: Path) -> None:
+    case = {"recipe": Recipe(each_batch=KEEP)} if "recipe" in other else {}
+    interrupted(tmp_path / "run", stop_at(2, 1), **case)
+    before = (tmp_path / "run" / "checkpoint.pt").read_bytes()
+    with pytest.raises(ThresherError, match=r"another run .*: choose another folder"):
+        run(tmp_path / "run", **other)
+    assert (tmp_path / "run" / "checkpoint.pt").read_bytes() == before
+    assert_same_run(run(tmp_path / "run", **case), run(None, **case))
+
+
+@pytest.mark.parametrize("damage", ["half", "empty", "text"])
+def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
+    interrupted(tmp_path / "run", stop_at(2, 1))
+    file = tmp_path / "run" / "checkpoint.pt"
+    whole = file.read_bytes()
+    file.write_bytes({"half": whole[: len(whole) // 2], "empty": b"", "text": b"hello"}[damage])
+    with pytest.raises(ThresherError, match=r"damaged .*: delete .*run to start the run again"):
+        run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("loss", ["deleted", "half"])
+def test_a_lost_part_of_the_ledger_is_refused_before_training(loss: str, tmp_path: Path) -> None:
+    interrupted(tmp_path / "run", stop_at(2, 1))
+    part = tmp_path / "run" / "ledger" / "part-00000.parquet"
+    part.write_bytes(part.read_bytes()[:100]) if loss == "half" else part.unlink()
+    steps: list[int] = []
+    with pytest.raises(ThresherError, match=r"ledger"):
+        run(tmp_path / "run", lambda moment: steps.append(moment.step))
+    assert steps == []
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(ThresherError, match=r"not empty \(it has thesis.tex\): choose a new folder"):
+        run(tmp_path)
+    with pytest.raises(ThresherError, match=r"is a file: choose a folder"):
+        run(tmp_path / "thesis.tex")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_stopping_by_hand_says_how_to_go_on(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(tmp_path / "run", stop_at(2, 3, KeyboardInterrupt))
+    assert caught.value.__notes__ == [f"Stopped in epoch 3; run the same again to go on from {tmp_path / 'run'}."]
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run(None, stop_at(2, 3, KeyboardInterrupt))
+    assert caught.value.__notes__ == ["Stopped in epoch 3; nothing is saved: pass out= to keep runs."]
+    assert_same_run(run(tmp_path / "run"), run(None))
+
+
+def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted(tmp_path / "run", stop_at(2, 1))
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ThresherError, match=r"disk is full .*: free some space and run the same command again"):
+        run(tmp_path / "run")
+    monkeypatch.undo()
+    assert_same_run(run(tmp_path / "run"), run(None))
+
+
+def test_columns_a_rule_adds_later_reach_the_ledger(tmp_path: Path) -> None:
+    """The first part has no such column, because the rule was warming up when it was saved."""
+
+    def clusters(evidence: Evidence) -> Decision:
+        return Decision(torch.ones(len(evidence)), {"cluster": evidence.ids % 2})
+
+    recipe = Recipe(each_epoch=warmup(2, clusters))
+    saved = run(tmp_path / "run", recipe=recipe).ledger.to_pandas()
+    assert saved["cluster"][saved["epoch"] <= 2].isna().all()
+    late = saved[saved["epoch"] > 2]
+    assert (late["cluster"] == late["id"] % 2).all()
+    assert Ledger.read(tmp_path / "run").table(["cluster"]).num_rows == len(saved)
