@@ -24,6 +24,7 @@ from thresher.bench.cli import app
 from thresher.bench.compare import compare, left_out
 from thresher.bench.jobs import Job, answered, head_of, jobs_of, missing
 from thresher.bench.page import write_page
+from thresher.bench.processes import Events, Worker, listen
 from thresher.bench.provenance import provenance
 from thresher.bench.results import append, read, results_file
 from thresher.bench.runner import Place, run_jobs
@@ -222,6 +223,17 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_the_process(tmp_path: Path
     assert [line["method"] for line in read(tmp_path / "r.jsonl")[0]] == ["constant"]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_half_a_message_does_not_hang(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", """print('{"epoch": 1}'); print('{"epoch"', end="")"""]
+    with (
+        open(tmp_path / "errors", "wb+") as errors,
+        subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+    ):
+        events, worker = Events(), Worker(process, errors)
+        listen(worker, events)
+        assert [events.get(timeout=5) for _ in range(2)] == [(worker, {"epoch": 1}), (worker, None)]
 
 
 def test_a_suite_that_cannot_travel_is_refused(tmp_path: Path) -> None:

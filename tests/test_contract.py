@@ -126,7 +126,7 @@ def facts_of(evidence: Evidence) -> dict[str, Any]:
             return facts_of(value)
         if isinstance(value, dict):
             return {name: copied(item) for name, item in value.items()}
-        return value.detach().clone() if isinstance(value, Tensor) else value
+        return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
 
     kept = {field.name: copied(getattr(evidence, field.name)) for field in fields(evidence) if field.name != "known"}
     return kept | {
@@ -137,7 +137,9 @@ def facts_of(evidence: Evidence) -> dict[str, Any]:
 def equal(first: Any, second: Any) -> bool:
     if isinstance(first, dict):
         return first.keys() == second.keys() and all(equal(first[key], second[key]) for key in first)
-    return torch.equal(first, second) if isinstance(first, Tensor) else first is second or first == second
+    if isinstance(first, Tensor):
+        return torch.equal(first, second) and first.requires_grad == second.requires_grad
+    return bool(first is second or first == second)
 
 
 def test_every_exported_name_has_a_row() -> None:

@@ -13,7 +13,7 @@ from thresher.recipes import METHODS, method
 
 # By how much the accuracy of the last epochs must exceed Standard's on digits with 40% of the labels flipped.
 # A method that is registered and has no row here is an error: add it with the margin it reaches.
-MARGINS = {"standard": 0.0, "spl": 0.08, "prl-l": 0.08, "prl-g": 0.08, "co-teaching": 0.05}
+MARGINS = {"standard": 0.0, "spl": 0.07, "prl-l": 0.07, "prl-g": 0.07, "co-teaching": 0.07}
 
 # By how much R² must exceed Standard's on generated real targets with 30% of the signs turned; None: for classes only.
 REAL_MARGINS: dict[str, float | None] = {
@@ -35,7 +35,7 @@ def test_digits(name: str, trained: Callable[[str], Run]) -> None:
     score, plain = run.last(5), trained("standard").last(5)
     assert score is not None
     assert plain is not None
-    assert 0.6 < plain < 0.9, "Standard learns, and suffers from the wrong labels"
+    assert 0.7 < plain < 0.87, "Standard learns, and suffers from the wrong labels"
     assert score >= plain + MARGINS[name]
     clean = run.clean_share(5)
     assert clean is not None

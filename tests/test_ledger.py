@@ -192,10 +192,10 @@ def test_trust_finds_wrong_labels(
 
 @pytest.mark.parametrize("name", ["standard", "spl", "prl-l", "prl-g", "co-teaching"])
 def test_trust_finds_wrong_real_targets(name: str) -> None:
-    train = corrupt(regression(600)[0], "signflip:0.3", seed=0)
+    train = corrupt(regression(600)[0], "uninoise:0.3", seed=0)
     recipe = METHODS[name].recipe(noise_rate=0.3, epochs=15)
     made = fit(recipe, lambda: MLP((16,), 3, hidden=(64,)), train, epochs=15, batch=32, device="cpu")
-    assert auroc(made, train) >= 0.85
+    assert auroc(made, train) >= 0.9
 
 
 def test_trust_is_the_mean_over_epochs_and_networks() -> None:

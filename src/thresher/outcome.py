@@ -14,6 +14,7 @@ from thresher.files import write_whole
 from thresher.ledger import Ledger
 
 PREVIEWS = 96
+OUTCOME = "examples.parquet"  # written last: where it is, everything is
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger) -> None:
@@ -22,12 +23,11 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger) -> None:
     place = torch.argsort(train.ids.cpu())
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
-    write_whole(
-        folder / "examples.parquet", lambda path: pq.write_table(_facts(train, trusted), path, compression="zstd")
-    )
     least = torch.argsort(trusted, stable=True)[:PREVIEWS]
     previews = _previews(train, least)
     write_whole(folder / "previews.npz", lambda path: _save(path, previews))
+    facts = _facts(train, trusted)
+    write_whole(folder / OUTCOME, lambda path: pq.write_table(facts, path, compression="zstd"))
 
 
 def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:

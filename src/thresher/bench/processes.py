@@ -49,13 +49,14 @@ def start(events: Events, threads: int) -> Worker:
         start_new_session=True,  # Ctrl-C reaches only us, and we end them in order
     )
     worker = Worker(process, errors)
-    threading.Thread(target=_listen, args=(worker, events), daemon=True).start()
+    threading.Thread(target=listen, args=(worker, events), daemon=True).start()
     return worker
 
 
-def _listen(worker: Worker, events: Events) -> None:
+def listen(worker: Worker, events: Events) -> None:
+    """Pass on what a process tells until it has ended."""
     assert worker.process.stdout is not None
-    with worker.process.stdout as lines:
+    with worker.process.stdout as lines, contextlib.suppress(ValueError):  # one that is killed leaves half a line
         for line in lines:
             events.put((worker, json.loads(line)))
     worker.process.wait()

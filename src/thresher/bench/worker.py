@@ -20,7 +20,7 @@ CONTEXT_BYTES = 600 * 2**20  # what a CUDA context takes beside the tensors
 def main() -> None:
     # Only messages may reach the pipe: whatever a library prints goes to the error stream.
     channel = os.fdopen(os.dup(1), "w")
-    pass
+    os.dup2(2, 1)
     try:
         while True:
             job, options = pickle.load(sys.stdin.buffer)

@@ -1,5 +1,7 @@
 """thresher demo"""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,7 +78,20 @@ def _train_all(folder: Path, epochs: int, aside: "Console") -> "list[Result]":
         f"{len(jobs[0].test)} with right labels to test on.\n"
         f"The methods are told how much is wrong (noise rate {NOISE_RATE}), and never which.\n",
     )
-    with progress(METHODS, aside) as watchers:
+    with _one_thread(), progress(METHODS, aside) as watchers:
         runs = [start(job, folder / job.settings.method, watch) for job, watch in zip(jobs, watchers, strict=True)]
     aside.print()
     return [result(run, job.settings, folder / job.settings.method) for job, run in zip(jobs, runs, strict=True)]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A step of so small a network gains nothing from a second core, and waits long for it where cores are busy."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -52,7 +52,7 @@ def side_by_side(results: Sequence[Result]) -> Table:
     metric = results[0]["metric"]
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("method")
-    for heading in (f"{metric}, last ten epochs", "best epoch", "clean among kept", "time"):
+    for heading in (f"{metric}, last 10", "best epoch", "clean among kept", "time"):
         table.add_column(heading, justify="right")
     best = max(found["last"] for found in results)
     for found in results:

@@ -19,7 +19,7 @@ from thresher.engine.training import Plan, Training
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.ledger import Ledger
-from thresher.outcome import write_outcome
+from thresher.outcome import OUTCOME, write_outcome
 from thresher.recipe import Recipe
 from thresher.schedules import Schedule
 from thresher.seeding import preserved, seed_global
@@ -130,9 +130,11 @@ def _loop(
             folder.commit(training.state(), training.ledger, training.history)
             last_commit = time.monotonic()
     training.restore_best()
-    if folder is not None and (saved is None or not saved["finished"]):
-        folder.commit(training.state(), training.ledger, training.history)
-        write_outcome(folder.path, training.train, training.ledger)
+    if folder is not None:
+        if saved is None or not saved["finished"]:
+            folder.commit(training.state(), training.ledger, training.history)
+        if not (folder.path / OUTCOME).exists():  # also where a finished run was killed before it came to this
+            write_outcome(folder.path, training.train, training.ledger)
     models, averages = training.networks()
     return Run(
         training.recipe,
