@@ -10,7 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from thresher import ThresherError, fit
 from thresher.bench import results as results_module
 from thresher.bench.cli import app
 from thresher.bench.compare import compare, left_out
-from thresher.bench.jobs import Job, answered, head_of, jobs_of, missing
+from thresher.bench.jobs import Job, answered, head_of, jobs_of, missing, plain
 from thresher.bench.page import write_page
 from thresher.bench.processes import Events, Worker, listen
 from thresher.bench.provenance import provenance
@@ -32,7 +33,7 @@ from thresher.bench.suite import Cell, Clean, Entry, Published, Scale, Setup, Su
 from thresher.bench.suites import SUITES
 from thresher.bench.task import Measured, Task, measure, prepare, summary
 from thresher.corruption import corrupt
-from thresher.data import load
+from thresher.data import load, only_classes
 from thresher.engine.fit import Moment
 from thresher.models import build
 from thresher.recipes import method
@@ -68,7 +69,7 @@ def linger(task: Task) -> Measured:
     raise AssertionError
 
 
-SETUP = Setup(model="mlp:8", batch=32, epochs=2, seeds=2)
+SETUP = Setup(model="mlp:8", batch=32, optimizer={"name": "adam", "lr": 1e-3}, epochs=2, seeds=2)
 CELL = Cell("blobs-40", "blobs:120,3,4", "symmetric:0.4", noise_rate=0.4)
 TINY = Suite(
     name="tiny",
@@ -193,14 +194,21 @@ def test_a_second_call_runs_only_what_is_missing(stored: tuple[Suite, Path, Sile
         replace(TINY, scales={"small": Scale((replace(CELL, clean=Clean(3)),), SETUP)}),
         replace(TINY, methods=(Entry("standard", changes={"optimizer": {"name": "sgd", "lr": 0.1}}), TINY.methods[1])),
         replace(TINY, methods=(Entry("standard", recipe=method("spl").make), TINY.methods[1])),
+        replace(TINY, scales={"small": Scale((replace(CELL, prepare=partial(only_classes, wanted=[0, 1])),), SETUP)}),
     ],
-    ids=["epochs", "views", "clean", "optimizer", "recipe"],
+    ids=["epochs", "views", "clean", "optimizer", "recipe", "prepare"],
 )
 def test_a_changed_setting_is_another_result(other: Suite) -> None:
     lines = [made_up(job) for job in jobs_of(TINY, "small")]
     assert missing(jobs_of(TINY, "small"), lines) == []
     assert {job.seed for job in missing(jobs_of(other, "small"), lines)} == {0, 1}
     assert left_out(other, "small", lines) == len(missing(jobs_of(other, "small"), lines))
+
+
+def test_a_new_slot_at_its_default_changes_no_stored_result() -> None:
+    old = make_dataclass("Rule", [("fraction", float)])
+    new = make_dataclass("Rule", [("fraction", float), ("bias", float, 0.0)])
+    assert plain(old(0.5)) == plain(new(0.5)) != plain(new(0.5, 0.1))
 
 
 def test_a_good_result_outlives_a_later_failure() -> None:

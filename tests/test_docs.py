@@ -1,8 +1,7 @@
 """What the documents show runs: the README's code blocks, those of docs/, and every script in examples/."""
 
-import os
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -25,26 +24,17 @@ def code_of(page: Path) -> str:
     return "\n".join(kept)
 
 
-def run(code: Path, name: str, folder: Path) -> None:
-    """In a process and a folder of its own, with warnings as errors and one thread."""
-    program = f"exec(compile(open({str(code)!r}).read(), {name!r}, 'exec'), {{'__name__': '__main__'}})"
-    done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning:thresher", "-c", program],
-        cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")},
-        check=False, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 @pytest.mark.parametrize("page", [page for page in PAGES if code_of(page).strip()], ids=lambda page: page.name)
-def test_code_in_pages_runs(page: Path, tmp_path: Path) -> None:
-    (tmp_path / "code.py").write_text(code_of(page))
-    run(tmp_path / "code.py", page.name, tmp_path)
+def test_code_in_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code_of(page), page.name, "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_examples_run(script: Path, tmp_path: Path) -> None:
-    run(script, script.name, tmp_path)
+def test_examples_run(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    runpy.run_path(str(script), run_name="__main__")
 
 
 def test_there_is_something_to_run() -> None:

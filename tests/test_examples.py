@@ -275,13 +275,18 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text() == "first"
     assert path.stat().st_mode & 0o444 == 0o444  # readable by others, unlike a temporary file
 
+    with open(path) as reader:  # whoever has the old file open goes on reading it, because nobody writes into it
+        write_whole(path, lambda place: place.write_text("second"))
+        assert reader.read() == "first"
+    assert path.read_text() == "second"
+
     def break_off(place: Path) -> None:
         place.write_text("half")
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
         write_whole(path, break_off)
-    assert path.read_text() == "first"
+    assert path.read_text() == "second"
     assert [entry.name for entry in path.parent.iterdir()] == ["file.txt"]
 
 

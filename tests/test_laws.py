@@ -1,9 +1,11 @@
 """The laws of the engine: each test fails when its law is broken."""
 
 import ast
+import gc
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import thresher
 from thresher import Examples, Recipe, Run, fit, signals, weigh
 from thresher.engine.evidence import Evidence
-from thresher.engine.learner import Learner
 from thresher.engine.optimizer import prepare, step_unless
 from thresher.engine.step import Step
 from thresher.engine.sweep import Sweeper
@@ -36,12 +37,33 @@ from thresher.mix import Mixup, Pairing
 from thresher.objectives import CrossEntropy
 from thresher.recipes import METHODS
 from thresher.relabel import AverageLabels
-from thresher.rules import ClipNorm, KeepLargest, KeepSmallest, Uniform, every, from_peer, per_class, product, warmup
+from thresher.rules import (
+    ClipNorm,
+    KeepLargest,
+    KeepSmallest,
+    Rule,
+    Uniform,
+    every,
+    from_peer,
+    per_class,
+    product,
+    warmup,
+)
 from thresher.schedules import cosine, ramp
 from thresher.views import Flip, Shift
 
 SOURCE = Path(thresher.__file__).parent
 KEEP = KeepSmallest(by=signals.loss, fraction=0.5)
+
+
+@dataclass(frozen=True)
+class NearOrigin(Rule):
+    """A rule that reads features: 1 / (1 + ‖features‖)."""
+
+    by: signals.Signal = signals.features
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return 1 / (1 + evidence.read(self.by).norm(dim=1))
 
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:
@@ -114,8 +136,11 @@ def files_that(condition: Callable[[str, int], bool]) -> set[str]:
 
 
 def test_law_2_only_the_step_differentiates_for_training() -> None:
-    assert files_that(lambda name, _: name.split(".")[-1] == "backward") == {"engine/step.py"}
-    assert files_that(lambda name, count: name.endswith(".step") and count == 0) <= {"engine/optimizer.py", "engine/step.py"}
+    assert files_that(lambda name, _: name.endswith(".backward")) == {"engine/step.py"}
+    assert files_that(lambda name, count: name.endswith(".step") and count == 0) <= {
+        "engine/optimizer.py",
+        "engine/step.py",
+    }
     assert files_that(lambda name, _: name.split(".")[-1] == "step_unless") == {"engine/step.py"}
     # For signals only: the gradient of the outputs, and the norms of single examples.
     allowed = {"engine/step.py", "engine/factored.py", "engine/vmapped.py", "signals.py"}
@@ -276,14 +301,12 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "sgd nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
     "sgd unfused": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=False),
-    "sgd dampened": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.1, momentum=0.9, centered=True),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1, initial_accumulator_value=0.5),
     "adadelta": lambda p: torch.optim.Adadelta(p, lr=0.1),
     "adamax": lambda p: torch.optim.Adamax(p, lr=0.1),
     "nadam": lambda p: torch.optim.NAdam(p, lr=0.1),
     "radam": lambda p: torch.optim.RAdam(p, lr=0.1),
-    "rprop": lambda p: torch.optim.Rprop(p, lr=0.1),
 }
 
 
@@ -294,10 +317,7 @@ def test_law_2_skipped_steps_might_never_have_been(make: Any, skips: tuple[int, 
 
     def end(with_skips: bool) -> Tensor:
         parameter = nn.Parameter(torch.linspace(-1, 1, 6))
-        try:
-            optimizer = prepare(make([parameter]))
-        except thresher.ThresherError:
-            pytest.skip("an optimizer that fit() refuses")
+        optimizer = prepare(make([parameter]))
         draws = torch.Generator().manual_seed(0)
         for place in range(8):
             gradient = torch.randn(6, generator=draws)
@@ -381,8 +401,6 @@ def test_law_3_an_interrupted_run_leaves_the_random_state(error: type[BaseExcept
     del caught
     torch.rand(3)
     before = everything_random()
-    import gc
-
     gc.collect()
     assert everything_random() == before
 
@@ -390,7 +408,7 @@ def test_law_3_an_interrupted_run_leaves_the_random_state(error: type[BaseExcept
 def test_law_3_weigh_leaves_no_trace() -> None:
     train, model = examples(30), net(dropout=0.5, batch_norm=True, seed=0)
     state, random_state = copied(model.state_dict()), everything_random()
-    for rule in (KEEP, KeepSmallest(by=signals.features, fraction=0.5) and KeepLargest(by=signals.entropy, count=2)):
+    for rule in (KEEP, KeepLargest(by=signals.entropy, count=2), product(KEEP, per_class(KEEP)), NearOrigin()):
         weigh(rule, model, train.inputs, train.targets)
     assert_same_tensors(list(state.values()), list(model.state_dict().values()))
     assert everything_random() == random_state
@@ -409,7 +427,9 @@ def test_law_4_epoch_weight_times_batch_weight(norms: bool) -> None:
     recipe = Recipe(each_epoch=by_id(lambda ids: ids % 4 * 0.5), each_batch=batch_rule)
     run = fit(recipe, model, train, epochs=1, batch=len(train) * 3 // 4, optimizer=sgd, device="cpu")
     table = run.ledger.to_pandas()
-    assert (table["weight"][table["visited"]] == (table["id"] % 4 * 0.5 * (1 + table["id"] % 2))[table["visited"]]).all()
+    assert (
+        table["weight"][table["visited"]] == (table["id"] % 4 * 0.5 * (1 + table["id"] % 2))[table["visited"]]
+    ).all()
     assert (table["visited"] == (table["id"] % 4 > 0)).all()
     assert (table["weight"][~table["visited"]] == 0).all()
     assert (table["kept"] == (table["weight"] > 0)).all()
@@ -427,9 +447,11 @@ OTHER_RECIPES: dict[str, Recipe] = {
     "relabel": Recipe(relabel=AverageLabels(), average=0.9),
     "relabel and mix": Recipe(each_batch=KEEP, relabel=AverageLabels(), average=0.9, mix=Mixup(), views=(Flip(),)),
     "norms, relabel and views": Recipe(
-        each_batch=KeepSmallest(by=signals.gradient_norm, fraction=0.5), relabel=AverageLabels(), average=0.9,
+        each_batch=KeepSmallest(by=signals.gradient_norm, fraction=0.5),
+        relabel=AverageLabels(),
+        average=0.9,
         views=(Flip(), Shift(0.25)),
-    ),  # fmt: skip
+    ),
     "average": Recipe(average=0.9),
     "clip": Recipe(clip=1.0),
     "per class": Recipe(each_batch=per_class(KEEP)),
@@ -438,13 +460,15 @@ OTHER_RECIPES: dict[str, Recipe] = {
     "epoch rule": Recipe(each_epoch=every(2, KEEP), each_batch=KEEP),
     "epoch rule per class": Recipe(each_epoch=per_class(product(KEEP, Uniform()))),
     "peers and epochs": Recipe(peers=2, each_epoch=from_peer(KEEP)),
-    "features": Recipe(each_batch=product(KEEP, lambda evidence: 1 + evidence.ids % 2)),
+    "features": Recipe(each_batch=product(KEEP, NearOrigin())),
     "largest": Recipe(each_batch=KeepLargest(by=signals.margin, fraction=0.5)),
 }
 
 
 def registered() -> dict[str, Recipe]:
-    return {name: method.recipe(noise_rate=0.25, classes=3, epochs=3) for name, method in METHODS.items()}
+    """Every registered method for classes."""
+    chosen = {name: method for name, method in METHODS.items() if "classification" in method.tasks}
+    return {name: method.recipe(noise_rate=0.25, classes=3, epochs=3) for name, method in chosen.items()}
 
 
 ALL_RECIPES = {**registered(), **OTHER_RECIPES}
@@ -473,7 +497,16 @@ def test_law_5_every_method_has_its_figures(recipe: Recipe) -> None:
 
 # 6. No host synchronisation inside a step, and static shapes.
 
-WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "bincount", "is_nonzero", "equal"}
+WAITING = {
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "_unique2",
+    "unique_dim",
+    "bincount",
+    "is_nonzero",
+    "equal",
+}
 
 
 class Strict(TorchDispatchMode):
@@ -545,7 +578,9 @@ def test_law_6_a_skipped_step_does_what_every_step_does(monkeypatch: pytest.Monk
         return torch.full((len(evidence),), float(asked[0] != 3))
 
     with strictly(monkeypatch) as notes:
-        run = fit(Recipe(each_batch=zero_once, average=0.9, clip=1.0), net, examples(44), steps=5, batch=8, device="cpu")
+        run = fit(
+            Recipe(each_batch=zero_once, average=0.9, clip=1.0), net, examples(44), steps=5, batch=8, device="cpu"
+        )
     assert sum(record["skipped"] for record in run.history) == 1
     assert notes[1] == notes[2] == notes[3]
 
@@ -609,7 +644,12 @@ def test_law_7_streamed_equals_in_memory(name: str, workers: int) -> None:
     settings: dict[str, Any] = {"epochs": 2, "batch": 8, "device": "cpu"}
     here = fit(recipe, lambda: net(dropout=0.5), train, test=examples(20, seed=1), **settings)
     there = fit(
-        recipe, lambda: net(dropout=0.5), streamed(train), test=streamed(examples(20, seed=1)), workers=workers, **settings
+        recipe,
+        lambda: net(dropout=0.5),
+        streamed(train),
+        test=streamed(examples(20, seed=1)),
+        workers=workers,
+        **settings,
     )
     assert_same_run(here, there)
 
@@ -633,7 +673,9 @@ def test_law_7_random_transforms_do_not_depend_on_workers_or_global_state() -> N
     assert_same_run(runs[0], runs[1])
     assert_same_run(runs[0], runs[2])
     losses = runs[0].ledger.to_pandas().groupby("epoch")["loss"].mean()
-    still = fit(Recipe(), net, train, epochs=2, batch=8, device="cpu").ledger.to_pandas().groupby("epoch")["loss"].mean()
+    still = (
+        fit(Recipe(), net, train, epochs=2, batch=8, device="cpu").ledger.to_pandas().groupby("epoch")["loss"].mean()
+    )
     assert (losses != still).all()
 
 
@@ -643,7 +685,9 @@ def test_law_7_a_watcher_cannot_change_the_run() -> None:
         torch.manual_seed(5)
 
     quiet = fit(Recipe(mix=Mixup()), lambda: net(dropout=0.5), examples(), epochs=2, batch=8, device="cpu")
-    watched = fit(Recipe(mix=Mixup()), lambda: net(dropout=0.5), examples(), epochs=2, batch=8, watch=busy, device="cpu")
+    watched = fit(
+        Recipe(mix=Mixup()), lambda: net(dropout=0.5), examples(), epochs=2, batch=8, watch=busy, device="cpu"
+    )
     assert_same_run(quiet, watched)
 
 
@@ -657,6 +701,7 @@ RULES: dict[str, Any] = {
     "uniform": Uniform(),
     "per class": per_class(KEEP, of=signals.given),
     "product": product(KEEP, ClipNorm(0.5)),
+    "features": NearOrigin(),
 }
 
 

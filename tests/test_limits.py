@@ -140,9 +140,7 @@ def test_limit_factored_step_equals_plain_training(recipe: Recipe, train: Exampl
     """The gradient is summed in another order, so that the last bits differ; SGD keeps that from growing."""
     make = OPTIMIZERS["sgd"]
     expected = plain_loop(net(train.outputs, seed=3, dropout=0.3), train, make)
-    for mine, other in zip(
-        fitted(recipe, train, make, net(train.outputs, seed=3, dropout=0.3)), expected, strict=True
-    ):
+    for mine, other in zip(fitted(recipe, train, make, net(train.outputs, seed=3, dropout=0.3)), expected, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
 
 

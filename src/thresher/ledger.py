@@ -15,7 +15,7 @@ from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.files import write_whole
 
-FIXED = ("visited", "signal", "weight", "loss", "p_given")
+FIXED = ("visited", "signal", "weight", "loss", "p_given", "belief", "confidence")
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,12 @@ class Note:
 
 
 class EpochRows:
-    """The rows of one epoch and one network, kept on the device: [n + 1, 5 + predictions].
+    """The rows of one epoch and one network, kept on the device: [n + 1, 7 + predictions].
 
     The last row is no example's: visits that a later one of the same epoch overrides are written there.
+    Belief is p_given once the network's preference for some classes is taken out: outputs are shifted so that, from epoch
+    to epoch, mean predictions approach the frequencies of the given labels. A network that has given up a class would
+    otherwise say nothing about the examples that carry its label.
     Notes are collected and written many steps at once, because a small step is mostly the cost of starting kernels.
     """
 
@@ -43,6 +46,12 @@ class EpochRows:
         self.table = torch.zeros(len(examples) + 1, len(FIXED) + width, device=device)
         if not examples.is_regression:
             self.labels = torch.cat([examples.labels, torch.zeros(1, dtype=torch.long, device=device)])
+            counts = torch.zeros(examples.classes or 0, device=device).index_add_(
+                0, examples.labels, torch.ones(len(examples), device=device)
+            )
+            self.frequencies = counts / counts.sum()
+            self.shift = torch.zeros_like(counts)
+            self.mass = torch.zeros_like(counts)
         self.notes: list[Note] = []
 
     def add(self, note: Note) -> None:
@@ -63,11 +72,16 @@ class EpochRows:
         signal = torch.cat([missing if note.signal is None else note.signal for note in self.notes])
         self.notes = []
         if self.examples.is_regression:
-            belief, prediction = torch.zeros_like(losses), outputs
+            p_given = belief = confidence = torch.zeros_like(losses)
+            prediction = outputs
         else:
-            belief = outputs.softmax(1).gather(1, self.labels[index][:, None])[:, 0]
+            labels, shifted = self.labels[index][:, None], (outputs + self.shift).softmax(1)
+            plain = outputs.softmax(1)
+            p_given, belief = plain.gather(1, labels)[:, 0], shifted.gather(1, labels)[:, 0]
+            confidence = plain.amax(1)
+            self.mass += shifted.sum(0)
             prediction = outputs.argmax(1, keepdim=True).to(losses.dtype)
-        known = torch.stack([torch.ones_like(losses), signal, weights, losses, belief], 1)
+        known = torch.stack([torch.ones_like(losses), signal, weights, losses, p_given, belief, confidence], 1)
         self.table.index_copy_(0, index, torch.cat([known, prediction], 1))
 
     def visited(self) -> np.ndarray[Any, Any]:
@@ -87,6 +101,10 @@ class EpochRows:
         self.flush()
         rows = self.table[:-1].cpu().numpy().copy()
         self.table.zero_()
+        if not self.examples.is_regression:
+            predicted = self.mass / self.mass.sum().clamp_min(1)
+            self.shift += torch.log(self.frequencies.clamp_min(1e-6)) - torch.log(predicted.clamp_min(1e-6))
+            self.mass.zero_()
         columns = {name: rows[:, place] for place, name in enumerate(FIXED)}
         columns["visited"] = columns["visited"] > 0
         return {**columns, "prediction": rows[:, len(FIXED) :]}
@@ -134,6 +152,7 @@ def epoch_table(
         "kept": rows["weight"] > 0,
         "loss": rows["loss"],
         "p_given": rows["p_given"],
+        "belief": rows["belief"],
     }
     if examples.is_regression:
         columns |= {f"prediction_{place}": rows["prediction"][:, place] for place in range(targets.shape[1])}
@@ -197,7 +216,7 @@ class Ledger:
         return self.table().to_pandas()
 
     def trust(self) -> tuple[Tensor, Tensor]:
-        """(ids, trust): the mean over epochs and networks of the probability given to the given target, 0 to 1."""
-        means = self.table(["id", "p_given"]).group_by("id").aggregate([("p_given", "mean")]).sort_by("id")
-        ids, trust = means["id"].to_numpy(), means["p_given_mean"].to_numpy()
+        """(ids, trust): the mean over epochs and networks of the belief in the given target, 0 to 1."""
+        means = self.table(["id", "belief"]).group_by("id").aggregate([("belief", "mean")]).sort_by("id")
+        ids, trust = means["id"].to_numpy(), means["belief_mean"].to_numpy()
         return torch.from_numpy(ids.copy()), torch.from_numpy(trust.astype(np.float32))

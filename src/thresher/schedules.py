@@ -21,13 +21,15 @@ class Schedule(ABC):
 class ramp(Schedule):  # noqa: N801  # used like a function: ramp(1.0, 0.6, epochs=10)
     """From `start` to `end` in a straight line over `epochs` epochs, beginning after `after` of them.
 
+    The end may be a schedule itself, such as an estimate that comes later (thresher.noise_rate.estimated).
+
     >>> keep = ramp(1.0, 0.6, epochs=10)
     >>> [round(keep(epoch, 50), 2) for epoch in (0, 5, 10, 40)]
     [1.0, 0.8, 0.6, 0.6]
     """
 
     start: float
-    end: float
+    end: float | Schedule
     epochs: float
     after: float = 0.0
 
@@ -35,9 +37,10 @@ class ramp(Schedule):  # noqa: N801  # used like a function: ramp(1.0, 0.6, epoc
         if not self.epochs > 0:
             raise ThresherError(f"ramp(epochs={self.epochs}) takes no time: give a number of epochs above 0.")
 
-    def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002  # the run's length does not matter here
+    def __call__(self, epoch: float, epochs: float) -> float:
         share = min(max((epoch - self.after) / self.epochs, 0.0), 1.0)
-        return self.start + (self.end - self.start) * share
+        end = self.end(epoch, epochs) if isinstance(self.end, Schedule) else self.end
+        return self.start + (end - self.start) * share
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ class Signal:
     function: Callable[[Evidence], Tensor] = field(repr=False)
     tasks: tuple[str, ...] = ("classification", "regression")
     prepared: bool = False  # the engine computes it during the forward pass, because afterwards is too late
+    needs: frozenset[str] = frozenset()  # other evidence that it is taken from: "clean"
+    of_targets: bool = False  # it looks at no outputs, so that nobody has to sweep for it
 
     def __call__(self, evidence: Evidence) -> Tensor:
         return self.function(evidence)
@@ -84,6 +86,8 @@ output_gradient_norm = Signal("output_gradient_norm", _output_gradient_norm)
 """‖∂ℓᵢ/∂outputsᵢ‖₂, which PRL(L) ranks by."""
 gradient_norm = Signal("gradient_norm", _declared_first, prepared=True)
 """‖∂ℓᵢ/∂θ‖₂ over all trainable parameters, exact, which PRL(G) ranks by."""
+clean_agreement = Signal("clean_agreement", _declared_first, prepared=True, needs=frozenset({"clean"}))
+"""∂ℓᵢ/∂θ · g, where g is the gradient of the mean loss of a clean batch at the same parameters (L2RW, Eq. 7)."""
 features = Signal("features", _declared_first, prepared=True)
 """The inputs of the model's last Linear layer [n, width]."""
 confidence = Signal("confidence", _confidence, CLASSES)
@@ -94,7 +98,7 @@ entropy = Signal("entropy", _entropy, CLASSES)
 """The entropy of the predicted probabilities, in nats."""
 predicted = Signal("predicted", _predicted, CLASSES)
 """The predicted class."""
-given = Signal("given", _given, CLASSES)
+given = Signal("given", _given, CLASSES, of_targets=True)
 """The given class, the likeliest one where the target is soft."""
 p_given = Signal("p_given", _p_given, CLASSES)
 """The probability the model gives to the given class."""

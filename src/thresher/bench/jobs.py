@@ -2,14 +2,18 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import Any
+
+from torch import nn
 
 from thresher.bench.suite import Cell, Entry, Setup, Suite, setup_for
 from thresher.engine.checkpoint import describe
 from thresher.errors import ThresherError
 from thresher.naming import unknown
 from thresher.recipes import Setting
+from thresher.signals import Signal
 
 Result = Mapping[str, Any]  # one line of a results file
 
@@ -70,13 +74,48 @@ def settings_of(job: Job) -> dict[str, Any]:
     # Recipes may read the number of classes; any fixed one tells two recipes apart without loading the data.
     setting = Setting(cell.noise_rate, 10 if cell.metric == "accuracy" else None, setup.epochs or 1)
     entry = job.entry
+    about_data = {name: getattr(cell, name) for name in ("data", "corruption", "noise_rate", "clean", "prepare")}
     told = {
-        **{item.name: getattr(setup, item.name) for item in fields(setup) if item.name != "seeds"},
-        **{name: getattr(cell, name) for name in ("data", "corruption", "noise_rate", "clean", "prepare")},
+        **{name: value for name, value in about_data.items() if value is not None},
+        **chosen(replace(setup, seeds=Setup.seeds)),
         "method": entry.procedure if entry.procedure is not None else entry.make(setting),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(describe(told)))
-    return plain
+    settings: dict[str, Any] = json.loads(json.dumps(plain(told)))
+    return settings
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it, without whatever is left at its default.
+
+    A slot that a recipe gains later, with a default that changes nothing, so leaves stored results as they are.
+
+    >>> from thresher import Recipe
+    >>> from thresher.rules import KeepSmallest
+    >>> from thresher.signals import loss
+    >>> plain(Recipe(clip=1.0, each_batch=KeepSmallest(by=loss, fraction=0.6)))
+    {'Recipe': {'each_batch': {'KeepSmallest': {'by': 'loss', 'fraction': 0.6}}, 'clip': 1.0}}
+    """
+    if isinstance(value, Signal):
+        return value.name
+    if isinstance(value, partial):
+        return [plain(value.func), plain(value.args), plain(value.keywords)]
+    if is_dataclass(value) and not isinstance(value, type | nn.Module):
+        return {type(value).__qualname__: plain(chosen(value))}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return describe(value)
+
+
+def chosen(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not at their defaults."""
+    found = {}
+    for item in fields(value):
+        now, default = getattr(value, item.name), item.default
+        if type(now) is not type(default) or now != default:
+            found[item.name] = now
+    return found
 
 
 def key_of(result: Result) -> str:

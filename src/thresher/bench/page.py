@@ -104,7 +104,7 @@ def table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     >>> print(table(["a", "b"], [["1", "x | y"]]))
     | a | b |
     |---|---|
-    | 1 | x \\\\| y |
+    | 1 | x \\| y |
     """
     rows = [heads, *body]
     written = ["| " + " | ".join(text.replace("|", "\\|") for text in row) + " |" for row in rows]

@@ -24,9 +24,9 @@ class Setup:
 
     model: str
     batch: int
+    optimizer: Mapping[str, Any]  # {"name": "sgd", "lr": 0.1, "momentum": 0.9}
     epochs: int | None = None
     steps: int | None = None
-    optimizer: Mapping[str, Any] = field(default_factory=lambda: {"name": "adam", "lr": 1e-3})
     schedule: Schedule | None = None
     views: tuple[View, ...] = ()
     precision: str = "float32"

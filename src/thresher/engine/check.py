@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from thresher.draw import class_balanced
 from thresher.engine.evidence import HOW_TO_GIVE
 from thresher.engine.learner import evaluating, last_linear
-from thresher.engine.look import Batch, can_factor
+from thresher.engine.look import Batch, Ways
+from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import Objective
@@ -16,7 +18,7 @@ from thresher.recipe import Recipe
 from thresher.rules import Rule, per_class
 from thresher.rules.rule import columns_of, needs_of, parts, signals_of
 from thresher.seeding import generator, preserved
-from thresher.signals import features, gradient_norm
+from thresher.signals import features
 
 
 def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
@@ -31,6 +33,8 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
         raise ThresherError(
             f"{type(objective).__name__} is defined for {objective.tasks[0]} only: choose another objective."
         )
+    if train.is_regression and recipe.draw is class_balanced:
+        raise ThresherError("class_balanced draws by class, which real targets do not have: choose another draw.")
     for need in sorted(needs_of(recipe)):
         if given.get(need) is None:
             raise ThresherError(f"A rule of this recipe reads {need!r}, which is missing: {HOW_TO_GIVE[need]}")
@@ -40,6 +44,22 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
                 f"A rule of this recipe reads the column {column!r}: add it by train.with_columns(...)."
             )
     _check_clocks(recipe)
+    _check_sets(train, given)
+
+
+def _check_sets(train: Examples, given: Mapping[str, object]) -> None:
+    """Refuse sets whose targets are of another kind than the training set's."""
+    for name in ("test", "clean", "validation"):
+        other = given.get(name)
+        if isinstance(other, Examples) and (
+            other.is_regression != train.is_regression
+            or other.outputs > train.outputs
+            or (other.targets.ndim == 2 and other.outputs < train.outputs)
+        ):
+            raise ThresherError(
+                f"The {name} set asks for {other.outputs} {'targets' if other.is_regression else 'classes'} and the "
+                f"training set for {train.outputs} {'targets' if train.is_regression else 'classes'}: make them equal."
+            )
 
 
 def _check_clocks(recipe: Recipe) -> None:
@@ -48,6 +68,9 @@ def _check_clocks(recipe: Recipe) -> None:
             if isinstance(part, Rule) and clock not in part.clocks:
                 other = "each_epoch" if clock == "batch" else "each_batch"
                 raise ThresherError(f"{type(part).__name__} cannot be asked every {clock}: put it into {other}.")
+    for signal in signals_of(recipe.each_epoch):
+        if "clean" in signal.needs:
+            raise ThresherError(f"{signal.name} is taken from each batch: put the rule that reads it into each_batch.")
     for part in parts(recipe.each_batch):
         if isinstance(part, per_class) and not (isinstance(part.rule, Rule) and part.rule.by_groups):
             name = type(part.rule).__name__
@@ -56,22 +79,39 @@ def _check_clocks(recipe: Recipe) -> None:
 
 @dataclass(frozen=True)
 class Fit:
-    """What trying the model showed: its last Linear layer where features are read, and how norms are taken."""
+    """What trying the model showed: its last Linear layer where features are read, and how derivatives are taken."""
 
     head: str | None
-    factored: bool
+    ways: Ways
 
 
-def check_model(recipe: Recipe, model: nn.Module, objective: Objective, train: Examples, seed: int) -> Fit:
-    """Try the model and the views on two examples."""
+def check_model(
+    recipe: Recipe,
+    model: nn.Module,
+    objective: Objective,
+    train: Examples,
+    seed: int,
+    clean: Examples | None = None,
+    clean_batch: int = 1,
+) -> Fit:
+    """Try the model and the views on two examples, and on two clean ones where a rule reads those."""
+    if not model.training:
+        model.train()  # as it will be when it is trained
     places = torch.arange(min(2, len(train)), device=train.targets.device)
     wanted = signals_of(recipe)
     with preserved(train.targets.device):
         inputs = next(iter(train.batches([places], seed=seed)))
         for view in recipe.views:
-            view(inputs, generator(seed, "check", device=inputs.device))
+            seen = view(inputs, generator(seed, "check", device=inputs.device))
+            if seen.shape != inputs.shape:
+                raise ThresherError(
+                    f"A view turned inputs {list(inputs.shape)} into {list(seen.shape)}: let it keep the shape."
+                )
         if recipe.mix is not None and not inputs.is_floating_point():
             raise ThresherError("mix blends inputs, which needs real numbers: leave mix out for token ids.")
+        for layer in objective.layers:
+            if layer not in dict(model.named_modules()):
+                raise ThresherError(f"The objective reads the layer {layer!r}: name one of model.named_modules().")
         with torch.no_grad(), evaluating(model):
             outputs = _forward(model, inputs)
         if tuple(outputs.shape) != (len(places), train.outputs):
@@ -82,8 +122,17 @@ def check_model(recipe: Recipe, model: nn.Module, objective: Objective, train: E
         batch = Batch(places, train.ids[places], inputs, train.targets[places], {})
         return Fit(
             head=last_linear(model, inputs) if features in wanted else None,
-            factored=gradient_norm in wanted and can_factor(model, objective, batch, train.classes),
+            ways=ways_through(model, objective, wanted, batch, _few(clean, clean_batch, seed), train.classes),
         )
+
+
+def _few(clean: Examples | None, clean_batch: int, seed: int) -> Batch | None:
+    """The first two clean examples as a batch, or the first where batches have one."""
+    if clean is None:
+        return None
+    places = torch.arange(min(2, clean_batch), device=clean.targets.device)
+    inputs = next(iter(clean.batches([places], seed=seed)))
+    return Batch(places, clean.ids[places], inputs, clean.targets[places], {})
 
 
 def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:

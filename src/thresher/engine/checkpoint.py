@@ -54,6 +54,7 @@ class RunFolder:
         file = self.path / "checkpoint.pt"
         if not file.exists():
             self._refuse_strangers()
+            self._make()
             return None
         try:
             state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
@@ -80,6 +81,13 @@ class RunFolder:
         text = "".join(json.dumps(record) + "\n" for record in history)
         write_whole(self.path / "history.jsonl", lambda path: path.write_text(text))
 
+    def _make(self) -> None:
+        """Make the folder now, so that a place that cannot be written to is known before training."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ThresherError(f"{self.path} cannot be made ({error.strerror}): choose another folder.") from error
+
     def _refuse_another_run(self, theirs: Mapping[str, Any]) -> None:
         for name, ours in self.identity.items():
             if theirs.get(name) != ours:
@@ -98,7 +106,7 @@ class RunFolder:
 
     def _refuse_strangers(self) -> None:
         """A folder with someone else's files is not ours to fill."""
-        ours = {"run.toml", "history.jsonl", "ledger"}
+        ours = {"run.toml", "history.jsonl", "ledger", "stages"}
         if not self.path.exists():
             return
         if not self.path.is_dir():

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from thresher.engine.layers import Share, bias_share, by_channel, in_chunks, kept, products, scaled
+from thresher.engine.layers import Share, bias_share, by_channel, dot, in_chunks, kept, products, scaled
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Geometry:
         return range(0, self.dilation[side] * self.kernel[side], self.dilation[side])
 
 
-def convolution(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
+def convolution(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:
     """Conv1d on [n, C, width] and Conv2d on [n, C, height, width]."""
     layer = cast(nn.Conv2d, layer)
     weight, geometry = layer.weight, geometry_of(layer)
@@ -45,7 +45,7 @@ def convolution(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]
         return shares
     inputs, deltas = (rows[:, :, None] if rows.ndim == 3 else rows for rows in (inputs.to(deltas.dtype), deltas))
     positions, numbers = deltas[0, 0].numel(), inputs[0].numel() + deltas[0].numel()
-    if weight.numel() <= numbers:
+    if norms and weight.numel() <= numbers:
         form, copies = gradients_by_patches, geometry.offsets * positions * inputs.shape[1]
         if deltas.device.type == "cpu":  # where it wins on every shape tried; on CUDA it can be ten times slower
             form, copies = gradients_by_groups, 0
@@ -53,12 +53,15 @@ def convolution(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]
         return [*shares, kept(weight, in_chunks(partial(form, geometry), held, inputs, deltas))]
     pixels = (inputs.shape[2] + sum(geometry.padding[2:])) * (inputs.shape[3] + sum(geometry.padding[:2]))
     held = 2 * geometry.groups * (positions**2 + min(pixels**2, geometry.offsets * positions**2))
-    squared = in_chunks(partial(_squares, geometry), held, inputs, deltas)
+    squared = in_chunks(partial(_squares, geometry), held, inputs, deltas) if norms else None
 
     def weighted(weights: Tensor) -> Tensor:
         return _weight_gradient(geometry, inputs, scaled(deltas, weights))
 
-    return [*shares, Share(weight, squared, weighted)]
+    def along(direction: Tensor) -> Tensor:
+        return dot(_applied(geometry, inputs, direction.to(inputs.dtype)), deltas)
+
+    return [*shares, Share(weight, weighted, along, squared)]
 
 
 def gradients_by_groups(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> Tensor:
@@ -93,12 +96,24 @@ def _squares(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> Tensor:
     return (between.flatten(1) * products(outgoing.mT, outgoing).flatten(1)).reshape(len(inputs), -1).sum(1)
 
 
+def _applied(geometry: Geometry, inputs: Tensor, kernels: Tensor) -> Tensor:
+    """The convolution of the inputs by these kernels [O, C, *kernel], or [O, C, width] of a Conv1d."""
+    inputs, padding = _evenly_padded(geometry, inputs)
+    kernels = kernels.reshape(*kernels.shape[:2], *geometry.kernel)
+    return F.conv2d(inputs, kernels, None, geometry.stride, tuple(padding), geometry.dilation, geometry.groups)
+
+
+def _evenly_padded(geometry: Geometry, inputs: Tensor) -> tuple[Tensor, list[int]]:
+    """The inputs and the padding left to do: the kernels of torch know only padding that is equal on both sides."""
+    left, right, top, bottom = geometry.padding
+    if left != right or top != bottom:
+        return F.pad(inputs, geometry.padding), [0, 0]
+    return inputs, [top, left]
+
+
 def _weight_gradient(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> Tensor:
     """The gradient of the kernels for the whole batch."""
-    left, right, top, bottom = geometry.padding
-    padding = [top, left]
-    if left != right or top != bottom:  # the backward kernel knows only padding that is equal on both sides
-        inputs, padding = F.pad(inputs, geometry.padding), [0, 0]
+    inputs, padding = _evenly_padded(geometry, inputs)
     kernels = deltas.new_empty(deltas.shape[1], inputs.shape[1] // geometry.groups, *geometry.kernel)
     moves = (list(geometry.stride), padding, list(geometry.dilation), False, [0, 0], geometry.groups)
     gradients = torch.ops.aten.convolution_backward(deltas, inputs, kernels, None, *moves, [False, True, False])

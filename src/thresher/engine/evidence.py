@@ -71,7 +71,7 @@ class Evidence:
 
     def read(self, signal: "Signal") -> Tensor:
         """The signal's value for each example, detached."""
-        if signal not in self.known:
+        if signal not in self.known and not signal.of_targets:
             _ = self.outputs  # a sweep brings the declared signals along
         if signal not in self.known:
             self.known[signal] = signal(self).detach()

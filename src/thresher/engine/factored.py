@@ -6,10 +6,10 @@ gradient of the whole model for each example (PRL(G), Liu et al. 2021, Algorithm
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from thresher.engine.convolution import convolution
 from thresher.engine.layers import Share, batch_norm, embedding, group_norm, layer_norm, linear
 from thresher.errors import ThresherError
 
-FORMULAS: dict[type[nn.Module], Callable[[nn.Module, Tensor, Tensor], list[Share]]] = {
+FORMULAS: dict[type[nn.Module], Callable[[nn.Module, Tensor, Tensor, bool], list[Share]]] = {
     nn.Linear: linear,
     nn.Conv1d: convolution,
     nn.Conv2d: convolution,
@@ -76,7 +76,17 @@ class Factors:
 
     def norms(self) -> Tensor:
         """‖∂loss_i/∂θ‖ [n] over all trainable parameters."""
-        return torch.stack([share.squared for share in self._shares]).sum(0).clamp_min(0).sqrt()
+        squares = [share.squared for share in self._shares if share.squared is not None]
+        assert len(squares) == len(self._shares), "norms were not asked for"
+        return torch.stack(squares).sum(0).clamp_min(0).sqrt()
+
+    @torch.no_grad()
+    def along(self, direction: Mapping[nn.Parameter, Tensor]) -> Tensor:
+        """∂loss_i/∂θ · direction [n]: each layer applied with the direction as its kernel, times its output gradients."""
+        known = [(share, direction.get(cast(nn.Parameter, share.parameter))) for share in self._shares]
+        device = self._shares[0].parameter.device
+        with torch.autocast(device.type, enabled=False):
+            return torch.stack([share.along(given) for share, given in known if given is not None]).sum(0)
 
     @torch.no_grad()
     def accumulate(self, weights: Tensor) -> None:
@@ -128,8 +138,11 @@ class Recorder:
             edge = get_gradient_edge(output)
             self._calls.append(Call(name, layer, inputs, inputs._version, edge, output.shape[0]))
 
-    def differentiate(self, losses: Tensor, retain_graph: bool = False) -> Factors:
-        """Run the one backward chain of `losses` [n], where row i of every layer belongs to example i."""
+    def differentiate(self, losses: Tensor, retain_graph: bool = False, norms: bool = True) -> Factors:
+        """Run the one backward chain of `losses` [n], where row i of every layer belongs to example i.
+
+        Without `norms` the factors give only what needs no gradient of a single example.
+        """
         self._refuse(len(losses))
         edges = [call.edge for call in self._calls]
         deltas = list(torch.autograd.grad(losses.sum(), edges, retain_graph=retain_graph, allow_unused=True))
@@ -138,7 +151,7 @@ class Recorder:
             while deltas:  # both lists are emptied on the way, so that tensors no share keeps are freed at once
                 call, delta = self._calls.pop(), deltas.pop()
                 if delta is not None:
-                    shares.extend(FORMULAS[type(call.layer)](call.layer, call.inputs, delta))
+                    shares.extend(FORMULAS[type(call.layer)](call.layer, call.inputs, delta, norms))
         if not shares:
             raise NotFactored("The losses depend on no trainable layer: compute them from the recorded outputs.")
         return Factors(shares)

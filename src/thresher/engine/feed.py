@@ -16,8 +16,8 @@ class Feed:
     The tensors stay the same from epoch to epoch and only their values change, so that a captured step can read them.
     """
 
-    def __init__(self, train: Examples, columns: Sequence[str], channels_last: bool):
-        self.train, self.channels_last = train, channels_last
+    def __init__(self, train: Examples, columns: Sequence[str], channels_last: bool, clean: Examples | None = None):
+        self.train, self.channels_last, self.clean = train, channels_last, clean
         self.columns = {name: train.columns[name] for name in columns}
         self.decided: dict[str, Tensor] = {}
         self.weights: dict[str, Tensor] = {}
@@ -30,16 +30,28 @@ class Feed:
 
     def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> tuple[Batch, list[Tensor] | None]:
         """The examples at these positions; their inputs are gathered here unless a stream has brought them."""
-        train = self.train
-        if inputs is None:
-            assert isinstance(train.inputs, Tensor)
-            inputs = train.as_model_input(train.inputs.index_select(0, index))
-        if self.channels_last and inputs.ndim == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        train, inputs = self.train, self._inputs(self.train, index, inputs)
         columns = {name: value.index_select(0, index) for name, value in {**self.columns, **self.decided}.items()}
         targets = train.targets.index_select(0, index)
         weights = [value.index_select(0, index) for value in self.weights.values()] or None
         return Batch(rows, train.ids.index_select(0, index), inputs, targets, columns), weights
+
+    def clean_batch(self, index: Tensor | None, inputs: Tensor | None) -> Batch | None:
+        """The clean examples at these positions, where there are any."""
+        clean = self.clean
+        if clean is None or index is None:
+            return None
+        inputs = self._inputs(clean, index, inputs)
+        return Batch(index, clean.ids.index_select(0, index), inputs, clean.targets.index_select(0, index), {})
+
+    def _inputs(self, examples: Examples, index: Tensor, streamed: Tensor | None) -> Tensor:
+        inputs = streamed
+        if inputs is None:
+            assert isinstance(examples.inputs, Tensor)
+            inputs = examples.as_model_input(examples.inputs.index_select(0, index))
+        if self.channels_last and inputs.ndim == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        return inputs
 
 
 def _renew(kept: dict[str, Tensor], new: Mapping[str, Tensor]) -> None:

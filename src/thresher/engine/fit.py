@@ -45,6 +45,7 @@ def fit(
     steps: int | None = None,
     test: Examples | None = None,
     clean: Examples | None = None,
+    clean_batch: int | None = None,
     validation: Examples | None = None,
     keep: Literal["last", "best_on_validation"] = "last",
     until: Callable[[Record], bool] | None = None,
@@ -66,6 +67,8 @@ def fit(
 
     model     a module, trained in place, or a function that makes one (needed for recipes with peers)
     schedule  multiplies the optimizer's learning rates: `cosine(1.0)`, `step(1.0, at=(80, 100))`
+    clean     examples whose targets can be trusted, for rules that read them; it may be part of the training set
+    clean_batch  how many of them a step looks at: the batch size, or all of them, whichever is less
     until     stops early: a function of the epoch's record, such as `lambda record: record["train_score"] > 0.99`
     precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
               unless switched off (torch.float32, False, False), elsewhere float32 and neither
@@ -80,6 +83,7 @@ def fit(
         make_optimizer=optimizer,
         captured=where.type == "cuda" if captured is None else captured,
         channels_last=where.type == "cuda" if channels_last is None else channels_last,
+        clean_batch=_clean_batch(clean, clean_batch, batch),
     )
     if keep not in ("last", "best_on_validation"):
         raise ThresherError(f'keep={keep!r} is unknown: give "last" or "best_on_validation".')
@@ -158,6 +162,17 @@ def _length(train: Examples, epochs: int | None, steps: int | None, batch: int) 
     if batch < 1 or batch > len(train):
         raise ThresherError(f"batch={batch} does not fit {len(train)} training examples: give 1 to {len(train)}.")
     return {"epochs": length * batch / len(train) if epochs is None else float(length), "steps": steps, "batch": batch}
+
+
+def _clean_batch(clean: Examples | None, wanted: int | None, batch: int) -> int:
+    """How many clean examples a step looks at."""
+    if wanted is None:
+        return 1 if clean is None else min(batch, len(clean))
+    if clean is None:
+        raise ThresherError(f"clean_batch={wanted} takes batches of a clean set: pass clean=Examples(...).")
+    if not 1 <= wanted <= len(clean):
+        raise ThresherError(f"clean_batch={wanted} does not fit {len(clean)} clean examples: give 1 to {len(clean)}.")
+    return wanted
 
 
 def _precision(wanted: Precision, device: torch.device) -> Precision:

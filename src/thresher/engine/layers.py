@@ -1,10 +1,11 @@
-"""For each kind of layer: the squared gradient norm of every example, and the weighted sum of their gradients.
+"""For each kind of layer: every example's squared gradient norm, its gradient along a direction, and their weighted sum.
 
 A formula gets the layer, its inputs [n, ...] and the gradients `deltas` [n, ...] of its outputs; row i belongs to
 example i. Write C and O for the numbers that go in and out of one of T positions, K for the offsets of the kernel.
 One example's weight gradient, Σ_t δ_t a_tᵀ, has C·O·K numbers and comes from T·(C + O) numbers. Where it is the smaller
 of the two it is formed and kept instead of them, and the weighted sum is then one product. Where it is the larger it is
 never formed: ‖Σ_t δ_t a_tᵀ‖² = Σ_ts (δ_t·δ_s)(a_t·a_s), which is then cheaper too, as T²(C + O) < T·C·O·K.
+Along a direction D it is Σ_t δ_t·(D a_t), the layer applied with D as its kernel; without `norms` nothing else is formed.
 """
 
 from collections.abc import Callable
@@ -21,14 +22,18 @@ CPU_BLOCK, DEVICE_BLOCK = 8 * 2**20, 256 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What one parameter adds: each example's squared gradient norm [n], and weights [n] -> the weighted gradient."""
+    """What one parameter adds: weights [n] -> the weighted gradient, and a direction -> each example's gradient along it.
+
+    `squared` is each example's squared gradient norm [n], where norms are wanted.
+    """
 
     parameter: Tensor
-    squared: Tensor
     weighted: Callable[[Tensor], Tensor]
+    along: Callable[[Tensor], Tensor]
+    squared: Tensor | None
 
 
-def linear(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
+def linear(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:
     """Linear on [n, C] or [n, ..., C]."""
     layer = cast(nn.Linear, layer)
     n, weight, size = len(deltas), layer.weight, layer.in_features + layer.out_features
@@ -38,7 +43,7 @@ def linear(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
         return shares
     incoming = inputs.to(deltas.dtype).reshape(n, -1, layer.in_features)
     positions = incoming.shape[1]
-    if weight.numel() <= positions * size:
+    if norms and weight.numel() <= positions * size:
         return [
             *shares,
             kept(weight, in_chunks(lambda a, d: products(d.mT, a), 2 * positions * size, incoming, outgoing)),
@@ -50,13 +55,15 @@ def linear(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
     def weighted(weights: Tensor) -> Tensor:
         return scaled(outgoing, weights).flatten(0, 1).mT @ incoming.flatten(0, 1)
 
-    return [
-        *shares,
-        Share(weight, in_chunks(squares, positions * (3 * positions + size), incoming, outgoing), weighted),
-    ]
+    def along(direction: Tensor) -> Tensor:
+        return dot(incoming @ direction.to(incoming.dtype).mT, outgoing)
+
+    held = positions * (3 * positions + size)
+    squared = in_chunks(squares, held, incoming, outgoing) if norms else None
+    return [*shares, Share(weight, weighted, along, squared)]
 
 
-def embedding(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
+def embedding(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:
     """Embedding of [n] or [n, ...]: Σ_ts [token_t = token_s] δ_t·δ_s, without the padding token."""
     layer = cast(nn.Embedding, layer)
     n, padding = len(deltas), -1 if layer.padding_idx is None else layer.padding_idx
@@ -71,11 +78,14 @@ def embedding(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
         rows, scatter = layer.num_embeddings, torch.ops.aten.embedding_dense_backward
         return cast(Tensor, scatter(scaled(outgoing, weights), tokens, rows, padding, False))
 
+    def along(direction: Tensor) -> Tensor:  # the padding token's row is zero in it, as in every gradient
+        return dot(F.embedding(tokens, direction.to(outgoing.dtype)), outgoing)
+
     held = positions * (3 * positions + layer.embedding_dim)
-    return [Share(layer.weight, in_chunks(squares, held, tokens, outgoing), weighted)]
+    return [Share(layer.weight, weighted, along, in_chunks(squares, held, tokens, outgoing) if norms else None)]
 
 
-def layer_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
+def layer_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
     """LayerNorm: Σ_t δ_t ⊙ x̂_t, and Σ_t δ_t for the bias."""
     layer = cast(nn.LayerNorm, layer)
     shape, eps = list(layer.normalized_shape), layer.eps
@@ -86,14 +96,14 @@ def layer_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
     return _affine(layer, inputs, deltas, by_feature, lambda rows: F.layer_norm(rows, shape, eps=eps))
 
 
-def group_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
+def group_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
     """GroupNorm: Σ_t δ_t ⊙ x̂_t, and Σ_t δ_t for the bias."""
     layer = cast(nn.GroupNorm, layer)
     groups, eps = layer.num_groups, layer.eps
     return _affine(layer, inputs, deltas, by_channel, lambda rows: F.group_norm(rows, groups, eps=eps))
 
 
-def batch_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor) -> list[Share]:
+def batch_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
     """BatchNorm by its running statistics: Σ_t δ_t ⊙ x̂_t, and Σ_t δ_t for the bias."""
     layer = cast(nn.BatchNorm2d, layer)
     mean, variance, eps = layer.running_mean, layer.running_var, layer.eps
@@ -130,7 +140,11 @@ def kept(parameter: Tensor, gradients: Tensor) -> Share:
     """The share of a parameter whose gradients [n, ...] are at hand."""
     flat = gradients.flatten(1)
     squared = torch.linalg.vector_norm(flat, dim=1).square()
-    return Share(parameter, squared, lambda weights: weights.to(flat.dtype) @ flat)
+
+    def along(direction: Tensor) -> Tensor:
+        return flat @ direction.to(flat.dtype).reshape(-1)
+
+    return Share(parameter, lambda weights: weights.to(flat.dtype) @ flat, along, squared)
 
 
 def in_chunks(function: Callable[..., Tensor], held: int, *rows: Tensor) -> Tensor:
@@ -148,6 +162,11 @@ def products(left: Tensor, right: Tensor) -> Tensor:
     if left.device.type == "cuda":
         return torch.bmm(left, right, out_dtype=wide)
     return torch.bmm(left.to(wide), right.to(wide))
+
+
+def dot(left: Tensor, right: Tensor) -> Tensor:
+    """Σ left · right over everything but the rows [n, ...] -> [n], in float32 or wider."""
+    return (left * right).flatten(1).sum(1, dtype=_wide(left))
 
 
 def scaled(deltas: Tensor, weights: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """One look of a network at a batch: the forward pass and the evidence it gives."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from thresher.engine.evidence import Evidence
-from thresher.engine.factored import Factors, NotFactored, record, refuse_batch_norm
+from thresher.engine.factored import Factors, Recorder, record
 from thresher.engine.learner import FEATURES, Taps
+from thresher.engine.replay import Notes, Replayed
+from thresher.engine.tangent import by_forward_mode, by_two_backwards, direction_of
 from thresher.engine.vmapped import norms_by_vmap
 from thresher.objectives import Objective
-from thresher.seeding import preserved
-from thresher.signals import Signal, features, gradient_norm
+from thresher.signals import Signal, clean_agreement, features, gradient_norm
 
 Precision = torch.dtype | None
 
@@ -41,6 +42,21 @@ class Look:
     factors: Factors | None
 
 
+@dataclass(frozen=True)
+class Ways:
+    """How derivatives of single examples are taken through a model; `ways_through` finds out by trying.
+
+    factored      from the layer inputs and output gradients of the one chain; else norms by vmap(grad)
+    forward_mode  agreement with the clean set, where it is not factored, by one pass in forward mode; else by two backwards
+    """
+
+    factored: bool = True
+    forward_mode: bool = True
+
+
+USUAL = Ways()
+
+
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
     return nullcontext() if precision is None else torch.autocast(device.type, dtype=precision, cache_enabled=False)
 
@@ -56,22 +72,24 @@ def look(
     precision: Precision = None,
     keep_graph: bool = False,
     leave_no_trace: bool = False,
-    factored: bool = True,
+    ways: Ways = USUAL,
+    clean: Batch | None = None,
     **facts: Any,
 ) -> Look:
-    """Forward the views of a batch at once; the evidence is about the first view.
+    """Forward the views of a batch at once; the evidence is about the first view, and about a clean batch beside it.
 
-    The model's mode stays as it is; with `leave_no_trace` so do its buffers.
+    The model's mode stays as it is; with `leave_no_trace` so do its buffers, which a clean batch never changes.
     """
     views = list(views) or [batch.inputs]
-    n = len(batch.ids)
-    recorder = record(model) if gradient_norm in wanted and factored else None
+    n, device = len(batch.ids), batch.inputs.device
+    watcher = _watcher(model, wanted, ways)
     forward = partial(untraced, model) if leave_no_trace else model
-    with autocast(batch.inputs.device, precision):
-        # Norms are of the first view alone, so that one is recorded by itself.
-        together = views[:1] if recorder is not None else views
-        with recorder or nullcontext():
-            outputs = forward(together[0] if len(together) == 1 else torch.cat(together))
+    with autocast(device, precision):
+        # Gradients are of the first view alone, so that one is recorded by itself.
+        together = views[:1] if isinstance(watcher, Recorder) else views
+        inputs = together[0] if len(together) == 1 else torch.cat(together)
+        with watcher or nullcontext():
+            outputs = forward(inputs)
         layers = {name: value[:n] for name, value in taps.take().items()}
         if len(together) < len(views):
             outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
@@ -88,37 +106,73 @@ def look(
     )
     if features in wanted:
         evidence.known[features] = layers[FEATURES].detach().flatten(1).float()
-    factors = None
-    if recorder is not None:
-        factors = recorder.differentiate(evidence.losses, retain_graph=keep_graph)
-        evidence.known[gradient_norm] = factors.norms()
-    elif gradient_norm in wanted:
-        evidence.known[gradient_norm] = norms_by_vmap(model, _on(evidence), views[0], batch.targets)
-    return Look(evidence, outputs, factors)
+    passage = Passage(model, taps, inputs, precision, watcher)
+    if clean is not None:
+        evidence = evidence.but(others={"clean": passage.see_clean(objective, clean, facts)})
+    return Look(evidence, outputs, passage.differentiate(evidence, wanted, keep_graph))
 
 
-def can_factor(model: nn.Module, objective: Objective, batch: Batch, classes: int | None) -> bool:
-    """Whether gradient norms come from layer factors for this model; if not, `vmap(grad)` is tried, and may refuse."""
-    refuse_batch_norm(model)
-    with preserved(batch.inputs.device), torch.enable_grad():
-        try:
-            with record(model) as recorder:
-                outputs = untraced(model, batch.inputs)
-            recorder.verify(_evidence_of(batch, objective, outputs, classes).losses)
-        except NotFactored:
-            evidence = _evidence_of(batch, objective, model(batch.inputs).detach(), classes)
-            norms_by_vmap(model, _on(evidence), batch.inputs, batch.targets)
-            return False
-    return True
+def _watcher(model: nn.Module, wanted: Sequence[Signal], ways: Ways) -> Recorder | Notes | None:
+    """What must watch the forward pass so that the wanted derivatives can be taken afterwards."""
+    if ways.factored and (gradient_norm in wanted or clean_agreement in wanted):
+        return record(model)
+    return Notes() if clean_agreement in wanted and ways.forward_mode else None
 
 
-def _evidence_of(batch: Batch, objective: Objective, outputs: Tensor, classes: int | None) -> Evidence:
-    return Evidence(
-        ids=batch.ids, targets=batch.targets, objective=objective, raw_outputs=outputs.float(), classes=classes
-    )
+@dataclass(frozen=True)
+class Passage:
+    """A forward pass that was made, from which derivatives of single examples are taken."""
+
+    model: nn.Module
+    taps: Taps
+    inputs: Tensor
+    precision: Precision
+    watcher: Recorder | Notes | None
+
+    def see_clean(self, objective: Objective, clean: Batch, facts: Mapping[str, Any]) -> Evidence:
+        """Evidence about a clean batch, from a pass that leaves no trace; after the training pass, as in Algorithm 1."""
+        with autocast(clean.inputs.device, self.precision):
+            outputs = untraced(self.model, clean.inputs).float()
+        return Evidence(
+            ids=clean.ids, targets=clean.targets, objective=objective, raw_outputs=outputs, inputs=clean.inputs,
+            columns=clean.columns, layers=self.taps.take(), **facts,
+        )  # fmt: skip
+
+    def differentiate(self, evidence: Evidence, wanted: Sequence[Signal], keep_graph: bool) -> Factors | None:
+        """Add gradient norms and agreement to what is known; the factors, if they come from factors."""
+        factors, normed = None, gradient_norm in wanted
+        if isinstance(self.watcher, Recorder):
+            factors = self.watcher.differentiate(evidence.losses, retain_graph=keep_graph, norms=normed)
+        if normed:
+            evidence.known[gradient_norm] = (
+                norms_by_vmap(self.model, on(evidence), self.inputs[: len(evidence)], evidence.targets)
+                if factors is None
+                else factors.norms()
+            )
+        if clean_agreement in wanted:
+            direction = direction_of(self.model, evidence.other("clean").losses)
+            evidence.known[clean_agreement] = (
+                self._agreement(evidence, direction) if factors is None else factors.along(direction)
+            ).float()
+        return factors
+
+    def _agreement(self, evidence: Evidence, direction: Mapping[nn.Parameter, Tensor]) -> Tensor:
+        """The agreement [n] of a pass that was not factored."""
+        if not isinstance(self.watcher, Notes):
+            return by_two_backwards(evidence.losses, direction)
+        again = Replayed(self.watcher.calls)
+
+        def losses(values: Mapping[str, Tensor]) -> Tensor:
+            with autocast(self.inputs.device, self.precision), again:
+                outputs = functional_call(self.model, dict(values), (self.inputs,)).float()
+            n = len(evidence)
+            layers = {name: value[:n] for name, value in self.taps.take().items()}
+            return evidence.but(raw_outputs=outputs[:n], layers=layers).losses
+
+        return by_forward_mode(self.model, losses, direction)
 
 
-def _on(evidence: Evidence) -> Callable[[Tensor, Tensor], Tensor]:
+def on(evidence: Evidence) -> Callable[[Tensor, Tensor], Tensor]:
     """The evidence's objective as a function of outputs and targets."""
     return lambda outputs, targets: evidence.but(raw_outputs=outputs, targets=targets).losses
 

@@ -13,6 +13,7 @@ from thresher.engine.learner import Learner
 from thresher.engine.sweep import Sweeper
 from thresher.examples import Examples
 from thresher.ledger import EpochRows, Note, residual_belief
+from thresher.signals import loss
 
 Columns = Mapping[str, np.ndarray[Any, Any]]
 
@@ -23,17 +24,20 @@ def fill_unvisited(
     """The epoch's columns [n] on the host; whoever no step visited is swept, or was when the epoch began."""
     missing = torch.from_numpy(np.flatnonzero(~rows.visited())).to(train.targets.device)
     if len(missing):
-        if "outputs" in seen.known:
+        if "outputs" in seen.known and not learner.objective.layers:
             outputs = seen.outputs[missing]
+            with torch.no_grad():
+                losses = seen.at(missing).losses
         else:
-            outputs = sweeper(learner.model, learner.objective, train, positions=missing).outputs
-        with torch.no_grad():
-            losses = seen.but(ids=train.ids[missing], targets=train.targets[missing], raw_outputs=outputs).losses
+            swept = sweeper(
+                learner.model, learner.objective, train, wanted=[loss], taps=learner.taps, positions=missing
+            )
+            outputs, losses = swept.outputs, swept.signals[loss]
         counts = torch.ones_like(losses) if weights is None else weights[missing]
         rows.fill(Note(missing, outputs, losses, counts))
     columns = rows.take()
     if train.is_regression:
-        columns["p_given"] = residual_belief(columns["loss"])
+        columns["p_given"] = columns["belief"] = residual_belief(columns["loss"])
     return columns
 
 

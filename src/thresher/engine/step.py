@@ -5,7 +5,7 @@ average -> ledger. Every network's rules are asked before any network moves.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Learner, Taps
-from thresher.engine.look import Batch, Look, Precision, autocast, look, read_all
+from thresher.engine.look import Batch, Look, Precision, Ways, autocast, look, read_all
 from thresher.engine.optimizer import step_unless
 from thresher.ledger import EpochRows, Note
 from thresher.mix import Pairing, as_mixable
 from thresher.recipe import Recipe
 from thresher.rules.rule import Decision, ask, needs_of, signals_of
 from thresher.schedules import Schedule
-from thresher.signals import gradient_norm
+from thresher.signals import clean_agreement, gradient_norm
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Step:
         classes: int | None,
         precision: Precision,
         rows: Sequence[EpochRows],
-        factored: bool,
+        ways: Ways,
         batch: int,
     ):
-        self.factored = factored
+        self.ways = ways
         self.recipe, self.learners, self.classes, self.precision, self.rows = recipe, learners, classes, precision, rows
         self.wanted = signals_of((recipe.each_batch, recipe.relabel, recipe.mix))
         self.needs = needs_of((recipe.each_batch, recipe.relabel))
@@ -56,9 +56,13 @@ class Step:
         self.everyone = torch.ones(batch, device=device)
         self.skipped = [torch.zeros((), device=device) for _ in learners]
 
-    def __call__(self, batch: Batch, epoch_weights: Sequence[Tensor] | None, now: Now) -> None:
+    def __call__(
+        self, batch: Batch, epoch_weights: Sequence[Tensor] | None, now: Now, clean: Batch | None = None
+    ) -> None:
         views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
-        looks = [self._look(learner, batch, views, now) for learner in self.learners]
+        if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
+            clean = replace(clean, inputs=self.recipe.views[0](clean.inputs, now.generator))
+        looks = [self._look(learner, batch, views, now, clean) for learner in self.learners]
         seen = [self._linked(place, looks, batch, views, now) for place in range(len(looks))]
         targets = [
             evidence.targets if self.recipe.relabel is None else self.recipe.relabel(evidence).detach()
@@ -74,14 +78,14 @@ class Step:
             lesson = Lesson(looks[place], targets[place], weights.detach(), pairing)
             self._learn(place, learner, lesson, views, batch)
 
-    def _look(self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now) -> Look:
+    def _look(self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now, clean: Batch | None) -> Look:
         facts: dict[str, Any] = {
             "classes": self.classes,
             "epoch": now.epoch,
             "epochs": now.epochs,
             "generator": now.generator,
         }
-        facts |= {"scalars": now.scalars, "memory": learner.batch_memory, "factored": self.factored}
+        facts |= {"scalars": now.scalars, "memory": learner.batch_memory, "ways": self.ways, "clean": clean}
         if self.recipe.mix is None:
             return look(
                 learner.model,
@@ -96,7 +100,7 @@ class Step:
             )
         if not self.asks:
             return _unseen(batch, learner, self.classes, now)
-        with torch.set_grad_enabled(gradient_norm in self.wanted):
+        with torch.set_grad_enabled(gradient_norm in self.wanted or clean_agreement in self.wanted):
             return look(
                 learner.model, learner.objective, learner.taps, batch, wanted=self.wanted, views=views[:1],
                 precision=self.precision, leave_no_trace=True, **facts,
@@ -104,7 +108,8 @@ class Step:
 
     def _linked(self, place: int, looks: Sequence[Look], batch: Batch, views: Sequence[Tensor], now: Now) -> Evidence:
         """The evidence of one network with the other evidence its rules read, and its signals computed."""
-        learner, evidence, others = self.learners[place], looks[place].evidence, {}
+        learner, evidence = self.learners[place], looks[place].evidence
+        others = dict(evidence.others)
         if "peer" in self.needs:
             others["peer"] = looks[(place + 1) % len(looks)].evidence
         if "average" in self.needs and learner.average is not None:

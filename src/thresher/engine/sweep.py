@@ -11,7 +11,7 @@ from thresher.engine.capture import Captured
 from thresher.engine.evidence import Swept
 from thresher.engine.feed import Feed
 from thresher.engine.learner import Taps, evaluating
-from thresher.engine.look import Precision, look, read_all
+from thresher.engine.look import Precision, Ways, look, read_all
 from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.seeding import preserved
@@ -51,7 +51,7 @@ class Sweeper:
             batch, _ = feed.batch(index, index, inputs)
             evidence = look(
                 model, objective, taps, batch, wanted=wanted, precision=self.precision,
-                factored=self.factored, classes=examples.classes,
+                ways=Ways(self.factored), classes=examples.classes,
             ).evidence  # fmt: skip
             read_all(evidence, wanted)
             return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
@@ -73,7 +73,12 @@ class Sweeper:
 
 
 def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
-    """How good outputs are: accuracy and balanced accuracy, or R² (overall and of each target)."""
+    """How good outputs are: accuracy, balanced accuracy and the recall of each class present, or R² (and each target's).
+
+    >>> two = Examples(torch.zeros(4, 1), torch.tensor([0, 0, 0, 1]))
+    >>> list(measure(torch.tensor([[1.0, 0.0]] * 4), two).values())
+    [0.75, 0.5, 1.0, 0.0]
+    """
     if examples.is_regression:
         return _r_squared(outputs, examples.targets)
     right = (outputs.argmax(1) == examples.labels).double()
@@ -85,7 +90,12 @@ def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
     recalls = hits / totals.clamp_min(1)
     present = (totals > 0).double()
     balanced = (recalls * present).sum() / present.sum()
-    return {"accuracy": float(right.mean()), "balanced_accuracy": float(balanced)}
+    found = zip(recalls.tolist(), totals.tolist(), strict=True)
+    return {
+        "accuracy": float(right.mean()),
+        "balanced_accuracy": float(balanced),
+        **{f"recall_{label}": recall for label, (recall, total) in enumerate(found) if total},
+    }
 
 
 def _r_squared(outputs: Tensor, targets: Tensor) -> dict[str, float]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from thresher.engine.capture import Captured, obstacle, phase
 from thresher.engine.check import check_model, check_recipe
 from thresher.engine.checkpoint import Record, describe
+from thresher.engine.clean import CleanStream, queued
 from thresher.engine.evidence import Evidence
 from thresher.engine.feed import Feed
 from thresher.engine.learner import Learner
@@ -23,6 +24,7 @@ from thresher.engine.sweep import Sweeper, measure, metric_of
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.ledger import EpochRows, Ledger, epoch_table, last_visits
+from thresher.noise_rate import NoiseRate
 from thresher.objectives import as_objective
 from thresher.recipe import Recipe
 from thresher.rules.rule import Decision, ask, columns_of, needs_of, schedules_of, signals_of
@@ -44,6 +46,7 @@ class Plan:
     make_optimizer: MakeOptimizer
     captured: bool = False
     channels_last: bool = False
+    clean_batch: int = 1
 
 
 class Training:
@@ -57,7 +60,9 @@ class Training:
         objective = as_objective(recipe.objective, train.classes)
         given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average}
         check_recipe(recipe, objective, train, given)
-        fits = check_model(recipe, models[0], objective.to(self.device), train, plan.seed)
+        clean = sets.get("clean") if "clean" in needs_of(recipe) else None
+        self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
+        fits = check_model(recipe, models[0], objective.to(self.device), train, plan.seed, clean, plan.clean_batch)
         self.learners = [
             Learner(
                 m, as_objective(recipe.objective, train.classes).to(self.device), plan.make_optimizer, recipe.average
@@ -69,13 +74,14 @@ class Training:
         self.refusal = obstacle(self.learners[0].optimizer, self.device) if plan.captured else "nobody asked for it"
         captured = self.refusal is None
         self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
-        self.step = Step(recipe, self.learners, train.classes, plan.precision, self.rows, fits.factored, plan.batch)
+        self.step = Step(recipe, self.learners, train.classes, plan.precision, self.rows, fits.ways, plan.batch)
         at_once = max(1024 if captured else 512, plan.batch)
-        self.sweeper = Sweeper(at_once, plan.precision, plan.workers, fits.factored, captured, plan.channels_last)
+        self.sweeper = Sweeper(at_once, plan.precision, plan.workers, fits.ways.factored, captured, plan.channels_last)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
-        self.feed = Feed(train, sorted(columns_of(recipe)), plan.channels_last)
+        self.noise_rate = NoiseRate(recipe, train, plan.epochs)
+        self.feed = Feed(train, sorted(columns_of(recipe)), plan.channels_last, clean)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
         self.epoch, self.steps_done, self.finished = 0, 0, False
         self.carry = torch.empty(0, dtype=torch.long)
@@ -96,32 +102,39 @@ class Training:
             "data": describe([self.train.ids, self.train.targets]),
             "length": [self.plan.epochs, self.plan.steps],
             "batch": self.plan.batch,
+            "clean": None if self.clean.clean is None else self._clean_identity(self.clean.clean),
             "seed": self.plan.seed,
             "optimizer": [type(optimizer).__name__, self.learners[0].base_rates],
             "schedule": describe(self.plan.schedule),
             "precision": str(self.plan.precision),
         }
 
+    def _clean_identity(self, clean: Examples) -> Any:
+        return [describe([clean.ids, clean.targets]), self.plan.clean_batch]
+
     def run_epoch(self) -> Iterator[tuple[int, int]]:
         """Train one epoch, yielding (step, steps) after each step; its record and its ledger rows end it."""
         started = time.perf_counter()
         self.generator.manual_seed(derive(self.plan.seed, "epoch", self.epoch))
         for schedule, scalar in self.scalars.items():
-            scalar.fill_(schedule(self.epoch, self.plan.epochs))
+            scalar.fill_(self.noise_rate.settle(schedule)(self.epoch, self.plan.epochs))
         self.now = Now(self.epoch, self.plan.epochs, self.generator, self.scalars)
         sights = [self._epoch_evidence(learner) for learner in self.learners]
         decisions = self._decide_epoch(sights)
         self.feed.begin(decisions)
         order = self._order(decisions)
+        clean = self.clean.order(self.epoch, len(order))
+        clean_inputs = self.clean.inputs(clean, self.epoch, self.plan.workers, len(order))
         rows, key = last_visits(order, len(self.train)), phase(self.recipe, self.epoch)
         with preserved(self.device):
-            for done, inputs in enumerate(self._inputs(order)):
+            for done, (inputs, beside) in enumerate(zip(self._inputs(order), clean_inputs, strict=True)):
                 progress = self.epoch + done / len(order)
                 if self.plan.schedule is not None:
                     for learner in self.learners:
                         learner.set_learning_rate(self.plan.schedule(progress, self.plan.epochs))
                 seed_global(self.device, self.plan.seed, self.epoch, done)
-                self._take_step(key, index=order[done], rows=rows[done], inputs=inputs)
+                at = None if clean is None else clean[done]
+                self._take_step(key, index=order[done], rows=rows[done], inputs=inputs, clean=at, clean_inputs=beside)
                 self.steps_done += 1
                 yield done + 1, len(order)
         self._end_epoch(started, len(order), sights, decisions)
@@ -135,9 +148,11 @@ class Training:
             self.refusal = self.captured.refusal
             warnings.warn(f"The step runs without a CUDA graph: {self.refusal}", stacklevel=2)
 
-    def _one_step(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> None:
+    def _one_step(
+        self, index: Tensor, rows: Tensor, inputs: Tensor | None, clean: Tensor | None, clean_inputs: Tensor | None
+    ) -> None:
         batch, weights = self.feed.batch(index, rows, inputs)
-        self.step(batch, weights, self.now)
+        self.step(batch, weights, self.now, self.feed.clean_batch(clean, clean_inputs))
 
     def _inputs(self, order: Tensor) -> Iterable[Tensor | None]:
         """What a stream brings for each step; a set in memory is gathered inside the step."""
@@ -187,8 +202,7 @@ class Training:
             counts = torch.stack([decision.weights for decision in decisions]).amax(0).cpu() > 0
             everyone, self.carry = everyone[counts], self.carry[counts[self.carry]]
         drawn = self.recipe.draw(everyone, self.train, generator(self.plan.seed, "order", self.epoch))
-        repeated = torch.isin(drawn, self.carry)  # moved to the end, so that no batch holds an example twice
-        order = torch.cat([self.carry, drawn[~repeated], drawn[repeated]])
+        order = queued(self.carry, drawn)
         steps = len(order) // self.plan.batch
         if self.plan.steps is not None:
             steps = min(steps, self.plan.steps - self.steps_done)
@@ -203,8 +217,11 @@ class Training:
         for place, (learner, rows) in enumerate(zip(self.learners, self.rows, strict=True)):
             weights = None if decisions is None else decisions[place].weights
             columns.append(fill_unvisited(rows, learner, self.train, self.sweeper, weights, sights[place]))
+        self.noise_rate.look(self.epoch + 1, columns)
+        for place, seen in enumerate(columns):
             extra = {} if decisions is None else {k: v.cpu().numpy() for k, v in decisions[place].columns.items()}
-            self.ledger.add(epoch_table(self.train, columns[-1], extra, epoch=self.epoch + 1, peer=place))
+            extra |= self.noise_rate.columns()
+            self.ledger.add(epoch_table(self.train, seen, extra, epoch=self.epoch + 1, peer=place))
         record = epoch_record(columns, self.train)
         if record["loss"] != record["loss"]:
             raise ThresherError(
@@ -214,7 +231,7 @@ class Training:
         skipped = self.step.take_skipped()
         self.epoch += 1
         record |= {"epoch": self.epoch, "steps": steps, "learning_rate": float(rate), "skipped": skipped}
-        record |= {"metric": metric_of(self.train), **self._scores()}
+        record |= {"metric": metric_of(self.train), **self.noise_rate.record(), **self._scores()}
         self.history.append(record | {"seconds": time.perf_counter() - started})
         if self.plan.steps is None:
             self.finished = self.epoch >= self.plan.epochs
@@ -261,14 +278,21 @@ class Training:
             "steps_done": self.steps_done,
             "finished": self.finished,
             "carry": self.carry,
+            "clean_carry": self.clean.carry,
             "best": self.best,
+            "noise_rate": self.noise_rate.state(),
+            "shifts": [rows.shift.cpu() for rows in self.rows] if self.train.classes else [],
         }
 
     def load_state(self, saved: Mapping[str, Any]) -> None:
         for learner, state in zip(self.learners, saved["learners"], strict=True):
             learner.load_state(state, self.device)
+        for rows, shift in zip(self.rows, saved["shifts"], strict=False):
+            rows.shift.copy_(shift)
         self.epoch, self.steps_done, self.finished = saved["epoch"], saved["steps_done"], saved["finished"]
         self.carry, self.best, self.history = saved["carry"], saved["best"], list(saved["history"])
+        self.clean.carry = saved["clean_carry"]
+        self.noise_rate.load_state(saved["noise_rate"])
         self.ledger.parts = list(saved["ledger"])
 
     def close(self) -> None:

@@ -10,15 +10,16 @@ from torch import Tensor, nn
 from thresher.engine.check import check_recipe
 from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Taps, last_linear
-from thresher.engine.look import Batch, can_factor, look, read_all, untraced
+from thresher.engine.look import Batch, look, read_all, untraced
+from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import ObjectiveLike, as_objective
 from thresher.recipe import Recipe
 from thresher.rules import RuleLike
-from thresher.rules.rule import ask, signals_of
+from thresher.rules.rule import ask, needs_of, signals_of
 from thresher.seeding import preserved
-from thresher.signals import Signal, features, gradient_norm
+from thresher.signals import Signal, clean_agreement, features, gradient_norm
 
 
 def weigh(
@@ -29,6 +30,7 @@ def weigh(
     *,
     objective: ObjectiveLike | None = None,
     outputs: Tensor | None = None,
+    clean: tuple[Tensor, Tensor] | None = None,
     peer: nn.Module | None = None,
     average: nn.Module | None = None,
     classes: int | None = None,
@@ -39,7 +41,7 @@ def weigh(
     """The raw weights [n] of a batch by this rule (zero: dropped); the model, its buffers and its mode stay.
 
     With the batch's `outputs` given, no forward pass is made unless the rule reads more than outputs.
-    Targets are class ids or real targets; soft labels need `classes=`.
+    Targets are class ids or real targets; soft labels need `classes=`. `clean` is (inputs, targets), both trusted.
 
     >>> from thresher import signals
     >>> from thresher.rules import KeepSmallest
@@ -61,10 +63,14 @@ def weigh(
                 f"[{len(examples)}, {examples.outputs}], as the targets ask."
             )
         own = as_objective(objective, examples.classes)
-        check_recipe(Recipe(each_batch=rule), own, examples, {"peer": peer, "average": average})
+        trusted = None if clean is None else Examples(*clean, classes=examples.classes, name="the clean batch")
+        given = {"peer": peer, "average": average, "clean": trusted}
+        check_recipe(Recipe(each_batch=rule), own, examples, given)
         wanted = signals_of(rule)
         facts: dict[str, Any] = {"classes": examples.classes, "epoch": epoch, "epochs": epochs, "generator": generator}
         batch = Batch(examples.ids, examples.ids, model_inputs, examples.targets, {})
+        if clean is not None and trusted is not None and "clean" in needs_of(rule):
+            facts["clean"] = Batch(trusted.ids, trusted.ids, trusted.as_model_input(clean[0]), trusted.targets, {})
         evidence = _see(model, own, batch, wanted, facts, outputs)
         others = {name: m for name, m in (("peer", peer), ("average", average)) if m is not None}
         if others:
@@ -82,21 +88,27 @@ def _see(
     outputs: Tensor | None = None,
 ) -> Evidence:
     """Evidence about a batch: from the outputs alone where they are enough, else from a forward pass."""
-    if outputs is not None and not objective.layers and not any(signal.prepared for signal in wanted):
+    clean = facts.get("clean")
+    if outputs is not None and clean is None and not objective.layers and not any(s.prepared for s in wanted):
         return Evidence(
             ids=batch.ids, targets=batch.targets, objective=objective, raw_outputs=outputs.detach().float(),
             inputs=batch.inputs, **facts,
         )  # fmt: skip
     head = last_linear(model, batch.inputs[:2]) if features in wanted else None
     taps = Taps(model, objective.layers, head)
-    want_norms = gradient_norm in wanted
-    factored = want_norms and can_factor(model, objective, batch, facts["classes"])
+    trusted = None if clean is None else _first(clean)
+    ways = ways_through(model, objective, wanted, _first(batch), trusted, facts["classes"])
     try:
-        with torch.set_grad_enabled(want_norms):
+        with torch.set_grad_enabled(gradient_norm in wanted or clean_agreement in wanted):
             evidence = look(
-                model, objective, taps, batch, wanted=wanted, factored=factored, leave_no_trace=True, **facts
+                model, objective, taps, batch, wanted=wanted, ways=ways, leave_no_trace=True, **facts
             ).evidence
             read_all(evidence, wanted)
     finally:
         taps.remove()
     return evidence
+
+
+def _first(batch: Batch, count: int = 2) -> Batch:
+    """The first examples of a batch, enough to find out how a model can be differentiated."""
+    return Batch(batch.rows[:count], batch.ids[:count], batch.inputs[:count], batch.targets[:count], {})

@@ -15,11 +15,11 @@ from thresher.models.external import from_module, from_timm
 from thresher.models.lenet import LeNet
 from thresher.models.mlp import MLP
 from thresher.models.mobilenet import MobileNet
-from thresher.models.norm import batch_to_group_norm
+from thresher.models.norm import batch_to_group_norm, freeze_batch_norm
 from thresher.models.preactivation import resnet11, wrn_28_10
 from thresher.models.resnet import cifar_resnet, resnet18
 
-__all__ = ["MODELS", "Known", "batch_to_group_norm", "build", "names"]
+__all__ = ["MODELS", "Known", "batch_to_group_norm", "build", "freeze_batch_norm", "names"]
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,20 @@ MODELS: dict[str, Known] = {
 }
 
 
+# What may follow the name of a model with BatchNorm, for methods that need each example's own gradient.
+NORMS: dict[str, Callable[[nn.Module], nn.Module]] = {"-gn": batch_to_group_norm, "-frozen": freeze_batch_norm}
+
+
 def names() -> list[str]:
-    """Every registered name: the models, and `-gn` forms of those that have a BatchNorm to replace by GroupNorm."""
-    return [*MODELS, *(f"{name}-gn" for name in _WITH_BATCH_NORM)]
+    """Every registered name: the models, and those with BatchNorm also with GroupNorm (-gn) or frozen (-frozen)."""
+    return [*MODELS, *(f"{name}{ending}" for ending in NORMS for name in _WITH_BATCH_NORM)]
 
 
 def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     """A fresh model for inputs of this shape (without the batch), giving this many outputs.
 
-    `mlp:512x512` sets the hidden sizes, `mobilenet:2` the width, `wrn-28-10:0.3` the dropout; `cnn9-gn` has GroupNorm;
+    `mlp:512x512` sets the hidden sizes, `mobilenet:2` the width, `wrn-28-10:0.3` the dropout; `cnn9-gn` has GroupNorm,
+    `cnn9-frozen` BatchNorms that stay as they are made;
     `timm:NAME` is timm's and `package.module:factory` anybody's.
 
     >>> build("mlp:32", input_shape=(1, 8, 8), outputs=3).head
@@ -87,8 +92,8 @@ def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module
 
 
 def _registered(name: str, setting: str | None, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-    plain = name.removesuffix("-gn")
-    known = MODELS[plain]
+    ending = next((each for each in NORMS if name.endswith(each)), "")
+    known = MODELS[name.removesuffix(ending)]
     if setting is None:
         model = known.make(input_shape, outputs)
     elif known.setting is None:
@@ -99,7 +104,7 @@ def _registered(name: str, setting: str | None, input_shape: tuple[int, ...], ou
         except ValueError as failed:
             raise ThresherError(f"{name}:{setting} is not understood: write {name}:{known.example}.") from failed
         model = known.make(input_shape, outputs, value)
-    return model if plain == name else batch_to_group_norm(model)
+    return NORMS[ending](model) if ending else model
 
 
 def _nearest(name: str, cutoff: float = 0.6) -> str | None:

@@ -1,8 +1,10 @@
-"""GroupNorm in the place of BatchNorm, for methods that look at one example's gradient at a time."""
+"""What to do with BatchNorm where a method looks at one example's gradient at a time: replace it, or freeze it."""
 
 from math import gcd
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def batch_to_group_norm(model: nn.Module, groups: int = 8) -> nn.Module:
@@ -29,3 +31,29 @@ def _group_norm_like(batch_norm: nn.BatchNorm2d, groups: int) -> nn.GroupNorm:
         # the parameters themselves, so that an optimizer that already holds them still trains them
         group_norm.weight, group_norm.bias = batch_norm.weight, batch_norm.bias
     return group_norm.train(batch_norm.training)
+
+
+def freeze_batch_norm(model: nn.Module, inputs: Tensor | None = None) -> nn.Module:
+    """Let every BatchNorm inside `model` normalise by fixed statistics, in training too; scale and shift still learn.
+
+    The statistics are those the model has (a pretrained one's), or those of `inputs`: a fresh model has none, and
+    without them its BatchNorms do nothing but scale and shift. `fit` keeps the layers frozen; in a loop of one's own
+    call this after every model.train(). The model is changed and returned.
+
+    >>> model = freeze_batch_norm(nn.Sequential(nn.BatchNorm1d(1)), torch.tensor([[1.0], [3.0]]))
+    >>> model.training, model[0].training, model[0].running_mean.item()
+    (True, False, 2.0)
+    """
+    model.train()
+    layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    if inputs is not None:
+        momenta = [layer.momentum for layer in layers]
+        for layer in layers:
+            layer.momentum = 1.0  # the statistics of this one pass, and nothing of those before
+        with torch.no_grad():
+            model(inputs)
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+    for layer in layers:
+        layer.eval()
+    return model

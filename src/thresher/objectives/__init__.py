@@ -5,12 +5,29 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from thresher.objectives.bootstrap import Bootstrap, SoftBootstrap
+from thresher.objectives.huber import Huber, huber
+from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoothed_identity
 from thresher.objectives.objective import Objective, Plain
 from thresher.objectives.standard import CrossEntropy, SquaredError
 
 ObjectiveLike = nn.Module | Callable[[Tensor, Tensor], Tensor]
 
-__all__ = ["CrossEntropy", "Objective", "ObjectiveLike", "Plain", "SquaredError", "as_objective"]
+__all__ = [
+    "Bootstrap",
+    "CrossEntropy",
+    "Huber",
+    "NoiseLayer",
+    "Objective",
+    "ObjectiveLike",
+    "Plain",
+    "SoftBootstrap",
+    "SquaredError",
+    "as_objective",
+    "huber",
+    "smoothed_confusion",
+    "smoothed_identity",
+]
 
 
 def as_objective(given: ObjectiveLike | None, classes: int | None) -> Objective:

@@ -1,24 +1,110 @@
 """The registry: every method by its name."""
 
 from thresher.naming import unknown
+from thresher.procedures import clean_only, noise_layer_from_confusion
+from thresher.recipes import l2rw, prl
 from thresher.recipes.method import Method, Setting
-from thresher.recipes.prl import co_teaching, prl_g, prl_l, spl, standard
 
 PRL = "Provable robust learning (2020)"
+L2RW, S_MODEL = "Learning to reweight examples (2018)", "Goldberger and Ben-Reuven (2017)"
+REED = "Reed et al. (2014)"
+RATE, RATE_AND_PEER = ("noise_rate",), ("noise_rate", "model factory")
+CLASSES, REAL = ("classification",), ("regression",)
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method("standard", standard, "plain training: every example counts the same", "baseline"),
-        Method("spl", spl, "keep the smallest losses of each batch", "Kumar et al. (2010)", needs=("noise_rate",)),
-        Method("prl-l", prl_l, "keep the smallest loss-layer gradients of each batch", PRL, needs=("noise_rate",)),
-        Method("prl-g", prl_g, "keep the smallest whole gradients of each batch", PRL, needs=("noise_rate",)),
+        Method("standard", prl.standard, "plain training: every example counts the same", "baseline"),
+        Method("normclip", prl.normclip, "plain training, the norm of the whole gradient bounded", "baseline"),
+        Method("huber", prl.huber, "plain training with the Huber loss", "Huber (1964)", tasks=REAL),
+        Method(
+            "bootstrap-hard", prl.bootstrap_hard, "a fifth of each label is the predicted class", REED, tasks=CLASSES
+        ),
+        Method(
+            "bootstrap-soft", prl.bootstrap_soft, "a twentieth of each label is the prediction", REED, tasks=CLASSES
+        ),
+        Method("min-sgd", prl.min_sgd, "learn only from the smallest loss of each batch", "Shah et al. (2020)"),
+        Method(
+            "decouple",
+            prl.decouple,
+            "two networks learn only where they disagree",
+            "Malach and Shalev-Shwartz (2017)",
+            needs=("model factory",),
+            tasks=CLASSES,
+        ),
+        Method("spl", prl.spl, "keep the smallest losses of each batch", "Kumar et al. (2010)", needs=RATE),
+        Method("spl-ramp", prl.spl_ramp, "spl with a share that falls over ten epochs", PRL, needs=RATE),
+        Method("ignormclip", prl.ignormclip, "each example's gradient bounded before the mean", PRL),
+        Method("prl-l", prl.prl_l, "keep the smallest loss-layer gradients of each batch", PRL, needs=RATE),
+        Method("prl-l-ramp", prl.prl_l_ramp, "prl-l with a share that falls over ten epochs", PRL, needs=RATE),
+        Method("prl-g", prl.prl_g, "keep the smallest whole gradients of each batch", PRL, needs=RATE),
         Method(
             "co-teaching",
-            co_teaching,
+            prl.co_teaching,
             "two networks, each keeps the smallest losses for the other",
             "Han et al. (2018)",
-            needs=("noise_rate", "model factory"),
+            needs=RATE_AND_PEER,
+        ),
+        Method(
+            "co-prl-l",
+            prl.co_prl_l,
+            "two networks, each keeps the smallest loss-layer gradients for the other",
+            PRL,
+            needs=RATE_AND_PEER,
+        ),
+        Method("l2rw", l2rw.l2rw, "count an example as far as it helps a few clean ones", L2RW, needs=("clean",)),
+        Method(
+            "proportion",
+            l2rw.proportion,
+            "rare classes count more: weights by inverse class frequency",
+            L2RW,
+            clock="epoch",
+            tasks=CLASSES,
+        ),
+        Method("resample", l2rw.resample, "batches in which every class is equally frequent", L2RW, tasks=CLASSES),
+        Method("hard-mining", l2rw.hard_mining, "of the majority class only the largest losses", L2RW, tasks=CLASSES),
+        Method("random-weights", l2rw.random_weights, "random weights, anew in every batch: a regularizer", L2RW),
+        Method(
+            "s-model",
+            l2rw.s_model,
+            "learn how true labels turn into given ones, beside the model",
+            S_MODEL,
+            tasks=CLASSES,
+        ),
+        Method(
+            "s-model-conf",
+            None,
+            "s-model that starts from the confusion of a model trained before",
+            S_MODEL,
+            kind="procedure",
+            tasks=CLASSES,
+            procedure=noise_layer_from_confusion,
+        ),
+        Method(
+            "mentornet",
+            l2rw.mentornet,
+            "after a burn-in, losses below a moving average of their quantile",
+            "Jiang et al. (2018)",
+            needs=RATE,
+        ),
+        Method(
+            "clean-only",
+            None,
+            "train on the few clean examples alone",
+            L2RW,
+            kind="procedure",
+            clock="epoch",
+            needs=("clean",),
+            procedure=clean_only,
+        ),
+        Method(
+            "weighted-oracle",
+            l2rw.weighted_oracle,
+            "each class counts by its share of clean examples, which an oracle tells",
+            L2RW,
+            clock="epoch",
+            needs=("column is_corrupt",),
+            tasks=CLASSES,
         ),
     )
 }

@@ -18,7 +18,7 @@ def keep_smallest(
     ids: Tensor,
     *,
     fraction: float | Tensor | None = None,
-    count: int | None = None,
+    count: int | Tensor | None = None,
     groups: Tensor | None = None,
     group_count: int = 1,
 ) -> Tensor:

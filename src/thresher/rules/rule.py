@@ -85,7 +85,7 @@ def signals_of(value: Any) -> list[Signal]:
 
 def needs_of(value: Any) -> frozenset[str]:
     """The other evidence that a rule, or all rules of a recipe, read."""
-    return frozenset().union(*(part.needs for part in parts(value) if isinstance(part, Reader)))
+    return frozenset().union(*(part.needs for part in parts(value) if isinstance(part, Reader | Signal)))
 
 
 def columns_of(value: Any) -> frozenset[str]:

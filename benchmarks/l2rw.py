@@ -1,0 +1,143 @@
+"""What a step of L2RW costs on the CPU against a plain step and against backward on backward, in one run.
+
+    python benchmarks/l2rw.py [--rounds 9] [--out results/l2rw-cpu.jsonl]
+
+Contestants take steps in turn, and the figures are medians: of the wall time, and of the CPU time, which other work on
+the machine disturbs less. Standard and L2RW are the engine's own steps, ledger included; backward on backward is
+Algorithm 1 as the paper prints it. Each ratio is of two steps of the same round.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from thresher import Examples, Recipe
+from thresher.engine.training import Plan, Training
+from thresher.models import build
+from thresher.rules import MetaGradient
+
+STEPS, BATCH = 1000, 100
+MODELS, CLEAN_BATCHES = ("resnet32", "resnet32-gn"), (100, 20)
+Turn = Callable[[], object]
+
+
+def pictures(count: int, seed: int) -> Examples:
+    draws = torch.Generator().manual_seed(seed)
+    inputs = torch.rand(count, 3, 32, 32, generator=draws)
+    return Examples(inputs, torch.randint(0, 10, (count,), generator=draws), classes=10)
+
+
+def optimizer(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, fused=True)
+
+
+def engine_steps(name: str, recipe: Recipe, clean_batch: int) -> Iterator[object]:
+    """Steps of the engine, without end."""
+    sets = {"train": pictures(400, 0), "clean": pictures(100, 1)}
+    plan = Plan(
+        epochs=STEPS, steps=None, batch=BATCH, seed=0, precision=None, workers=0, schedule=None,
+        make_optimizer=optimizer, clean_batch=clean_batch,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    training = Training(recipe, [build(name, input_shape=(3, 32, 32), outputs=10)], sets, plan, False)
+    while True:
+        yield from training.run_epoch()
+
+
+def backward_on_backward(name: str, clean_batch: int) -> Iterator[None]:
+    """Algorithm 1 line by line."""
+    torch.manual_seed(0)
+    model = build(name, input_shape=(3, 32, 32), outputs=10)
+    train, clean, moves = pictures(BATCH, 0), pictures(clean_batch, 1), optimizer(model.parameters())
+    values = dict(model.named_parameters())
+
+    def losses(outputs: Tensor, examples: Examples) -> Tensor:
+        return cross_entropy(outputs, examples.targets, reduction="none")
+
+    while True:
+        found = losses(model(train.inputs), train)
+        epsilon = torch.zeros(BATCH, requires_grad=True)
+        gradients = torch.autograd.grad(epsilon.dot(found), list(values.values()), create_graph=True)
+        ahead = {key: value - gradient for (key, value), gradient in zip(values.items(), gradients, strict=True)}
+        buffers = {key: value.clone() for key, value in model.named_buffers()}
+        clean_loss = losses(functional_call(model, {**ahead, **buffers}, (clean.inputs,)), clean).mean()
+        weights = (-torch.autograd.grad(clean_loss, epsilon, retain_graph=True)[0]).clamp_min(0)
+        moves.zero_grad()
+        (weights / weights.sum().clamp_min(1e-12)).dot(found).backward()
+        moves.step()
+        yield
+
+
+def contestants(name: str, clean_batch: int) -> dict[str, Turn]:
+    runs = {
+        "standard": engine_steps(name, Recipe(), clean_batch),
+        "l2rw": engine_steps(name, Recipe(each_batch=MetaGradient()), clean_batch),
+        "backward on backward": backward_on_backward(name, clean_batch),
+    }
+    return {who: partial(next, run) for who, run in runs.items()}
+
+
+def measured(turns: dict[str, Turn], rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """(wall, CPU) seconds of every step, the contestants taking turns; the first two rounds warm up."""
+    times: dict[str, list[tuple[float, float]]] = {who: [] for who in turns}
+    for turn in range(rounds + 2):
+        for who, step in turns.items():
+            wall, busy = time.perf_counter(), time.process_time()
+            step()
+            if turn > 1:
+                times[who].append((time.perf_counter() - wall, time.process_time() - busy))
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--out", type=Path)
+    settings = parser.parse_args()
+    torch.set_num_threads(settings.threads)
+    rows = []
+    for name in MODELS:
+        for clean_batch in CLEAN_BATCHES:
+            times = measured(contestants(name, clean_batch), settings.rounds)
+            print(
+                f"{name}, batch {BATCH}, clean batch {clean_batch}: {settings.rounds} rounds, {settings.threads} threads"
+            )
+            for who, taken in times.items():
+                wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
+                ratios = [
+                    [a / b for a, b in zip(mine, base, strict=True)]
+                    for mine, base in zip(taken, times["standard"], strict=True)
+                ]
+                against = [statistics.median(column) for column in zip(*ratios, strict=True)]
+                print(f"  {who:22}{wall:8.3f} s{against[0]:6.2f}x   CPU {busy:8.3f} s{against[1]:6.2f}x", flush=True)
+                rows.append(
+                    {
+                        "model": name,
+                        "clean_batch": clean_batch,
+                        "who": who,
+                        "seconds": wall,
+                        "cpu_seconds": busy,
+                        "against_standard": against[0],
+                        "cpu_against_standard": against[1],
+                    }
+                )
+    if settings.out:
+        facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": settings.threads}
+        settings.out.parent.mkdir(parents=True, exist_ok=True)
+        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+
+
+if __name__ == "__main__":
+    main()

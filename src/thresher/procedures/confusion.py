@@ -1,0 +1,22 @@
+"""S-Model with a start that was seen: the confusion of a trained baseline."""
+
+import torch
+
+from thresher.engine.run import Run
+from thresher.objectives import NoiseLayer, smoothed_confusion
+from thresher.procedures.trainer import Trainer
+from thresher.recipe import Recipe
+
+
+def noise_layer_from_confusion(train: Trainer, baseline: Recipe | None = None) -> Run:
+    """Train a baseline, then a noise layer that starts from how its classes go with the given labels (S-Model+Conf).
+
+    The confusion is that of the baseline's last epoch on the training set (L2RW, section 4.2).
+    """
+    first = train(baseline or Recipe(), stage="baseline")
+    last = first.history[-1]["epoch"]
+    rows = first.ledger.table(["epoch", "peer", "prediction", "target"]).to_pandas()
+    rows = rows[(rows["epoch"] == last) & (rows["peer"] == 0)]
+    predicted, given = (torch.from_numpy(rows[name].to_numpy().astype("int64")) for name in ("prediction", "target"))
+    start = smoothed_confusion(predicted, given, train.train.outputs)
+    return train(Recipe(objective=NoiseLayer(start)))

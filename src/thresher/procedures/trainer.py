@@ -1,0 +1,40 @@
+"""A training with everything settled but the recipe, which is what a procedure is given."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from thresher.engine.fit import fit
+from thresher.engine.run import Run
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """`train(recipe)` is fit(recipe, **settings); a procedure may change any of the settings.
+
+    Earlier stages of a procedure have folders of their own inside the run's: they are not repeated when it goes on.
+    """
+
+    settings: Mapping[str, Any]  # the arguments of fit: model, train, epochs, clean, out, ...
+
+    @property
+    def train(self) -> Examples:
+        examples: Examples = self.settings["train"]
+        return examples
+
+    def clean(self, who: str) -> Examples:
+        """The clean set, which the procedure of this name cannot do without."""
+        examples: Examples | None = self.settings.get("clean")
+        if examples is None:
+            raise ThresherError(f"{who} needs a clean set: pass clean=Examples(...), or --clean on the command line.")
+        return examples
+
+    def __call__(self, recipe: Recipe, *, stage: str | None = None, **changes: Any) -> Run:
+        settings = {**self.settings, **changes}
+        if stage is not None and settings.get("out") is not None:
+            settings["out"] = Path(settings["out"]) / "stages" / stage
+        return fit(recipe, **settings)

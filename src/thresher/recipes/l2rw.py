@@ -1,0 +1,57 @@
+"""Learning to reweight examples (L2RW, Ren et al. 2018), and what it is compared with."""
+
+from thresher.draw import class_balanced
+from thresher.objectives import NoiseLayer, smoothed_identity
+from thresher.recipe import Recipe
+from thresher.recipes.method import Setting
+from thresher.rules import (
+    CleanShare,
+    Curriculum,
+    HardestOfMajority,
+    InverseFrequency,
+    MetaGradient,
+    RandomWeights,
+    warmup,
+)
+
+BURN_IN = 0.2  # of the run, as in MentorNet's released code
+
+
+def l2rw(setting: Setting) -> Recipe:  # noqa: ARG001
+    """Algorithm 1: an example counts as far as its gradient agrees with the clean set's."""
+    return Recipe(each_batch=MetaGradient())
+
+
+def proportion(setting: Setting) -> Recipe:  # noqa: ARG001
+    """Weights inversely proportional to how frequent the given label is."""
+    return Recipe(each_epoch=InverseFrequency())
+
+
+def resample(setting: Setting) -> Recipe:  # noqa: ARG001
+    """Batches in which every class is equally frequent."""
+    return Recipe(draw=class_balanced)
+
+
+def hard_mining(setting: Setting) -> Recipe:  # noqa: ARG001
+    """Of the majority class only the largest losses."""
+    return Recipe(each_batch=HardestOfMajority())
+
+
+def random_weights(setting: Setting) -> Recipe:  # noqa: ARG001
+    """Eq. 16: rectified Gaussian weights."""
+    return Recipe(each_batch=RandomWeights())
+
+
+def s_model(setting: Setting) -> Recipe:
+    """A noise adaptation layer that starts near the identity (Goldberger & Ben-Reuven 2017)."""
+    return Recipe(objective=NoiseLayer(smoothed_identity(setting.classes or 1)))
+
+
+def mentornet(setting: Setting) -> Recipe:
+    """MentorNet's predefined curriculum, after a burn-in on everything (Jiang et al. 2018)."""
+    return Recipe(each_batch=warmup(round(BURN_IN * setting.epochs), Curriculum(fraction=setting.keep())))
+
+
+def weighted_oracle(setting: Setting) -> Recipe:  # noqa: ARG001
+    """Each class weighted by the share of clean examples in it, which only an oracle knows."""
+    return Recipe(each_epoch=CleanShare())

@@ -1,0 +1,52 @@
+"""MentorNet's predefined curriculum."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+from thresher.rules.rule import Decision, Rule
+from thresher.schedules import Schedule
+from thresher.signals import Signal, loss
+
+
+@dataclass(frozen=True)
+class Curriculum(Rule):
+    """1 where the signal is below λ₁, falling in a straight line to 0 at λ₁ + λ₂ (Jiang et al. 2018, Eq. 5).
+
+    λ₁ is a moving average, over batches, of the signal's `fraction` quantile; λ₂ is `width`, and 0 cuts sharply.
+    """
+
+    fraction: float | Schedule
+    width: float = 0.0
+    rate: float = 0.9
+    by: Signal = loss
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"batch"})
+
+    def __post_init__(self) -> None:
+        if not self.width >= 0 or not 0 <= self.rate < 1:
+            raise ThresherError("Curriculum needs a width of at least 0 and a rate from 0 up to, but below, 1.")
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        values = evidence.read(self.by)
+        level = quantile(values, evidence.value(self.fraction))
+        if "level" in evidence.memory:
+            level = self.rate * evidence.memory["level"] + (1 - self.rate) * level
+        excess = values - level
+        weights = (excess <= 0).float() if self.width == 0 else (1 - excess / self.width).clamp(0, 1)
+        return Decision(weights, memory={"level": level})
+
+
+def quantile(values: Tensor, fraction: float | Tensor) -> Tensor:
+    """The value [] that this share of `values` [n] does not exceed; without host synchronisation.
+
+    >>> quantile(torch.tensor([4.0, 1.0, 3.0, 2.0]), 0.5).item()
+    2.0
+    """
+    share = torch.as_tensor(fraction, dtype=torch.float64, device=values.device)
+    place = (torch.ceil(share * len(values)) - 1).clamp(0, len(values) - 1).long()
+    return values.sort().values.index_select(0, place.reshape(1))[0]

@@ -1,0 +1,27 @@
+"""Weights that say nothing about the examples."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.rules.meta_gradient import rectified
+from thresher.rules.rule import Rule
+
+
+@dataclass(frozen=True)
+class RandomWeights(Rule):
+    """max(zᵢ, 0) / Σⱼ max(zⱼ, 0) with zᵢ ~ N(0, 1), anew in every batch: a strong regularizer (L2RW, Eq. 16).
+
+    Where no z is positive, which Eq. 16 leaves open, everyone counts the same.
+    """
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"batch", "round"})
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        ids = evidence.ids
+        drawn = torch.randn(len(ids), generator=evidence.generator, device=ids.device)
+        weights = rectified(drawn.scatter(0, ids.argsort(), drawn))  # by id, whatever their order in the batch
+        return torch.where(weights.sum() > 0, weights, 1.0 / len(ids))

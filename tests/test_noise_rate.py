@@ -1,0 +1,278 @@
+"""The noise rate a run finds itself: how near it comes, what it does to the run, that it survives a stop; and folds."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import assert_same_run, examples, net, real_examples
+from torch import Tensor, nn
+
+import thresher.folds
+from thresher import Examples, Moment, Recipe, Run, ThresherError, fit, signals
+from thresher.corruption import corrupt
+from thresher.data.builtin import digits, regression
+from thresher.folds import confident_joint, from_joint, noise_rate_by_folds, out_of_fold
+from thresher.mixture import share_of_wide
+from thresher.models.mlp import MLP
+from thresher.noise_rate import Estimate, NoiseRate, apart, estimated, from_predictions, wilson
+from thresher.recipes import METHODS, Setting
+from thresher.rules import KeepSmallest
+from thresher.schedules import ramp
+
+DRAWS = np.random.default_rng(0)
+
+
+def mlp() -> nn.Module:
+    return MLP((1, 8, 8), 10, hidden=(128,))
+
+
+def auto(name: str = "prl-l", epochs: int = 7, **changes: Any) -> Run:
+    """A run on digits of a method that is not told the rate."""
+    train = changes.pop("train", None) or corrupt(digits().train, "symmetric:0.4", seed=0)
+    recipe = METHODS[name].recipe(classes=train.classes, epochs=epochs)
+    return fit(recipe, changes.pop("model", mlp), train, epochs=epochs, batch=64, device="cpu", **changes)
+
+
+@pytest.mark.parametrize(
+    ("corruption", "below", "above"),
+    [("symmetric:0.1", 0.04, 0.05), ("symmetric:0.4", 0.06, 0.06), ("symmetric:0.6", 0.08, 0.06),
+     ("pairflip:0.2", 0.04, 0.08), ("pairflip:0.4", 0.05, 0.1)],
+)  # fmt: skip
+def test_on_digits_it_comes_near(corruption: str, below: float, above: float) -> None:
+    true = float(corruption.split(":")[1])
+    found = auto(train=corrupt(digits().train, corruption, seed=1)).history[-1]["noise_rate"]
+    assert true - below <= found["rate"] <= true + above
+    assert found["low"] <= found["rate"] <= found["high"]
+
+
+@pytest.mark.parametrize("corruption", ["uninoise:0.2", "linadv:0.1", "linadv:0.4", "signflip:0.2"])
+def test_on_real_targets_it_comes_near(corruption: str) -> None:
+    train, true = corrupt(regression(1500).train, corruption, seed=1), float(corruption.split(":")[1])
+    run = auto(train=train, model=lambda: MLP((16,), 3, hidden=(128,)), epochs=4)
+    assert true - 0.04 <= run.history[-1]["noise_rate"]["rate"] <= true + 0.1
+
+
+@pytest.mark.parametrize("name", ["prl-l", "co-teaching"])
+def test_a_clean_set_is_kept_whole(name: str) -> None:
+    run = auto(name, train=digits().train, epochs=8)
+    assert run.history[-1]["noise_rate"]["rate"] == 0
+    assert "passes for clean" in run.history[-1]["noise_rate"]["why"]
+    assert all(record["kept"] == 1.0 for record in run.history)
+    real = auto(name, train=regression(1500).train, model=lambda: MLP((16,), 3, hidden=(128,)), epochs=5)
+    assert all(record["kept"] == 1.0 for record in real.history)
+    assert "clean" in real.history[-1]["noise_rate"]["why"]
+
+
+def test_a_run_keeps_everyone_until_it_knows_and_then_what_it_found() -> None:
+    run = auto(epochs=7)
+    found = [record["noise_rate"] for record in run.history]
+    assert found[:4] == [None] * 4
+    assert found[4] == found[5] == found[6]
+    assert found[4].keys() == {"rate", "low", "high", "why"}
+    assert [record["kept"] for record in run.history[:5]] == [1.0] * 5
+    assert run.history[6]["kept"] == pytest.approx(round(64 * (1 - found[4]["rate"])) / 64)
+    table = run.ledger.to_pandas()
+    assert table.loc[table["epoch"] < 5, "noise_rate"].isna().all()
+    assert table.loc[table["epoch"] >= 5, "noise_rate"].unique() == pytest.approx([found[4]["rate"]])
+    json.dumps(run.history)
+
+
+def test_ramps_go_towards_the_estimate_by_the_clock_of_the_paper() -> None:
+    run = auto("co-teaching", epochs=12)
+    rate = run.history[-1]["noise_rate"]["rate"]
+    kept = [record["kept"] for record in run.history]
+    assert kept[:5] == [1.0] * 5
+    for epoch in (5, 7, 11):
+        assert kept[epoch] == pytest.approx(round(64 * (1 - rate * min(epoch / 10, 1))) / 64)
+
+
+def test_a_run_that_is_told_the_rate_says_nothing_of_estimates() -> None:
+    train = examples()
+    run = fit(METHODS["prl-l"].recipe(noise_rate=0.25), net, train, epochs=2, batch=8, device="cpu")
+    assert "noise_rate" not in run.history[-1]
+    assert "noise_rate" not in run.ledger.to_pandas()
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop_after", [2, 3, 4])
+@pytest.mark.parametrize("peers", [1, 2])
+@pytest.mark.parametrize("train", [examples(), real_examples()], ids=["classes", "real"])
+def test_resumed_equals_uninterrupted(train: Examples, peers: int, stop_after: int, tmp_path: Path) -> None:
+    rule = KeepSmallest(by=signals.loss, fraction=ramp(1.0, estimated(after=3), epochs=2))
+    recipe = Recipe(each_batch=rule, peers=peers)
+    settings: dict[str, Any] = {"epochs": 6, "batch": 8, "device": "cpu", "commit_every": 0.0}
+
+    def stop(moment: Moment) -> None:
+        if moment.epoch == stop_after and moment.record is None:
+            raise StoppedError
+
+    whole = fit(recipe, lambda: net(train.outputs), train, **settings)
+    with pytest.raises(StoppedError):
+        fit(recipe, lambda: net(train.outputs), train, out=tmp_path / "run", watch=stop, **settings)
+    again = fit(recipe, lambda: net(train.outputs), train, out=tmp_path / "run", **settings)
+    assert_same_run(again, whole)
+    assert whole.history[2]["noise_rate"] is not None
+
+
+def test_networks_are_asked_together() -> None:
+    train = examples(10)
+    first, second = (
+        {"prediction": np.asarray(p, np.float32)[:, None], "confidence": np.asarray(c, np.float32)}
+        for p, c in (([0] * 10, DRAWS.random(10)), ([2] * 10, DRAWS.random(10)))
+    )
+    known = NoiseRate(Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=estimated(after=1))), train, 9)
+    known.look(1, [first, second])
+    labels = train.labels.numpy()
+    wrong = ((labels != 0).astype(float) + (labels != 2)) / 2
+    assert known.estimate == from_predictions(wrong, (first["confidence"] + second["confidence"]) / 2)
+
+
+@given(st.integers(1, 300), st.floats(0, 1), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_any_predictions_give_a_rate_in_its_interval(n: int, share: float, seed: int) -> None:
+    draws = np.random.default_rng(seed)
+    found = from_predictions((draws.random(n) < share).astype(float), draws.random(n))
+    assert 0 <= found.low <= found.rate <= found.high <= 1
+
+
+@given(st.integers(1, 200), st.integers(1, 3), st.floats(0, 1), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_any_residuals_give_a_rate(n: int, width: int, share: float, seed: int) -> None:
+    draws = np.random.default_rng(seed)
+    residuals = draws.normal(size=(n, width)) * np.where(draws.random(n) < share, 100.0, 1.0)[:, None]
+    found = apart(residuals).estimate()
+    assert 0 <= found.rate < 1
+    assert 0 <= found.low <= found.high <= 1
+    assert apart(np.zeros((n, width))).estimate().rate == 0
+
+
+def test_its_own_errors_where_a_network_is_unsure_are_not_held_against_the_labels() -> None:
+    n = 4000
+    confidence = np.linspace(1, 0, n)
+    wrong = (DRAWS.random(n) < 0.2) | (DRAWS.random(n) < 0.9 * (1 - confidence) ** 3)
+    assert wrong.mean() > 0.35
+    found = from_predictions(wrong.astype(float), confidence)
+    assert 0.18 < found.rate < 0.26
+    assert found.low < 0.2 < found.high
+
+
+@pytest.mark.parametrize("width", [1, 5])
+def test_wrong_residuals_of_every_size_are_counted(width: int) -> None:
+    clean = DRAWS.normal(size=(3000, width)) * DRAWS.uniform(1, 5, width)
+    wide = clean.copy()
+    wide[:900] *= np.exp(DRAWS.uniform(2, 5, (900, 1)))
+    assert apart(wide).estimate().rate == pytest.approx(0.3, abs=0.07)
+    assert apart(clean).estimate().rate == 0
+    assert apart(7 * wide).share == pytest.approx(apart(wide).share)
+
+
+def test_shares_of_the_wide_component_rise_with_the_number() -> None:
+    squares = np.concatenate([DRAWS.chisquare(3, 500), np.geomspace(30, 3000, 100)])
+    shares = share_of_wide(squares)
+    assert shares[500:].min() > 0.95
+    assert np.median(shares[:500]) < 0.05
+
+
+def test_the_interval_covers_a_share_as_often_as_it_should() -> None:
+    inside = [low <= 0.2 <= high for low, high in (wilson(DRAWS.binomial(80, 0.2) / 80, 80) for _ in range(2000))]
+    assert 0.93 < np.mean(inside) < 0.98
+
+
+def test_a_rate_of_none_or_auto_is_estimated_and_a_number_is_taken() -> None:
+    assert Setting("auto", 10, 60).keep() == Setting(None, 10, 60).keep() == estimated()
+    assert Setting(0.25, 10, 60).keep() == 0.75
+    for name, method in METHODS.items():
+        waits = any(isinstance(each, estimated) for each in thresher.rules.rule.schedules_of(method.recipe()))
+        assert waits == ("noise_rate" in method.needs), name
+
+
+def test_refusals() -> None:
+    train, rule = examples(), KeepSmallest(by=signals.loss, fraction=estimated())
+    with pytest.raises(ThresherError, match="estimated after 5 epochs, and this run has 5: train longer"):
+        fit(Recipe(each_batch=rule), net, train, epochs=5, batch=8, device="cpu")
+    other = KeepSmallest(by=signals.loss, fraction=estimated(after=2))
+    with pytest.raises(ThresherError, match="use one of them"):
+        fit(Recipe(each_batch=rule, each_epoch=other), net, train, epochs=9, batch=8, device="cpu")
+    with pytest.raises(ThresherError, match="give at least 1 epoch"):
+        estimated(after=0)
+    with pytest.raises(ThresherError, match="give 2 to 44"):
+        noise_rate_by_folds(train, net, folds=1)
+
+
+def naive_joint(probabilities: list[list[float]], labels: list[int]) -> list[list[int]]:
+    classes = len(probabilities[0])
+    means = []
+    for j in range(classes):
+        own = [p[j] for p, label in zip(probabilities, labels, strict=True) if label == j]
+        means.append(sum(own) / len(own) if own else 0.0)
+    joint = [[0] * classes for _ in range(classes)]
+    for p, label in zip(probabilities, labels, strict=True):
+        sure = [j for j in range(classes) if p[j] >= means[j] - 1e-12]
+        if sure:
+            joint[label][max(sure, key=lambda j: p[j])] += 1
+    return joint
+
+
+@given(st.integers(1, 40), st.integers(2, 5), st.integers(0, 999))
+@settings(max_examples=60, deadline=None)
+def test_confident_joint_equals_the_naive_one(n: int, classes: int, seed: int) -> None:
+    draws = torch.Generator().manual_seed(seed)
+    probabilities = torch.randn(n, classes, generator=draws, dtype=torch.float64).softmax(1)
+    labels = torch.randint(classes, (n,), generator=draws)
+    labels[:classes] = torch.arange(classes)[:n]
+    joint = confident_joint(probabilities, labels)
+    # one example of a class is its own mean, which rounding may put on either side
+    if (labels.bincount(minlength=classes) > 1).all():
+        assert joint.tolist() == naive_joint(probabilities.tolist(), labels.tolist())
+    assert joint.sum() <= n
+
+
+def test_rows_of_the_joint_are_stretched_to_the_labels() -> None:
+    found = from_joint(torch.tensor([[10, 0], [50, 50]]), torch.tensor([300, 100]))
+    assert found.low < 0.125 < found.rate == found.high
+
+
+def test_nobody_is_judged_by_a_network_that_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Remembers(nn.Module):
+        def __init__(self, seen: Tensor):
+            super().__init__()
+            self.seen = nn.Parameter(seen.flatten(1))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            known = (inputs.flatten(1)[:, None] == self.seen).all(2).any(1)
+            return torch.stack([known.float(), inputs.flatten(1)[:, 0], inputs.flatten(1)[:, 1]], 1)
+
+    def remember(recipe: Recipe, model: object, train: Examples, **settings: object) -> Any:  # noqa: ARG001
+        return SimpleNamespace(model=Remembers(train.inputs))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(thresher.folds, "fit", remember)
+    train = examples(10)
+    outputs = out_of_fold(Recipe(), net, train, folds=3, epochs=1)
+    assert outputs[:, 0].tolist() == [0.0] * 10
+    assert torch.equal(outputs[:, 1], train.inputs.flatten(1)[:, 0]), "in the order of the examples"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("train", "model", "true"),
+    [
+        (corrupt(digits().train, "symmetric:0.2", seed=0), mlp, 0.2),
+        (digits().train, mlp, 0.0),
+        (corrupt(regression(800).train, "signflip:0.4", seed=0), lambda: MLP((16,), 3, hidden=(128,)), 0.4),
+    ],
+    ids=["digits", "clean digits", "signs turned"],
+)
+def test_folds_come_near(train: Examples, model: Callable[[], nn.Module], true: float) -> None:
+    found = noise_rate_by_folds(train, model, folds=3, epochs=10, batch=64, device="cpu")
+    assert true - 0.03 <= found.rate <= true + 0.1
+    assert asdict(found).keys() == asdict(Estimate(0.0, 0.0, 0.0, "")).keys()
