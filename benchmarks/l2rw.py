@@ -111,9 +111,7 @@ def main() -> None:
     for name in MODELS:
         for clean_batch in CLEAN_BATCHES:
             times = measured(contestants(name, clean_batch), settings.rounds)
-            print(
-                f"{name}, batch {BATCH}, clean batch {clean_batch}: {settings.rounds} rounds, {settings.threads} threads"
-            )
+            print(f"{name}, batch {BATCH}, clean {clean_batch}: {settings.rounds} rounds, {settings.threads} threads")
             for who, taken in times.items():
                 wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
                 ratios = [

@@ -5,11 +5,13 @@ from functools import cache
 
 import pytest
 import torch
+from tiny import trusted
 
-from thresher import Examples, Run, fit
+from thresher import Examples, Run
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits
 from thresher.models.mlp import MLP
+from thresher.procedures import Trainer
 from thresher.recipes import METHODS
 
 NOISE, EPOCHS = 0.4, 35  # by then plain training has learnt many of the wrong labels
@@ -36,10 +38,16 @@ def trained(noisy_digits: tuple[Examples, Examples]) -> Callable[[str], Run]:
 
     @cache
     def run(name: str) -> Run:
-        recipe = METHODS[name].recipe(noise_rate=NOISE, classes=10, epochs=EPOCHS)
-        return fit(
-            recipe, lambda: MLP((1, 8, 8), 10, hidden=(256,)), train, test=test, epochs=EPOCHS, batch=64,
-            optimizer=lambda parameters: torch.optim.Adam(parameters, lr=5e-3), device="cpu",
-        )  # fmt: skip
+        settings = {
+            "model": lambda: MLP((1, 8, 8), 10, hidden=(256,)),
+            "train": train,
+            "test": test,
+            "clean": trusted(train, 50),
+            "epochs": EPOCHS,
+            "batch": 64,
+            "optimizer": lambda parameters: torch.optim.Adam(parameters, lr=5e-3),
+            "device": "cpu",
+        }
+        return METHODS[name].train(Trainer(settings), noise_rate=NOISE, classes=10, epochs=EPOCHS)
 
     return run

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from thresher.engine.evidence import Evidence
 from thresher.objectives import CrossEntropy, SquaredError
-from thresher.signals import features, gradient_norm
+from thresher.signals import clean_agreement, features, gradient_norm
 
 TASKS = ("classes", "soft", "real")
 
@@ -33,6 +33,11 @@ def some_evidence(n: int, task: str = "classes", *, width: int = 4, seed: int = 
         "known": {
             gradient_norm: torch.rand(n, generator=generator) * 3,
             features: torch.randn(n, 5, generator=generator),
+            clean_agreement: torch.rand(n, generator=generator) - torch.arange(n) % 2,  # half of them are negative
+        },
+        "columns": {
+            "is_corrupt": torch.rand(n, generator=generator) < 0.4,
+            "is_clean": torch.rand(n, generator=generator) < 0.5,
         },
     }
     return Evidence(**(given | facts))
@@ -40,5 +45,5 @@ def some_evidence(n: int, task: str = "classes", *, width: int = 4, seed: int = 
 
 def same_but(evidence: Evidence, **changes: Any) -> Evidence:
     """The same evidence with nothing computed yet but the prepared signals."""
-    known = {signal: evidence.known[signal] for signal in (gradient_norm, features)}
+    known = {signal: evidence.known[signal] for signal in (gradient_norm, features, clean_agreement)}
     return evidence.but(**({"known": known} | changes))

@@ -12,11 +12,18 @@ from torch import Tensor
 from thresher import rules, signals
 from thresher.engine.evidence import Evidence
 from thresher.rules import (
+    CleanShare,
     ClipNorm,
+    Curriculum,
     Decision,
     Disagree,
+    HardestOfMajority,
+    InverseFrequency,
     KeepLargest,
     KeepSmallest,
+    MetaGradient,
+    OnlyClean,
+    RandomWeights,
     Rule,
     Uniform,
     ask,
@@ -30,7 +37,7 @@ from thresher.rules import (
 from thresher.rules.rule import heeds_groups, parts, schedules_of
 from thresher.schedules import ramp
 
-NOT_RULES = {"Decision", "Rule", "RuleLike", "ask", "keep_smallest"}
+NOT_RULES = {"Decision", "Rule", "RuleLike", "ask", "keep_smallest", "rectified"}
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
@@ -53,7 +60,11 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (ClipNorm(1.0), EVERY_TASK),
         (ClipNorm(ramp(2.0, 0.5, epochs=2), by=signals.output_gradient_norm), EVERY_TASK),
     ],
+    "CleanShare": [(CleanShare(), LABELLED)],
+    "Curriculum": [(Curriculum(0.6), EVERY_TASK), (Curriculum(ramp(1.0, 0.5, epochs=2), width=0.5), EVERY_TASK)],
     "Disagree": [(Disagree(), LABELLED), (Disagree(of=signals.loss), EVERY_TASK)],
+    "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
+    "InverseFrequency": [(InverseFrequency(), LABELLED), (InverseFrequency(of=signals.predicted), LABELLED)],
     "KeepLargest": [
         (KeepLargest(by=signals.loss, fraction=0.3), EVERY_TASK),
         (KeepLargest(by=signals.entropy, count=3), LABELLED),
@@ -64,6 +75,9 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (KeepSmallest(by=signals.gradient_norm, fraction=ramp(1.0, 0.2, epochs=4)), EVERY_TASK),
         (KeepSmallest(by=signals.predicted, fraction=0.5), LABELLED),
     ],
+    "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
+    "OnlyClean": [(OnlyClean(), EVERY_TASK)],
+    "RandomWeights": [(RandomWeights(), EVERY_TASK)],
     "Uniform": [(Uniform(), EVERY_TASK)],
     "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
     "from_peer": [(from_peer(KEEP), EVERY_TASK), (from_peer(per_class(KEEP)), LABELLED)],
@@ -105,6 +119,7 @@ def _all_alike(evidence: Evidence) -> Evidence:
         targets=evidence.targets[:1].expand_as(evidence.targets),
         raw_outputs=evidence.outputs[:1].expand_as(evidence.outputs),
         known={k: v[:1].expand_as(v) for k, v in evidence.known.items() if not isinstance(k, str)},
+        columns={name: column[:1].expand_as(column) for name, column in evidence.columns.items()},
     )
 
 
@@ -115,6 +130,7 @@ def permuted(evidence: Evidence, order: Tensor) -> Evidence:
         targets=evidence.targets[order],
         raw_outputs=evidence.raw_outputs[order],  # type: ignore[index]
         known={k: v[order] for k, v in evidence.known.items() if not isinstance(k, str)},
+        columns={name: column[order] for name, column in evidence.columns.items()},
         others={name: permuted(other, order) for name, other in evidence.others.items()},
         generator=torch.Generator().manual_seed(7) if evidence.generator is not None else None,
     )

@@ -41,6 +41,7 @@ from thresher.rules import (
     ClipNorm,
     KeepLargest,
     KeepSmallest,
+    MetaGradient,
     Rule,
     Uniform,
     every,
@@ -142,8 +143,8 @@ def test_law_2_only_the_step_differentiates_for_training() -> None:
         "engine/step.py",
     }
     assert files_that(lambda name, _: name.split(".")[-1] == "step_unless") == {"engine/step.py"}
-    # For signals only: the gradient of the outputs, and the norms of single examples.
-    allowed = {"engine/step.py", "engine/factored.py", "engine/vmapped.py", "signals.py"}
+    # For signals only: the gradient of the outputs, the norms of single examples, and the clean set's gradient.
+    allowed = {"engine/step.py", "engine/factored.py", "engine/tangent.py", "engine/vmapped.py", "signals.py"}
     differentiating = {"grad", "jacrev", "jacfwd", "vjp", "jvp"}
     assert files_that(lambda name, _: name.split(".")[-1] in differentiating) <= allowed
 
@@ -439,7 +440,17 @@ def test_law_4_epoch_weight_times_batch_weight(norms: bool) -> None:
 
 # 5. Every decision enters the ledger.
 
+CLEAN = examples(9, seed=5, corrupt=0.0)
 OTHER_RECIPES: dict[str, Recipe] = {
+    "agreement and mix": Recipe(each_batch=MetaGradient(), mix=Mixup()),
+    "agreement, norms and views": Recipe(
+        each_batch=product(KeepLargest(by=signals.clean_agreement, fraction=0.5), ClipNorm(1.0)),
+        views=(Flip(), Shift(0.25)),
+    ),
+    "agreement of the peer": Recipe(peers=2, each_batch=from_peer(MetaGradient())),
+    "agreement and labels of the average": Recipe(
+        each_batch=MetaGradient(), relabel=AverageLabels(), average=0.9, each_epoch=KEEP
+    ),
     "views": Recipe(each_batch=KEEP, views=(Flip(), Shift(0.25))),
     "mix": Recipe(mix=Mixup()),
     "mix and rule": Recipe(each_batch=KEEP, mix=Mixup()),
@@ -466,8 +477,9 @@ OTHER_RECIPES: dict[str, Recipe] = {
 
 
 def registered() -> dict[str, Recipe]:
-    """Every registered method for classes."""
-    chosen = {name: method for name, method in METHODS.items() if "classification" in method.tasks}
+    """Every registered recipe for classes; those that read a clean set get CLEAN."""
+    known = METHODS.items()
+    chosen = {name: method for name, method in known if "classification" in method.tasks and method.make is not None}
     return {name: method.recipe(noise_rate=0.25, classes=3, epochs=3) for name, method in chosen.items()}
 
 
@@ -477,7 +489,7 @@ ALL_RECIPES = {**registered(), **OTHER_RECIPES}
 @pytest.mark.parametrize("recipe", ALL_RECIPES.values(), ids=ALL_RECIPES.keys())
 def test_law_5_every_method_has_its_figures(recipe: Recipe) -> None:
     train = examples(44)
-    run = fit(recipe, net, train, epochs=3, batch=8, device="cpu")
+    run = fit(recipe, net, train, epochs=3, batch=8, clean=CLEAN, device="cpu")
     table = run.ledger.to_pandas()
     assert len(table) == 3 * recipe.peers * len(train)
     for record in run.history:
@@ -553,7 +565,7 @@ def strictly(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[tuple[str, A
 @pytest.mark.parametrize("recipe", ALL_RECIPES.values(), ids=ALL_RECIPES.keys())
 def test_law_6_no_step_waits_and_all_steps_do_the_same(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     with strictly(monkeypatch) as notes:
-        fit(recipe, net, examples(44), steps=9, batch=8, device="cpu")
+        fit(recipe, net, examples(44), steps=9, batch=8, clean=CLEAN, device="cpu")
     assert len(notes) == 9
     # The first step creates the optimizer's state; a schedule's or warmup's epoch may change what a rule does.
     for epoch in (notes[1:5], notes[6:]):
@@ -603,7 +615,8 @@ def test_law_7_same_seed_same_bits_and_other_seed_other_bits(recipe: Recipe, set
         torch.manual_seed(noise)
         random.seed(noise)
         np.random.seed(noise)  # noqa: NPY002
-        return fit(recipe, lambda: net(dropout=0.5), examples(), epochs=2, batch=8, seed=seed, device="cpu", **settings)
+        data: dict[str, Any] = {"train": examples(), "clean": CLEAN}
+        return fit(recipe, lambda: net(dropout=0.5), **data, epochs=2, batch=8, seed=seed, device="cpu", **settings)
 
     first = run(0, 1)
     assert_same_run(first, run(0, 2))
@@ -716,7 +729,18 @@ def test_law_8_the_order_of_a_batch_does_not_matter(rule: Any) -> None:
 
 
 def test_law_8_rules_and_signals_import_nothing_about_processes_or_devices() -> None:
-    known = {"abc", "collections", "dataclasses", "typing", "math", "torch", "thresher", "functools", "itertools"}
+    known = {
+        "abc",
+        "collections",
+        "dataclasses",
+        "typing",
+        "math",
+        "torch",
+        "numpy",
+        "thresher",
+        "functools",
+        "itertools",
+    }
     for path in [*SOURCE.glob("rules/*.py"), SOURCE / "signals.py", SOURCE / "schedules.py"]:
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):

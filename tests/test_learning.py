@@ -4,12 +4,13 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from tiny import examples, net, real_examples
+from tiny import examples, net, real_examples, trusted
 
-from thresher import Run, ThresherError, fit
+from thresher import Run, ThresherError
 from thresher.corruption import corrupt
 from thresher.data.builtin import regression
 from thresher.models.mlp import MLP
+from thresher.procedures import Trainer
 from thresher.recipes import METHODS, method
 
 # Digits with 40% of the labels flipped: by how much the accuracy of the last epochs must exceed Standard's, and the
@@ -30,6 +31,16 @@ DIGITS = {
     "prl-g": (0.07, 0.9),
     "co-teaching": (0.07, 0.9),
     "co-prl-l": (0.07, 0.9),
+    "l2rw": (0.07, 0.85),
+    "proportion": (-0.01, 0.59),
+    "resample": (-0.02, 0.59),
+    "hard-mining": (-0.02, 0.58),
+    "random-weights": (0.03, 0.59),
+    "s-model": (-0.02, 0.59),
+    "s-model-conf": (0.03, 0.59),
+    "mentornet": (0.07, 0.9),
+    "clean-only": (-0.1, 1.0),
+    "weighted-oracle": (-0.01, 0.59),
 }
 
 # Generated real targets with 30% of the signs turned: by how much R² must exceed Standard's.
@@ -46,6 +57,10 @@ REAL = {
     "prl-g": 0.25,
     "co-teaching": 0.25,
     "co-prl-l": 0.25,
+    "l2rw": 0.25,
+    "random-weights": -0.15,
+    "mentornet": 0.25,
+    "clean-only": 0.2,
 }
 
 
@@ -70,8 +85,9 @@ def test_digits(name: str, trained: Callable[[str], Run]) -> None:
 def real_score(name: str) -> float:
     train, test = regression(600)
     wrong = corrupt(train, "signflip:0.3", seed=0)
-    recipe = METHODS[name].recipe(noise_rate=0.3, epochs=15)
-    run = fit(recipe, lambda: MLP((16,), 3, hidden=(64,)), wrong, test=test, epochs=15, batch=32, device="cpu")
+    settings = {"model": lambda: MLP((16,), 3, hidden=(64,)), "train": wrong, "test": test, "clean": trusted(wrong, 40)}
+    trainer = Trainer({**settings, "epochs": 15, "batch": 32, "device": "cpu"})
+    run = METHODS[name].train(trainer, noise_rate=0.3, epochs=15)
     score = run.last(3)
     assert score is not None
     assert run.history[-1]["metric"] == "r2"
@@ -88,9 +104,9 @@ def test_real_targets(name: str) -> None:
 def test_a_method_for_one_task_is_refused_for_the_other(name: str) -> None:
     for task, train in (("classification", examples()), ("regression", real_examples())):
         if task not in METHODS[name].tasks:
-            recipe = METHODS[name].recipe(noise_rate=0.3, classes=train.classes, epochs=1)
+            settings = {"model": lambda train=train: net(train.outputs), "train": train, "epochs": 1, "batch": 8}
             with pytest.raises(ThresherError, match=": choose another"):
-                fit(recipe, lambda train=train: net(train.outputs), train, epochs=1, batch=8, device="cpu")
+                METHODS[name].train(Trainer(settings), noise_rate=0.3, classes=train.classes, epochs=1)
 
 
 def test_names() -> None:

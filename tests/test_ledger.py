@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from tiny import by_id, examples, net, real_examples, streamed
+from tiny import by_id, examples, net, real_examples, streamed, trusted
 from torch import Tensor
 
 from thresher import Examples, Ledger, Recipe, Run, ThresherError, fit, signals
@@ -24,6 +24,7 @@ from thresher.engine.evidence import Evidence
 from thresher.ledger import residual_belief
 from thresher.models.mlp import MLP
 from thresher.outcome import PREVIEWS
+from thresher.procedures import Trainer
 from thresher.recipes import METHODS
 from thresher.rules import KeepSmallest, from_peer
 from thresher.rules.rule import Decision
@@ -194,8 +195,9 @@ def test_trust_finds_wrong_labels(
 @pytest.mark.parametrize("name", [name for name, each in METHODS.items() if "regression" in each.tasks])
 def test_trust_finds_wrong_real_targets(name: str) -> None:
     train = corrupt(regression(600)[0], "uninoise:0.3", seed=0)
-    recipe = METHODS[name].recipe(noise_rate=0.3, epochs=15)
-    made = fit(recipe, lambda: MLP((16,), 3, hidden=(64,)), train, epochs=15, batch=32, device="cpu")
+    settings = {"model": lambda: MLP((16,), 3, hidden=(64,)), "train": train, "clean": trusted(train, 40)}
+    trainer = Trainer({**settings, "epochs": 15, "batch": 32, "device": "cpu"})
+    made = METHODS[name].train(trainer, noise_rate=0.3, epochs=15)
     assert auroc(made, train) >= 0.9
 
 

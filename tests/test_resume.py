@@ -178,7 +178,9 @@ def test_a_crash_in_the_middle_of_a_write_leaves_no_half_file(tmp_path: Path, mo
     (tmp_path / "run" / ".checkpoint.pt.abc").write_bytes(b"half")
     (tmp_path / "run" / "ledger" / ".part-00002.parquet.abc").write_bytes(b"half")
     (tmp_path / "run" / "ledger" / "part-00002.parquet").write_bytes(b"not named by the checkpoint")
+    (tmp_path / "run" / "ledger" / "part-00009.parquet").write_bytes(b"nor this")
     assert_same_run(run(tmp_path / "run"), whole)
+    assert Ledger.read(tmp_path / "run").table().num_rows == whole.ledger.table().num_rows
 
 
 KILLED = """

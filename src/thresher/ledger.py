@@ -33,9 +33,9 @@ class EpochRows:
     """The rows of one epoch and one network, kept on the device: [n + 1, 7 + predictions].
 
     The last row is no example's: visits that a later one of the same epoch overrides are written there.
-    Belief is p_given once the network's preference for some classes is taken out: outputs are shifted so that, from epoch
-    to epoch, mean predictions approach the frequencies of the given labels. A network that has given up a class would
-    otherwise say nothing about the examples that carry its label.
+    Belief is p_given once the network's preference for some classes is taken out: outputs are shifted so that, over
+    the epochs, mean predictions approach the frequencies of the given labels. A network that has given up a class
+    would otherwise say nothing about the examples that carry its label.
     Notes are collected and written many steps at once, because a small step is mostly the cost of starting kernels.
     """
 

@@ -5,7 +5,6 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
@@ -58,5 +57,5 @@ def beta(a: float, b: float, generator: torch.Generator | None, device: torch.de
 def as_mixable(targets: Tensor, classes: int | None) -> Tensor:
     """Targets that can be blended: one-hot rows for class ids, everything else as it is."""
     if classes is not None and targets.ndim == 1:
-        return functional.one_hot(targets, classes).float()
+        return (targets[:, None] == torch.arange(classes, device=targets.device)).float()  # one_hot waits for the host
     return targets

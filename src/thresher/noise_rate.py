@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 # the same, a set passes for clean, because no data is dropped without a reason.
 CLEAN = 0.02  # the share of wrong targets
 SEPARATE = 8.0  # how many times larger the squared residuals of wrong targets are
-LEAN = 0.02  # what is added to a share of residuals, which has no limit of its own to lean towards
+LEAN = 0.02  # added, because to assume a little too much costs less than too little (PRL, Table 3)
 SUREST = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 ENOUGH = 20_000  # residuals are enough to tell their distribution
 
@@ -38,8 +38,8 @@ def from_predictions(wrong: Array, confidence: Array) -> Estimate:
     """From how far predictions contradict the given labels [n], and how sure they are [n].
 
     Where a network is surest it errs least, so what it contradicts there is the labels' fault, not its own. Its own
-    errors can only add to that: of several shares of surest examples the one with the smallest upper limit counts, and
-    the limit (two deviations, by Wilson) is the rate, which leans high by as much as is uncertain.
+    errors can only add to that: of several shares of surest examples the one with the smallest upper limit (by two
+    deviations) counts, and that limit, with `LEAN` added, is the rate.
 
     >>> from_predictions(np.arange(1000) % 5 == 0, np.ones(1000)).why
     'of the 1000 labels the networks are surest about they contradict 20%'
@@ -49,7 +49,7 @@ def from_predictions(wrong: Array, confidence: Array) -> Estimate:
     shares = [float(surest[:count].mean()) for count in counts]
     limits = [wilson(share, count) for share, count in zip(shares, counts, strict=True)]
     best = min(range(len(counts)), key=lambda place: limits[place][1])
-    low, high = limits[best]
+    low, high = limits[best][0], min(limits[best][1] + LEAN, 1.0)
     why = f"of the {counts[best]} labels the networks are surest about they contradict {shares[best]:.0%}"
     if shares[best] < CLEAN:
         return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
@@ -78,7 +78,7 @@ class Apart:
     times: float
 
     def estimate(self, separate: float = SEPARATE) -> Estimate:
-        """The rate, with `LEAN` added: to assume a little too much costs less than too little (PRL, Table 3)."""
+        """The rate to assume, with `LEAN` added; none where clean residuals may be so."""
         why = f"{self.share:.0%} of the residuals are too large for the rest (squared, by {self.times:.0f} times)"
         if self.share < CLEAN or self.times < separate:
             return Estimate(0.0, 0.0, self.high, f"{why}, which the heavy tails of a clean set may be")
@@ -104,13 +104,14 @@ def apart(residuals: Array) -> Apart:
 class estimated(Schedule):  # noqa: N801  # used like a function: KeepSmallest(by=loss, fraction=estimated())
     """The share to keep, 1 - noise rate, where the run finds the rate itself in its first `after` epochs.
 
-    Until then it is 1: everyone counts. The engine fills in `found`.
+    Until then it is 1: everyone counts. Later a network begins to know wrong targets by heart and finds too little; one
+    that has learned little yet finds too much. The engine fills in `found`.
 
-    >>> estimated()(2, 50), estimated(found=0.4)(6, 50)
+    >>> estimated()(2, 50), estimated(found=0.4)(3, 50)
     (1.0, 0.6)
     """
 
-    after: int = 5
+    after: int = 3
     found: float | None = None
 
     def __post_init__(self) -> None:

@@ -26,8 +26,11 @@ class Settings:
     learning_rate  0.001, or 0.1 for sgd
     momentum       0.9 for sgd; other optimizers take none
     schedule       what the learning rate is multiplied by: cosine, step:80,100 or linear:80 (constant)
-    validation     the share of the training set, as corrupt as the rest, that is kept apart (none)
-    keep           the parameters of the last epoch, or of the best one on the validation set
+    clean          how many examples to take out of the training set with their true targets, or where clean ones lie
+    clean_batch    how many of them a step looks at (the batch size, or all of them)
+    validation     the share of the training set, as corrupt as the rest, that is kept apart (0.1 for early_stop)
+    early_stop     keep the parameters of the epoch that did best on the validation set, instead of the last
+    fine_tune      train some more steps (5000) on the clean examples alone, afterwards
     """
 
     method: str
@@ -45,8 +48,12 @@ class Settings:
     momentum: float | None = None
     weight_decay: float = 0.0
     schedule: str | None = None
+    clean: str | None = None
+    clean_batch: int | None = None
     validation: float | None = None
-    keep: str = "last"
+    early_stop: bool = False
+    fine_tune: bool = False
+    fine_tune_steps: int = 5000
     seed: int = 0
     precision: str = "float32"
     deterministic: bool = False

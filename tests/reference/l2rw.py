@@ -1,4 +1,4 @@
-"""Algorithm 1 of "Learning to reweight examples" as the paper prints it: a look-ahead step, and backward on backward."""
+"""Algorithm 1 of "Learning to reweight examples" as printed: a look-ahead step, and backward on backward."""
 
 from collections.abc import Callable
 

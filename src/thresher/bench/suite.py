@@ -73,7 +73,9 @@ class Entry:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self, setting: Setting) -> Recipe:
-        return (self.recipe or method(self.name).make)(setting)
+        if self.recipe is not None:
+            return self.recipe(setting)
+        return method(self.name).recipe(noise_rate=setting.noise_rate, classes=setting.classes, epochs=setting.epochs)
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,27 @@ class Published:
 
 @dataclass(frozen=True)
 class Scale:
-    """The cells of one scale and the setup they share."""
+    """The cells of one scale, the setup they share, and what a reader of the page should know about both."""
 
     cells: tuple[Cell, ...]
     setup: Setup
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says of its table: on average each of `better` scores above each of `worse`.
+
+    It is held against all our cells of this metric, or only against those of this data.
+    """
+
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+    metric: str = "accuracy"
+    data: str | None = None
+
+    def speaks_of(self, cell: Cell) -> bool:
+        return cell.metric == self.metric and self.data in (None, cell.data)
 
 
 @dataclass(frozen=True)
@@ -101,6 +120,7 @@ class Suite:
     columns  what is kept of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
     missing  for a scale that does not exist, the sentence that says why
     clock    what a score belongs to: an epoch, or a round
+    claims   what the paper concludes; the page says of each how far it holds here
     """
 
     name: str
@@ -112,6 +132,7 @@ class Suite:
     columns: tuple[str, ...] = ("clean_share",)
     missing: Mapping[str, str] = field(default_factory=dict)
     clock: str = "epoch"
+    claims: tuple[Claim, ...] = ()
 
     def __post_init__(self) -> None:
         rows = [entry.name for entry in self.methods]
@@ -130,6 +151,9 @@ class Suite:
         for cell, row in self.published:
             if cell not in cells or row not in rows:
                 raise ThresherError(f"The suite {self.name} has a number for {cell} × {row}, which is not in its grid.")
+        for name in (name for claim in self.claims for name in (*claim.better, *claim.worse)):
+            if name not in rows:
+                raise ThresherError(f"The suite {self.name} claims something of {name}, which it lacks: add its entry.")
 
     def scale(self, name: str) -> Scale:
         if name in self.scales:
@@ -154,6 +178,22 @@ def published(
         for cell, value in zip(cells, values, strict=True)
         if value is not None
     }
+
+
+def printed(table: str, methods: Sequence[str], text: str, score: str = "last") -> dict[tuple[str, str], Published]:
+    """The same from text as papers print it: a line a cell, its name and then value±spread for each method, or -.
+
+    >>> printed("Table 2", ["standard", "spl"], "sym-50  44.63±0.18  72.22±0.15")["sym-50", "spl"].spread
+    0.15
+    """
+    found = {}
+    for line in filter(str.strip, text.splitlines()):
+        cell, *numbers = line.split()
+        for row, number in zip(methods, numbers, strict=True):
+            if number != "-":
+                value, _, spread = number.partition("±")
+                found[cell, row] = Published(float(value), table, float(spread) if spread else None, score)
+    return found
 
 
 def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:

@@ -1,7 +1,7 @@
 """One cell × method × seed, made ready and measured."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
@@ -15,14 +15,15 @@ from thresher.bench.suite import Clean
 from thresher.commands.choices import OPTIMIZERS, PRECISIONS, one_of
 from thresher.corruption import corrupt
 from thresher.data import load
-from thresher.engine.fit import Moment, fit
+from thresher.engine.fit import Moment
 from thresher.engine.optimizer import MakeOptimizer
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.models import build
+from thresher.procedures import Trainer
 from thresher.recipe import Recipe
-from thresher.recipes import Setting
+from thresher.recipes import Setting, method
 from thresher.seeding import generator
 
 LAST = 10  # epochs whose mean is the score, as in the PRL paper
@@ -102,6 +103,8 @@ def measure(task: Task) -> Measured:
     """Run the procedure, or train by the recipe."""
     if task.job.entry.procedure is not None:
         return task.job.entry.procedure(task)
+    if task.job.entry.recipe is None and (procedure := method(task.job.entry.name).procedure) is not None:
+        return measured(procedure(trainer(task)), task)
     cell, setup = task.job.cell, task.job.setup
     epochs = setup.epochs or (setup.steps or 0) * setup.batch / len(task.train)
     recipe = task.job.entry.make(Setting(cell.noise_rate, task.train.classes, epochs))
@@ -110,6 +113,11 @@ def measure(task: Task) -> Measured:
 
 def train_by(recipe: Recipe, task: Task, **changes: Any) -> Run:
     """`fit` with the setup of the task; a procedure may change any of its arguments."""
+    return trainer(task)(recipe, **changes)
+
+
+def trainer(task: Task) -> Trainer:
+    """The setup of the task, with everything settled but the recipe."""
     setup, train = task.job.setup, task.train
     given: dict[str, Any] = {
         "model": partial(build, setup.model, input_shape=train.input_shape, outputs=train.outputs),
@@ -127,7 +135,7 @@ def train_by(recipe: Recipe, task: Task, **changes: Any) -> Run:
         "out": task.out,
         "watch": task.watch,
     }
-    return fit(replace(recipe, views=recipe.views or setup.views), **{**given, **changes})
+    return Trainer(given, setup.views)
 
 
 def make_optimizer(settings: Mapping[str, Any]) -> MakeOptimizer:

@@ -18,8 +18,15 @@ Corruption = Annotated[
 ]
 DataDir = Annotated[str | None, _data(help="Where data lies or is downloaded to; else the variable THRESHER_DATA.")]
 Augment = Annotated[str | None, _data(help="weak (crop, flip), or strong (also colour, rotation, cutout).")]
+Clean = Annotated[
+    str | None,
+    _data(
+        help="Trusted examples: how many to take out of the training set, where the truth is known, or where they lie."
+    ),
+]
+CleanBatch = Annotated[int | None, _data(help="Clean examples a step looks at (as many as --batch, or all).")]
 Validation = Annotated[
-    float | None, _data(help="Keep this share of the training set apart, such as 0.1, for --keep best.")
+    float | None, _data(help="The share of the training set, as corrupt as the rest, that --early-stop watches (0.1).")
 ]
 
 Method = Annotated[str | None, _training(help="One of those that thresher methods lists.")]
@@ -47,9 +54,11 @@ Schedule = Annotated[
         "fifth); linear:80 (to zero from this epoch on). If not given it stays."
     ),
 ]
-Keep = Annotated[
-    str | None, _training(help="last: the last epoch's parameters; best: those that did best on --validation (last).")
+EarlyStop = Annotated[
+    bool | None, _training("--early-stop", help="Keep the epoch that did best on a noisy validation set, not the last.")
 ]
+FineTune = Annotated[bool | None, _training("--fine-tune", help="Afterwards, train on the --clean examples alone.")]
+FineTuneSteps = Annotated[int | None, _training(help="For how many steps (5000).")]
 
 Seed = Annotated[int | None, _run(help="Same seed, same result (0).")]
 Out = Annotated[Path | None, _run(help="The folder of the run; if not given, a new one in runs/.")]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich.table import Table
@@ -13,7 +14,7 @@ from thresher.settings import Settings
 Result = Mapping[str, Any]
 
 
-def result(run: Run, settings: Settings, out: Path) -> Result:
+def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) -> Result:
     """The numbers of a run: scores are those of the test set, and only epochs count as seconds."""
     seconds = sum(record["seconds"] for record in run.history)
     examples = sum(record["steps"] for record in run.history) * settings.batch
@@ -25,11 +26,26 @@ def result(run: Run, settings: Settings, out: Path) -> Result:
         "metric": run.history[-1]["metric"],
         "last": run.last(),
         "best": run.best(),
+        "early_stopped": run.chosen_score(),
+        "fine_tuned": None if tuned is None else tuned.scores[-1],
+        "balanced_accuracy": _mean_of_last(run, "balanced_accuracy"),
+        "recalls": _recalls(run),
         "clean_share": run.clean_share(),
         "examples_per_second": examples / seconds,
         "seconds": seconds,
         "out": str(out),
     }
+
+
+def _mean_of_last(run: Run, name: str, epochs: int = 10) -> float | None:
+    values = [record["scores"][name] for record in run.history[-epochs:] if name in record["scores"]]
+    return fmean(values) if values else None
+
+
+def _recalls(run: Run) -> dict[str, float]:
+    """The recall of each class, mean of the last ten epochs."""
+    names = [name for name in run.history[-1]["scores"] if name.startswith("recall_")]
+    return {name.removeprefix("recall_"): _mean_of_last(run, name) or 0.0 for name in names}
 
 
 def one_run(found: Result) -> Table:
@@ -40,6 +56,14 @@ def one_run(found: Result) -> Table:
     metric = found["metric"]
     table.add_row(f"{metric}, mean of the last ten epochs", score_text(found["last"], metric))
     table.add_row(f"{metric}, best epoch on the test set", score_text(found["best"], metric))
+    if found["early_stopped"] is not None:
+        table.add_row(f"{metric}, epoch chosen on the validation set", score_text(found["early_stopped"], metric))
+    if found["fine_tuned"] is not None:
+        table.add_row(f"{metric} after fine-tuning on clean examples", score_text(found["fine_tuned"], metric))
+    if found["balanced_accuracy"] is not None:
+        table.add_row("balanced accuracy, mean of the last ten epochs", percent(found["balanced_accuracy"]))
+        worst = min(found["recalls"], key=found["recalls"].__getitem__)
+        table.add_row(f"recall of the worst class ({worst})", percent(found["recalls"][worst]))
     if found["clean_share"] is not None:
         table.add_row("clean targets among those kept", percent(found["clean_share"]))
     table.add_row("examples a second", f"{found['examples_per_second']:,.0f}")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,17 +20,19 @@ from thresher.commands.choices import (
     usual_rates,
 )
 from thresher.corruption import corrupt
-from thresher.data import hold_out, load
-from thresher.engine.fit import Moment, fit
+from thresher.data import hold_out, load, take_clean
+from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.models import build
-from thresher.recipe import Recipe
-from thresher.recipes import method
+from thresher.procedures import Trainer, fine_tune
+from thresher.recipes import Method, method
 from thresher.settings import Settings, first_difference, read_toml, refuse_another_run, save
+from thresher.views import View
 
-KEEP = {"last": "last", "best": "best_on_validation"}
+VALIDATION = 0.1  # the share that early stopping keeps apart where nobody chose one
+TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,12 @@ class Job:
     """Settings with every default filled in, and the examples they speak of."""
 
     settings: Settings
-    recipe: Recipe
+    method: Method
     train: Examples
     test: Examples
     validation: Examples | None
+    clean: Examples | None
+    views: tuple[View, ...]
 
     @property
     def epochs(self) -> float:
@@ -51,20 +56,22 @@ def prepare(settings: Settings) -> Job:
     """Load and corrupt the data, and fill in what nobody chose; wrong names are refused here."""
     known = method(settings.method)
     splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
+    _refuse_without_clean(settings, known)
     train, validation = splits.train, None
     if settings.corruption is not None:
         train = corrupt(train, settings.corruption, seed=settings.seed)
-    if settings.validation is not None:
-        train, validation = _held_out(train, settings.validation)
-    elif settings.keep == "best":
-        raise ThresherError("--keep best needs examples to choose the best epoch on: give --validation 0.1.")
-    recipe = known.recipe(noise_rate=settings.noise_rate, classes=train.classes, epochs=_epochs(settings, train))
-    if settings.augment is not None:
-        recipe = _augmented(recipe, settings.method, settings.augment)
+    train, clean = _clean_examples(settings, train)
+    if settings.validation is not None or settings.early_stop:
+        train, validation = _held_out(train, VALIDATION if settings.validation is None else settings.validation)
+    views = () if settings.augment is None else (one_of("augmentation", settings.augment, VIEWS)(),)
+    if known.make is not None:
+        recipe = known.recipe(noise_rate=settings.noise_rate, classes=train.classes, epochs=_epochs(settings, train))
+        if views and recipe.views:
+            raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
     rate, momentum = usual_rates(settings)
     model = usual_model(train.input_shape) if settings.model == "auto" else settings.model
     filled = replace(settings, model=model, learning_rate=rate, momentum=momentum)
-    return Job(filled, recipe, train, splits.test, validation)
+    return Job(filled, known, train, splits.test, validation, clean, views)
 
 
 def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:
@@ -92,27 +99,76 @@ def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, co
 
 def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: float) -> Run:
     settings, train = job.settings, job.train
-    return fit(
-        job.recipe,
-        lambda: build(settings.model, input_shape=train.input_shape, outputs=train.outputs),
-        train,
-        epochs=settings.epochs,
-        steps=settings.steps,
-        test=job.test,
-        validation=job.validation,
-        keep=one_of("choice to keep", settings.keep, KEEP),
-        batch=settings.batch,
-        optimizer=make_optimizer(settings),
-        schedule=make_schedule(settings.schedule, job.epochs),
-        device=choose_device(settings.device),
-        precision=one_of("precision", settings.precision, PRECISIONS),
-        seed=settings.seed,
-        out=out,
-        watch=watch,
-        deterministic=settings.deterministic,
-        workers=settings.workers,
-        commit_every=commit_every,
+    trainer = Trainer(
+        {
+            "model": lambda: build(settings.model, input_shape=train.input_shape, outputs=train.outputs),
+            "train": train,
+            "epochs": settings.epochs,
+            "steps": settings.steps,
+            "clean": job.clean,
+            "clean_batch": settings.clean_batch,
+            "validation": job.validation,
+            "keep": "best_on_validation" if settings.early_stop else "last",
+            "batch": settings.batch,
+            "schedule": make_schedule(settings.schedule, job.epochs),
+            **_shared(job, settings, out, watch, commit_every),
+        },
+        job.views,
     )
+    return job.method.train(trainer, noise_rate=settings.noise_rate, classes=train.classes, epochs=job.epochs)
+
+
+def fine_tuned(
+    job: Job, run: Run, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0
+) -> Run:
+    """The run's networks after some steps on the clean examples alone, in a folder inside the run's."""
+    settings, end = job.settings, make_schedule(job.settings.schedule, job.epochs)
+    rate = settings.learning_rate or 0.0
+    if end is not None:  # where training ended, but never so small that nothing moves
+        rate = rate * max(end(job.epochs, job.epochs), 0.01)
+    assert job.clean is not None
+    shared = _shared(job, replace(settings, learning_rate=rate), out / TUNED, watch, commit_every)
+    return fine_tune(run, job.clean, steps=settings.fine_tune_steps, batch=settings.batch, views=job.views, **shared)
+
+
+def _shared(
+    job: Job, settings: Settings, out: Path, watch: Callable[[Moment], None] | None, commit_every: float
+) -> dict[str, Any]:
+    """What training and fine-tuning give to `fit` alike."""
+    return {
+        "test": job.test,
+        "optimizer": make_optimizer(settings),
+        "device": choose_device(settings.device),
+        "precision": one_of("precision", settings.precision, PRECISIONS),
+        "seed": settings.seed,
+        "out": out,
+        "watch": watch,
+        "deterministic": settings.deterministic,
+        "workers": settings.workers,
+        "commit_every": commit_every,
+    }
+
+
+def _refuse_without_clean(settings: Settings, known: Method) -> None:
+    if settings.clean is not None:
+        return
+    for who, wants in ((known.name, "clean" in known.needs), ("--fine-tune", settings.fine_tune)):
+        if wants:
+            raise ThresherError(
+                f"{who} learns from examples that can be trusted: give --clean 50, which takes them out of the "
+                "training set where the truth is known, or --clean with a data set of their own."
+            )
+
+
+def _clean_examples(settings: Settings, train: Examples) -> tuple[Examples, Examples | None]:
+    """What is left to train on, and the clean examples: taken out of it, or loaded."""
+    if settings.clean is None:
+        return train, None
+    if settings.clean.isdigit():
+        return take_clean(train, int(settings.clean), settings.seed)
+    loaded = load(settings.clean, data_dir=settings.data_dir, seed=settings.seed)
+    clean = loaded.train
+    return train, replace(clean, ids=torch.arange(len(clean)) + int(train.ids.max()) + 1, name="the clean set")
 
 
 def free_folder(settings: Settings, base: Path) -> Path:
@@ -135,9 +191,10 @@ def usual_name(settings: Settings) -> str:
     return f"{data}-{settings.method}-seed{settings.seed}"
 
 
-def is_finished(folder: Path) -> bool:
+def is_finished(folder: Path, settings: Settings) -> bool:
     """Whether the run of this folder has come to its end, after which what it found is written."""
-    return (folder / "examples.parquet").exists()
+    last = folder / TUNED if settings.fine_tune else folder
+    return (last / "examples.parquet").exists()
 
 
 def _saved_epochs(folder: Path) -> int:
@@ -146,7 +203,7 @@ def _saved_epochs(folder: Path) -> int:
 
 
 def _is_unfinished(folder: Path, settings: Settings) -> bool:
-    if is_finished(folder) or not (folder / "run.toml").exists():
+    if is_finished(folder, settings) or not (folder / "run.toml").exists():
         return False
     return first_difference(settings, read_toml(folder / "run.toml")) is None
 
@@ -162,10 +219,3 @@ def _held_out(train: Examples, share: float) -> tuple[Examples, Examples]:
         raise ThresherError(f"--validation {share} is no share of the training set: give one such as 0.1.")
     rest, apart = hold_out(train.targets, share)
     return train.subset(rest), train.subset(apart)
-
-
-def _augmented(recipe: Recipe, name: str, augment: str) -> Recipe:
-    view = one_of("augmentation", augment, VIEWS)
-    if recipe.views:
-        raise ThresherError(f"{name} brings its own views: leave out --augment.")
-    return replace(recipe, views=(view(),))

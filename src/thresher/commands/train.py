@@ -18,6 +18,8 @@ def train(
     corruption: options.Corruption = None,
     data_dir: options.DataDir = None,
     augment: options.Augment = None,
+    clean: options.Clean = None,
+    clean_batch: options.CleanBatch = None,
     validation: options.Validation = None,
     method: options.Method = None,
     noise_rate: options.NoiseRate = None,
@@ -30,7 +32,9 @@ def train(
     momentum: options.Momentum = None,
     weight_decay: options.WeightDecay = None,
     schedule: options.Schedule = None,
-    keep: options.Keep = None,
+    early_stop: options.EarlyStop = None,
+    fine_tune: options.FineTune = None,
+    fine_tune_steps: options.FineTuneSteps = None,
     seed: options.Seed = None,
     out: options.Out = None,
     from_: options.From = None,
@@ -66,13 +70,13 @@ def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool
     from thresher.report import write_report
 
     console, aside, page = Console(highlight=False), Console(stderr=True, highlight=False), folder / "report.html"
-    finished = is_finished(folder)
-    run = _watched(job, folder, commit_every, aside)
+    finished = is_finished(folder, job.settings)
+    run, tuned = _watched(job, folder, commit_every, aside)
     if finished:
         aside.print(f"{folder} is finished and is not trained again; these are its results.", soft_wrap=True)
     if not finished or not page.exists():
         write_report([folder], page)
-    found = result(run, job.settings, folder)
+    found = result(run, job.settings, folder, tuned)
     if as_json:
         print(json.dumps(found))
         return
@@ -80,16 +84,21 @@ def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool
     console.print(f"\nReport: {page}", soft_wrap=True)
 
 
-def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") -> "Run":
+def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.commands.progress import progress
-    from thresher.commands.running import start
+    from thresher.commands.running import fine_tuned, start
 
     settings = job.settings
     corrupted = f" with {settings.corruption}" if settings.corruption else ""
+    trusted = f"{len(job.clean):,} clean ones, " if job.clean is not None else ""
     aside.print(
         f"{settings.method} on {settings.data}{corrupted}: {settings.model}, {len(job.train):,} examples to train on, "
-        f"{len(job.test):,} to test on",
+        f"{trusted}{len(job.test):,} to test on",
         soft_wrap=True,
     )
     with progress([settings.method], aside) as [watch]:
-        return start(job, folder, watch, commit_every)
+        run = start(job, folder, watch, commit_every)
+    if not settings.fine_tune:
+        return run, None
+    with progress(["fine-tuning"], aside) as [watch]:
+        return run, fine_tuned(job, run, folder, watch, commit_every)

@@ -9,7 +9,7 @@ from thresher.data.arrays import from_arrays, from_npz, known_images
 from thresher.data.builtin import blobs, digits, regression
 from thresher.data.folders import celeba_gender, celeba_landmarks, image_folder, imagenet, in_memory, mini_webvision
 from thresher.data.human import human_labels
-from thresher.data.splits import Splits, hold_out, only_classes, split, standardise_targets
+from thresher.data.splits import Splits, hold_out, only_classes, split, standardise_targets, take_clean
 from thresher.data.tables import SUFFIXES, table
 from thresher.errors import ThresherError
 from thresher.naming import unknown
@@ -27,6 +27,7 @@ __all__ = [
     "split",
     "standardise_targets",
     "table",
+    "take_clean",
 ]
 
 # A loader takes the option of `name:option`, the data folder and the seed.

@@ -45,6 +45,38 @@ def split(examples: Examples) -> Splits:
     return Splits(examples.subset(train), examples.subset(test))
 
 
+def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Examples]:
+    """(the rest, the clean set): `count` examples taken out with their true targets, as many of each class as can be.
+
+    The truth is the column `true_target`, which `corrupt` and the sets with human labels bring along.
+
+    >>> true = torch.tensor([0, 1, 1, 1, 1, 1])
+    >>> rest, clean = take_clean(Examples(torch.zeros(6, 1), 1 - true, columns={"true_target": true}), 3)
+    >>> sorted(clean.targets.tolist()), len(rest)
+    ([0, 1, 1], 3)
+    """
+    true = train.columns.get("true_target")
+    if true is None:
+        raise ThresherError(
+            f"Nobody knows the true targets of {train.name}: give --corrupt, whose truth is known, or a clean set."
+        )
+    if not 1 <= count < len(train):
+        raise ThresherError(f"{count} of {len(train)} examples cannot be taken out: give 1 to {len(train) - 1}.")
+    order = torch.randperm(len(train), generator=generator(seed, "clean set"))
+    if not train.is_regression:
+        labels = true.cpu()[order]
+        turns = torch.zeros(len(order), dtype=torch.long)  # the first of each class, then the second of each, ...
+        for label in range(train.outputs):
+            turns[labels == label] = torch.arange(int((labels == label).sum()))
+        order = order[turns.argsort(stable=True)]
+    chosen = order[:count]
+    rest = torch.ones(len(train), dtype=torch.bool)
+    rest[chosen] = False
+    clean = train.subset(chosen)
+    trusted = clean.with_targets(clean.columns["true_target"], is_corrupt=torch.zeros(count, dtype=torch.bool))
+    return train.subset(rest), replace(trusted, name="the clean set")
+
+
 def only_classes(splits: Splits, wanted: list[int]) -> Splits:
     """The examples of these classes alone, renumbered in the order given: [4, 9] makes 4 class 0 and 9 class 1.
 

@@ -1,5 +1,6 @@
 """Refusals at the start: what is missing or does not fit is said before any training."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -15,8 +16,9 @@ from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.recipe import Recipe
-from thresher.rules import Rule, per_class
+from thresher.rules import KeepSmallest, Rule, per_class
 from thresher.rules.rule import columns_of, needs_of, parts, signals_of
+from thresher.schedules import Schedule
 from thresher.seeding import generator, preserved
 from thresher.signals import features
 
@@ -75,6 +77,30 @@ def _check_clocks(recipe: Recipe) -> None:
         if isinstance(part, per_class) and not (isinstance(part.rule, Rule) and part.rule.by_groups):
             name = type(part.rule).__name__
             raise ThresherError(f"per_class({name}) cannot be asked every batch: put it into each_epoch.")
+
+
+def check_schedules(recipe: Recipe, epochs: float) -> None:
+    """Refuse a share to keep that leaves (0, 1] on its way."""
+    for part in parts(recipe):
+        if isinstance(part, KeepSmallest) and isinstance(part.fraction, Schedule):
+            for epoch in range(math.ceil(epochs) + 1):
+                share = part.fraction(epoch, epochs)
+                if not 0 < share <= 1:
+                    raise ThresherError(
+                        f"The share to keep is {share:g} in epoch {epoch + 1}: let its schedule stay within (0, 1]."
+                    )
+
+
+def check_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> None:
+    """Try the model on an example of every set, so that none fails after an epoch."""
+    for name, examples in sets.items():
+        places = torch.arange(1, device=examples.targets.device)
+        with torch.no_grad(), preserved(places.device), evaluating(model):
+            outputs = _forward(model, next(iter(examples.batches([places], seed=seed))))
+        if outputs.shape[1:] != (sets["train"].outputs,):
+            raise ThresherError(
+                f"The model gives outputs of shape {list(outputs.shape)} for one example of the {name} set."
+            )
 
 
 @dataclass(frozen=True)

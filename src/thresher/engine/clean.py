@@ -10,7 +10,7 @@ from thresher.seeding import generator
 
 
 class CleanStream:
-    """Batches of the clean set: everyone once in random order, then everyone again; a remainder opens the next epoch."""
+    """Batches of the clean set: everyone once in random order, then again; a remainder opens the next epoch."""
 
     def __init__(self, clean: Examples | None, batch: int, seed: int):
         self.clean, self.batch, self.seed = clean, batch, seed

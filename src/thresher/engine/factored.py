@@ -82,7 +82,7 @@ class Factors:
 
     @torch.no_grad()
     def along(self, direction: Mapping[nn.Parameter, Tensor]) -> Tensor:
-        """∂loss_i/∂θ · direction [n]: each layer applied with the direction as its kernel, times its output gradients."""
+        """∂loss_i/∂θ · direction [n]: each layer applied with it as its kernel, times its output gradients."""
         known = [(share, direction.get(cast(nn.Parameter, share.parameter))) for share in self._shares]
         device = self._shares[0].parameter.device
         with torch.autocast(device.type, enabled=False):

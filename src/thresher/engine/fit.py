@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -73,7 +73,7 @@ def fit(
     precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
               unless switched off (torch.float32, False, False), elsewhere float32 and neither
     """
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = _device(device)
     plan = Plan(
         **_length(train, epochs, steps, batch),
         seed=seed,
@@ -119,14 +119,14 @@ def _loop(
     if saved is not None:
         training.load_state(saved)
     last_commit = time.monotonic()
-    stopped = training.finished
     while not training.finished:
-        for step, steps in training.run_epoch():
-            if watch is not None:
-                watch(Moment(training.epoch, training.plan.epochs, step, steps))
+        with closing(training.run_epoch()) as epoch:  # so that an error in `watch` leaves the random state as it was
+            for step, steps in epoch:
+                if watch is not None:
+                    watch(Moment(training.epoch, training.plan.epochs, step, steps))
         record = training.history[-1]
-        stopped = until is not None and until(record)
-        training.finished = training.finished or stopped
+        training.stopped = until is not None and until(record)
+        training.finished = training.finished or training.stopped
         if watch is not None:
             watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
         due = time.monotonic() - last_commit >= commit_every
@@ -147,7 +147,8 @@ def _loop(
         training.history,
         training.ledger,
         None if folder is None else folder.path,
-        stopped,
+        training.stopped,
+        None if training.best is None else training.best["epoch"],
     )
 
 
@@ -175,6 +176,17 @@ def _clean_batch(clean: Examples | None, wanted: int | None, batch: int) -> int:
     return wanted
 
 
+def _device(wanted: torch.device | str | None) -> torch.device:
+    """The device that is wanted, or CUDA where there is one."""
+    device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ThresherError(f"There is no device {device} here ({reason}): choose another, such as cpu.") from error
+    return device
+
+
 def _precision(wanted: Precision, device: torch.device) -> Precision:
     """bfloat16 on CUDA unless something else is wanted; None stands for plain float32."""
     if wanted is None and device.type == "cuda":
@@ -196,6 +208,8 @@ def _models(
         for peer in range(recipe.peers):
             seed_global(device, plan.seed, "model", peer)
             models.append(_placed(model(), plan, device))
+    if len(set(models)) < len(models):
+        raise ThresherError("The model function gave the same model twice: let it make a new one each time.")
     return models
 
 

@@ -1,11 +1,11 @@
-"""For each kind of layer: every example's squared gradient norm, its gradient along a direction, and their weighted sum.
+"""For each kind of layer: every example's squared gradient norm, gradient along a direction, and weighted sum.
 
 A formula gets the layer, its inputs [n, ...] and the gradients `deltas` [n, ...] of its outputs; row i belongs to
 example i. Write C and O for the numbers that go in and out of one of T positions, K for the offsets of the kernel.
 One example's weight gradient, Σ_t δ_t a_tᵀ, has C·O·K numbers and comes from T·(C + O) numbers. Where it is the smaller
 of the two it is formed and kept instead of them, and the weighted sum is then one product. Where it is the larger it is
 never formed: ‖Σ_t δ_t a_tᵀ‖² = Σ_ts (δ_t·δ_s)(a_t·a_s), which is then cheaper too, as T²(C + O) < T·C·O·K.
-Along a direction D it is Σ_t δ_t·(D a_t), the layer applied with D as its kernel; without `norms` nothing else is formed.
+Along a direction D it is Σ_t δ_t·(D a_t), the layer applied with D as its kernel; without `norms` that is all there is.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CPU_BLOCK, DEVICE_BLOCK = 8 * 2**20, 256 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What one parameter adds: weights [n] -> the weighted gradient, and a direction -> each example's gradient along it.
+    """What one parameter adds: weights [n] -> the weighted gradient; a direction -> each example's gradient along it.
 
     `squared` is each example's squared gradient norm [n], where norms are wanted.
     """

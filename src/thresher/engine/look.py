@@ -47,7 +47,7 @@ class Ways:
     """How derivatives of single examples are taken through a model; `ways_through` finds out by trying.
 
     factored      from the layer inputs and output gradients of the one chain; else norms by vmap(grad)
-    forward_mode  agreement with the clean set, where it is not factored, by one pass in forward mode; else by two backwards
+    forward_mode  agreement that is not factored by one pass in forward mode; else by two backwards
     """
 
     factored: bool = True
@@ -130,7 +130,7 @@ class Passage:
     watcher: Recorder | Notes | None
 
     def see_clean(self, objective: Objective, clean: Batch, facts: Mapping[str, Any]) -> Evidence:
-        """Evidence about a clean batch, from a pass that leaves no trace; after the training pass, as in Algorithm 1."""
+        """Evidence about a clean batch by a pass without trace; after the training pass, as in Algorithm 1."""
         with autocast(clean.inputs.device, self.precision):
             outputs = untraced(self.model, clean.inputs).float()
         return Evidence(

@@ -1,8 +1,8 @@
 """A forward pass noted down, and run again in forward mode without computing again what was noted.
 
 The training pass has already computed the outputs of convolutions, linear layers and BatchNorm, which are most of its
-cost, and drawn its dropout masks. The pass that carries tangents takes both from the notes: it computes tangents only, and
-sees the masks that training sees. Everything else is left to torch's own forward mode.
+cost, and drawn its dropout masks. The pass that carries tangents takes both from the notes: it computes tangents only,
+and sees the masks that training sees. Everything else is left to torch's own forward mode.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -78,24 +78,24 @@ class Notes(TorchFunctionMode):
         super().__init__()
         self.calls: list[Call] = []
 
-    def __torch_function__(self, function: Any, types: Any, args: Args = (), kwargs: Names | None = None) -> Any:  # noqa: ARG002
-        names, more = kwargs or {}, ()
+    def __torch_function__(self, function: Any, types: Any, args: Args = (), kwargs: Names | None = None) -> Any:
+        names = kwargs or {}
+        more: list[Any] = []
         if not _is_noted(function, args, names):
             return function(*args, **names)
         if function is F.batch_norm:
             # What F.batch_norm itself calls, and of which it keeps only the first result.
-            given = BatchNorm(*args, **names)
-            moving = (given.running_mean, given.running_var)
-            settings = (True, given.momentum, given.eps, torch.backends.cudnn.enabled)
-            result, *more = torch._batch_norm_impl_index(given.input, given.weight, given.bias, *moving, *settings)
+            x, mean, variance, weight, bias, _, momentum, eps = BatchNorm(*args, **names)
+            cudnn = torch.backends.cudnn.enabled
+            result, *more = torch._batch_norm_impl_index(x, weight, bias, mean, variance, True, momentum, eps, cudnn)
         elif function in DROPPING:
             # The mask is what dropout makes of ones: by the same draws, and in the same product.
             dropout = Dropout(*args, **names)
             mask = function(torch.ones_like(dropout.input), dropout.p)
-            result, more = dropout.input * mask, (mask,)
+            result, more = dropout.input * mask, [mask]
         else:
             result = function(*args, **names)
-            more = (result.clone(),) if function in DRAWING else ()
+            more = [result.clone()] if function in DRAWING else []
         kept = tuple(value.detach() if isinstance(value, Tensor) else value for value in more)
         self.calls.append(Call(function, result.detach(), result._version, kept))
         return result
@@ -108,7 +108,7 @@ class Replayed(TorchFunctionMode):
         super().__init__()
         self.calls = iter(calls)
 
-    def __torch_function__(self, function: Any, types: Any, args: Args = (), kwargs: Names | None = None) -> Any:  # noqa: ARG002
+    def __torch_function__(self, function: Any, types: Any, args: Args = (), kwargs: Names | None = None) -> Any:
         names = kwargs or {}
         if not _is_noted(function, args, names):
             return function(*args, **names)
@@ -129,7 +129,12 @@ class Replayed(TorchFunctionMode):
 
 
 def _product_tangent(
-    function: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **names: Any
+    function: Callable[..., Tensor],
+    input: Tensor,  # noqa: A002  # as torch names it
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *rest: Any,
+    **names: Any,
 ) -> Tensor | None:
     """ẋ·W + x·Ẇ + ḃ for a product of inputs and weights, such as a convolution."""
     (x, x_dot), (w, w_dot), (_, b_dot) = _parts(input), _parts(weight), _parts(bias)

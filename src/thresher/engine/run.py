@@ -23,6 +23,7 @@ class Run:
     ledger: Ledger
     out: Path | None = None
     stopped: bool = field(default=False)  # `until` was reached
+    chosen: int | None = None  # the epoch that did best on the validation set, whose parameters were kept
 
     @property
     def model(self) -> nn.Module:
@@ -40,6 +41,10 @@ class Run:
     def best(self) -> float | None:
         """The score of the best epoch, chosen on the test set: only to be read beside `last`."""
         return max(self.scores) if self.scores else None
+
+    def chosen_score(self) -> float | None:
+        """The test score of the epoch whose parameters were kept because it did best on the validation set."""
+        return None if self.chosen is None else self.history[self.chosen - 1]["score"]
 
     def clean_share(self, epochs: int = 10) -> float | None:
         """The share of clean targets among the examples kept in the last epochs, where the truth is known."""

@@ -73,7 +73,7 @@ class Sweeper:
 
 
 def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
-    """How good outputs are: accuracy, balanced accuracy and the recall of each class present, or R² (and each target's).
+    """How good outputs are: accuracy, balanced accuracy and the recall of each class, or R² (and each target's).
 
     >>> two = Examples(torch.zeros(4, 1), torch.tensor([0, 0, 0, 1]))
     >>> list(measure(torch.tensor([[1.0, 0.0]] * 4), two).values())

@@ -1,9 +1,10 @@
 """How far each example's gradient agrees with the clean set's (L2RW, Ren et al. 2018, Algorithm 1).
 
 With g the gradient of the mean clean loss, the meta-gradient of Algorithm 1 is one directional derivative: at ε = 0 the
-look-ahead parameters are the current ones, and there -∂/∂εᵢ of the clean loss is α · uᵢ with uᵢ = d/dt ℓᵢ(θ + t·g), where
-normalising cancels the step size α. Models whose layers all have factored formulas get u from the training chain itself
-(`Factors.along`), others from one pass in forward mode, or where that is missing by differentiating the gradient.
+look-ahead parameters are the current ones, and there -∂/∂εᵢ of the clean loss is α · uᵢ with uᵢ = d/dt ℓᵢ(θ + t·g);
+normalising cancels the step size α. θ are the parameters of the model, not those of an objective. Models whose layers
+all have factored formulas get u from the training chain itself (`Factors.along`), others from one pass in forward mode,
+or where that is missing by differentiating the gradient.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.engine.capture import Captured, obstacle, phase
-from thresher.engine.check import check_model, check_recipe
+from thresher.engine.check import check_model, check_recipe, check_schedules, check_sets
 from thresher.engine.checkpoint import Record, describe
 from thresher.engine.clean import CleanStream, queued
 from thresher.engine.evidence import Evidence
@@ -60,9 +60,11 @@ class Training:
         objective = as_objective(recipe.objective, train.classes)
         given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average}
         check_recipe(recipe, objective, train, given)
+        check_schedules(recipe, plan.epochs)
         clean = sets.get("clean") if "clean" in needs_of(recipe) else None
         self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
         fits = check_model(recipe, models[0], objective.to(self.device), train, plan.seed, clean, plan.clean_batch)
+        check_sets(models[0], sets, plan.seed)
         self.learners = [
             Learner(
                 m, as_objective(recipe.objective, train.classes).to(self.device), plan.make_optimizer, recipe.average
@@ -83,7 +85,7 @@ class Training:
         self.noise_rate = NoiseRate(recipe, train, plan.epochs)
         self.feed = Feed(train, sorted(columns_of(recipe)), plan.channels_last, clean)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
-        self.epoch, self.steps_done, self.finished = 0, 0, False
+        self.epoch, self.steps_done, self.finished, self.stopped = 0, 0, False, False
         self.carry = torch.empty(0, dtype=torch.long)
         self.history: list[Record] = []
         self.ledger = Ledger()
@@ -104,15 +106,21 @@ class Training:
             "batch": self.plan.batch,
             "clean": None if self.clean.clean is None else self._clean_identity(self.clean.clean),
             "seed": self.plan.seed,
-            "optimizer": [type(optimizer).__name__, self.learners[0].base_rates],
+            "optimizer": [type(optimizer).__name__, self.learners[0].base_rates, self._optimizer_settings()],
+            "keep": "best_on_validation" if self.keep_best else "last",
             "schedule": describe(self.plan.schedule),
             "precision": str(self.plan.precision),
         }
 
+    def _optimizer_settings(self) -> Any:
+        hidden = ("params", "lr", "fused", "foreach", "capturable")
+        groups = self.learners[0].optimizer.param_groups
+        return [{name: describe(value) for name, value in group.items() if name not in hidden} for group in groups]
+
     def _clean_identity(self, clean: Examples) -> Any:
         return [describe([clean.ids, clean.targets]), self.plan.clean_batch]
 
-    def run_epoch(self) -> Iterator[tuple[int, int]]:
+    def run_epoch(self) -> Generator[tuple[int, int], None, None]:
         """Train one epoch, yielding (step, steps) after each step; its record and its ledger rows end it."""
         started = time.perf_counter()
         self.generator.manual_seed(derive(self.plan.seed, "epoch", self.epoch))
@@ -191,6 +199,9 @@ class Training:
             others = [sights[(place + 1) % len(sights)] for place in range(len(sights))]
             sights = [s.but(others={**s.others, "peer": o}) for s, o in zip(sights, others, strict=True)]
         decisions = [ask(self.recipe.each_epoch, evidence) for evidence in sights]
+        for decision in decisions:
+            if not (decision.weights.isfinite() & (decision.weights >= 0)).all():
+                raise ThresherError("The epoch rule gave negative or NaN weights: let it give finite ones from 0 up.")
         for learner, decision in zip(self.learners, decisions, strict=True):
             learner.epoch_memory.update(decision.memory)
         return decisions
@@ -201,6 +212,10 @@ class Training:
         if decisions is not None:
             counts = torch.stack([decision.weights for decision in decisions]).amax(0).cpu() > 0
             everyone, self.carry = everyone[counts], self.carry[counts[self.carry]]
+        if len(everyone) < self.plan.batch:
+            raise ThresherError(
+                f"The epoch rule keeps {len(everyone)} examples, fewer than a batch: keep more, or lower batch=."
+            )
         drawn = self.recipe.draw(everyone, self.train, generator(self.plan.seed, "order", self.epoch))
         order = queued(self.carry, drawn)
         steps = len(order) // self.plan.batch
@@ -223,9 +238,10 @@ class Training:
             extra |= self.noise_rate.columns()
             self.ledger.add(epoch_table(self.train, seen, extra, epoch=self.epoch + 1, peer=place))
         record = epoch_record(columns, self.train)
-        if record["loss"] != record["loss"]:
+        sound = torch.stack([p.isfinite().all() for learner in self.learners for p in learner.model.parameters()])
+        if record["loss"] != record["loss"] or not sound.all():
             raise ThresherError(
-                f"The loss became NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
+                f"Training diverged to NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
             )
         rate = self.learners[0].optimizer.param_groups[0]["lr"]
         skipped = self.step.take_skipped()
@@ -277,6 +293,7 @@ class Training:
             "epoch": self.epoch,
             "steps_done": self.steps_done,
             "finished": self.finished,
+            "stopped": self.stopped,
             "carry": self.carry,
             "clean_carry": self.clean.carry,
             "best": self.best,
@@ -289,7 +306,8 @@ class Training:
             learner.load_state(state, self.device)
         for rows, shift in zip(self.rows, saved["shifts"], strict=False):
             rows.shift.copy_(shift)
-        self.epoch, self.steps_done, self.finished = saved["epoch"], saved["steps_done"], saved["finished"]
+        self.epoch, self.steps_done = saved["epoch"], saved["steps_done"]
+        self.finished, self.stopped = saved["finished"], saved["stopped"]
         self.carry, self.best, self.history = saved["carry"], saved["best"], list(saved["history"])
         self.clean.carry = saved["clean_carry"]
         self.noise_rate.load_state(saved["noise_rate"])

@@ -28,7 +28,7 @@ def ways_through(
     clean: Batch | None,
     classes: int | None,
 ) -> Ways:
-    """The cheapest exact ways for the wanted signals through this model; where there is none, a refusal that says why."""
+    """The cheapest exact ways for the wanted signals through this model; where there is none, a refusal."""
     normed, agrees = gradient_norm in wanted, clean_agreement in wanted
     if not normed and not agrees:
         return Ways(factored=False, forward_mode=False)

@@ -34,34 +34,14 @@ def with_clean(train: Examples, clean: Examples) -> Examples:
         raise ThresherError(
             f"{train.name} and its clean set must be in memory to be joined: read them with thresher.data.in_memory()."
         )
-    clean = clean.to(train.targets.device)
-    within = torch.isin(train.ids, clean.ids)
-    others = torch.isin(clean.ids, train.ids).logical_not()
-    place = torch.searchsorted(clean.ids, train.ids[within], sorter=clean.ids.argsort())
-    targets = train.targets.clone()
-    targets[within] = clean.targets[clean.ids.argsort()[place]].to(targets.dtype)
-    first = replace(train, columns={"is_clean": within}, targets=targets, checked=False)
-    more = clean.subset(others)
-    return replace(
-        first,
-        inputs=torch.cat([train.inputs, more.inputs]),  # type: ignore[list-item]
-        targets=torch.cat([targets, more.targets.to(targets.dtype)]),
-        ids=torch.cat([train.ids, more.ids]),
-        columns={
-            "is_clean": torch.cat([within, torch.ones(len(more), dtype=torch.bool, device=within.device)]),
-            **_shared_columns(train, more, within),
-        },
-        checked=False,
-    )
-
-
-def _shared_columns(train: Examples, clean: Examples, within: Tensor) -> dict[str, Tensor]:
-    """What is known of the examples in both sets; a clean target is not corrupt, whatever it was before."""
-    columns = {}
-    if "is_corrupt" in train.columns:
-        corrupt = train.columns["is_corrupt"].bool() & ~within
-        columns["is_corrupt"] = torch.cat([corrupt, torch.zeros(len(clean), dtype=torch.bool, device=corrupt.device)])
+    within, new = torch.isin(train.ids, clean.ids), ~torch.isin(clean.ids, train.ids)
+    places = (train.ids[within][:, None] == clean.ids).int().argmax(1)
+    targets = torch.cat([train.targets, clean.targets[new].to(train.targets.dtype)])
+    targets[: len(train)][within] = clean.targets[places].to(targets.dtype)
+    columns = {"is_clean": torch.cat([within, torch.ones_like(new)[new]])}
+    if "is_corrupt" in train.columns:  # a clean target is not corrupt, whatever it was before
+        columns["is_corrupt"] = torch.cat([train.columns["is_corrupt"].bool() & ~within, torch.zeros_like(new)[new]])
     if "true_target" in train.columns:
-        true = train.columns["true_target"]
-        columns["true_target"] = torch.cat([true, clean.targets.to(true.dtype)])
-    return columns
+        columns["true_target"] = torch.cat([train.columns["true_target"], targets[len(train) :]])
+    ids, inputs = torch.cat([train.ids, clean.ids[new]]), torch.cat([train.inputs, clean.inputs[new]])
+    return replace(train, inputs=inputs, targets=targets, ids=ids, columns=columns, checked=False)

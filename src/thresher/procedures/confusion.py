@@ -3,6 +3,7 @@
 import torch
 
 from thresher.engine.run import Run
+from thresher.errors import ThresherError
 from thresher.objectives import NoiseLayer, smoothed_confusion
 from thresher.procedures.trainer import Trainer
 from thresher.recipe import Recipe
@@ -13,6 +14,8 @@ def noise_layer_from_confusion(train: Trainer, baseline: Recipe | None = None) -
 
     The confusion is that of the baseline's last epoch on the training set (L2RW, section 4.2).
     """
+    if train.train.is_regression:
+        raise ThresherError("A noise layer is defined for classification only: choose another method.")
     first = train(baseline or Recipe(), stage="baseline")
     last = first.history[-1]["epoch"]
     rows = first.ledger.table(["epoch", "peer", "prediction", "target"]).to_pandas()

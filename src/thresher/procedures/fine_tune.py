@@ -8,12 +8,15 @@ from thresher.engine.run import Run
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.recipe import Recipe
+from thresher.views import View
 
 LOOKS = 20  # how often the test set is looked at on the way
 
 
-def fine_tune(run: Run, clean: Examples, *, steps: int = 5000, batch: int = 100, **settings: Any) -> Run:
-    """Train the networks of a run, in place, on the clean set alone; `settings` go to `fit` (L2RW, section 4.2: 5k steps).
+def fine_tune(
+    run: Run, clean: Examples, *, steps: int = 5000, batch: int = 100, views: tuple[View, ...] = (), **settings: Any
+) -> Run:
+    """Train the networks of a run, in place, on the clean set alone (L2RW, section 4.2); `settings` go to `fit`.
 
     Its history has about twenty records rather than one for each of the many passes over so small a set.
     """
@@ -22,5 +25,5 @@ def fine_tune(run: Run, clean: Examples, *, steps: int = 5000, batch: int = 100,
     batch = min(batch, len(clean))
     times = max(1, -(-steps * batch // (LOOKS * len(clean))))
     supply = iter(run.models)
-    recipe = Recipe(draw=repeated(times), peers=len(run.models))
+    recipe = Recipe(draw=repeated(times), peers=len(run.models), views=views)
     return fit(recipe, lambda: next(supply), clean, steps=steps, batch=batch, **settings)

@@ -1,7 +1,7 @@
 """A training with everything settled but the recipe, which is what a procedure is given."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from thresher.engine.run import Run
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.recipe import Recipe
+from thresher.views import View
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +21,7 @@ class Trainer:
     """
 
     settings: Mapping[str, Any]  # the arguments of fit: model, train, epochs, clean, out, ...
+    views: tuple[View, ...] = ()  # for recipes that bring none of their own
 
     @property
     def train(self) -> Examples:
@@ -37,4 +39,4 @@ class Trainer:
         settings = {**self.settings, **changes}
         if stage is not None and settings.get("out") is not None:
             settings["out"] = Path(settings["out"]) / "stages" / stage
-        return fit(recipe, **settings)
+        return fit(replace(recipe, views=recipe.views or self.views), **settings)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from thresher.rules.distances import Points
+from thresher.rules.distances import UNITS, Points, squared_distances
 
 
 class Coreset(NamedTuple):
@@ -15,13 +15,6 @@ class Coreset(NamedTuple):
     indices: Tensor  # [count] in the order of choice
     cluster_sizes: Tensor  # [count]
     assignment: Tensor  # [n]
-
-
-def coreset(chosen: list[int], owner: Tensor) -> Coreset:
-    """The medoids with their clusters; a medoid belongs to its own, even if another lies in the same place."""
-    indices = torch.tensor(chosen, device=owner.device)
-    assignment = owner.scatter(0, indices, torch.arange(len(chosen), device=owner.device))
-    return Coreset(indices, assignment.bincount(minlength=len(chosen)), assignment)
 
 
 @dataclass
@@ -34,9 +27,10 @@ class Cover:
     chosen: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, points: Points, first: int) -> "Cover":
-        squares = points.squared(torch.tensor([first]))[0]
-        return cls(squares, points.whole(squares.clone()), torch.zeros_like(squares, dtype=torch.long), [first])
+    def empty(cls, points: Points) -> "Cover":
+        """No medoid yet: everyone's is farther away than any distance."""
+        far = torch.full((len(points),), 2 * UNITS, dtype=torch.float64, device=points.columns.device)
+        return cls(torch.full_like(far, torch.inf), far, torch.zeros_like(far, dtype=torch.long))
 
     def add(self, points: Points, medoid: int) -> tuple[Tensor, Tensor]:
         """Take in a medoid: the examples that it is nearest to now, and how far their medoid was before."""
@@ -49,3 +43,21 @@ class Cover:
         self.squares = torch.minimum(self.squares, squares)
         self.chosen.append(medoid)
         return rows, before
+
+
+def clusters(chosen: list[int], owner: Tensor) -> Coreset:
+    """The medoids with their clusters; a medoid belongs to its own, even if another lies in the same place."""
+    indices = torch.tensor(chosen, device=owner.device)
+    assignment = owner.scatter(0, indices, torch.arange(len(chosen), device=owner.device))
+    return Coreset(indices, assignment.bincount(minlength=len(chosen)), assignment)
+
+
+def assigned(points: Points, chosen: list[int]) -> Coreset:
+    """Everyone with the nearest of the chosen medoids."""
+    medoids = points.columns[:, chosen]
+    step = max(1, points.block * len(points) // len(chosen))
+    owner = [
+        points.whole(squared_distances(points.columns[:, rows], medoids)).argmin(1)
+        for rows in torch.arange(len(points), device=points.columns.device).split(step)
+    ]
+    return clusters(chosen, torch.cat(owner))

@@ -10,7 +10,7 @@ from torch import Tensor
 from thresher.errors import ThresherError
 
 UNITS = 2.0**30  # of the span, which is at least half the largest distance: a distance fits into 32 bits
-BLOCK = {"cpu": 2**17, "cuda": 2**25}  # numbers computed at once: what stays in the cache, what fills the device
+BLOCK = {"cpu": 2**16, "cuda": 2**25}  # numbers computed at once: what stays in the cache, what fills the device
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor
 
-from thresher.rules.cover import Coreset, Cover, coreset
-from thresher.rules.distances import Points, checked_count, measure, total_distances
+from thresher.rules.centrality import most_central
+from thresher.rules.cover import Coreset, Cover, clusters
+from thresher.rules.distances import Points, checked_count, measure
 from thresher.rules.near import choose_near
 
 NEIGHBOURS = 256  # pairs that an example may keep on average, once everyone's medoid is near
-PAIRS = 2**22  # pairs that may be kept in any case: 32 MiB
+PAIRS = 2**23  # pairs that may be kept in any case: 64 MiB
 SAMPLE = 128  # rows by which the number of pairs is foreseen
 
 
@@ -23,50 +24,53 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
     """
     points = measure(embeddings)
     checked_count(count, len(points))
-    cover = Cover.of(points, int(total_distances(points).argmin()))
-    if not _choose_far(points, cover, count):
+    cover = Cover.empty(points)
+    cover.add(points, most_central(points))
+    _choose_far(points, cover, count)
+    if len(cover.chosen) < count:
         choose_near(points, cover, count)
-    return coreset(cover.chosen, cover.owner)
+    return clusters(cover.chosen, cover.owner)
 
 
-def _choose_far(points: Points, cover: Cover, count: int) -> bool:
-    """Choose while many candidates are in reach of an example; whether that was all `count`.
+def _choose_far(points: Points, cover: Cover, count: int) -> None:
+    """Choose until there are `count` medoids, or so few pairs in reach that they can be listed.
 
     gain(c) = Σ_i max(0, reach_i - distance(i, c)) changes by the rows i whose reach fell, and by no others.
     """
-    n, unseen = len(points), len(points)
-    everyone = torch.arange(n, device=points.columns.device)
+    n, changed = len(points), len(points)
     gains: Tensor | None = None
     while len(cover.chosen) < count:
-        if unseen >= n // 8:
-            unseen = 0
-            if _foreseen(points, cover) <= max(PAIRS, NEIGHBOURS * n):
-                return False
+        if changed >= n // 8:
+            changed = 0
+            if _pairs_in_reach(points, cover) <= max(PAIRS, NEIGHBOURS * n):
+                return
         if gains is None:
+            everyone = torch.arange(n, device=points.columns.device)
             gains = _lost(points, everyone, cover.reach, torch.zeros_like(cover.reach))
             gains[cover.chosen] = -1
         medoid = int(gains.argmax())
         rows, before = cover.add(points, medoid)
         gains -= _lost(points, rows, before, cover.reach[rows])
         gains[medoid] = -1
-        unseen += len(rows)
-    return True
+        changed += len(rows)
 
 
 def _lost(points: Points, rows: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """What each candidate's gain loses [n] (int64) when the reach of these rows falls from `before` to `after`."""
-    lost = torch.zeros(len(points), dtype=torch.long, device=rows.device)
+    lost = torch.zeros(len(points), dtype=torch.long, device=points.columns.device)
     for at, high, low in zip(*(each.split(points.block) for each in (rows, before, after)), strict=True):
         distances = points.whole(points.squared(at))
         torch.maximum(distances, low[:, None], out=distances)
         torch.minimum(distances, high[:, None], out=distances)
-        lost += (high.sum() - distances.sum(0)).long()
+        lost += (high.sum() - distances.sum(0)).long()  # whole numbers below 2⁵³, so exact
     return lost
 
 
-def _foreseen(points: Points, cover: Cover) -> float:
-    """About how many pairs of example and candidate are in reach, from a sample of rows."""
+def _pairs_in_reach(points: Points, cover: Cover) -> float:
+    """About how many pairs are nearer than the reach of one of the two, from a sample of rows."""
     n = len(points)
     rows = torch.arange(0, n, max(1, n // SAMPLE), device=points.columns.device)
-    inside = sum((points.squared(at) < torch.maximum(cover.squares[at, None], cover.squares)).sum() for at in rows.split(points.block))
-    return float(inside) * n / len(rows)
+    near = 0
+    for at in rows.split(points.block):
+        near += int((points.squared(at) < torch.maximum(cover.squares[at, None], cover.squares)).sum())
+    return near * n / len(rows)

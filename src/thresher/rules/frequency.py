@@ -54,7 +54,7 @@ class CleanShare(Rule):
 
 @dataclass(frozen=True)
 class HardestOfMajority(Rule):
-    """Everyone of the rarer classes, and of the largest class as many as the second largest has: those `by` is largest for.
+    """Everyone, but of the largest class only as many as the second largest has: those with the largest signal.
 
     Hard mining as in the L2RW paper, section 4.1, which does not say how many to keep.
     """

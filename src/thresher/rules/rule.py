@@ -59,6 +59,8 @@ def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
         evidence = evidence.but(memory=own)
     answer = rule(evidence)
     decision = answer if isinstance(answer, Decision) else Decision(answer)
+    if not isinstance(decision.weights, Tensor):
+        raise ThresherError(f"A rule gave a {type(decision.weights).__name__}: let it give a tensor of weights [n].")
     if decision.weights.shape != evidence.ids.shape:
         shape, n = list(decision.weights.shape), len(evidence)
         raise ThresherError(f"A rule gave weights of shape {shape} for {n} examples: let it give [{n}].")

@@ -1,0 +1,61 @@
+"""PRL's Table 3: what it costs to be told a wrong corruption rate."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from thresher.bench.suite import Cell, Entry, Published, Scale, Suite, printed
+from thresher.bench.suites.prl import PAPER, PAPER_SCALE, SMALL, SMALL_KINDS
+from thresher.bench.suites.prl_tables import SHIFTS, TABLE_3
+
+CORRUPTIONS = {"pairflip": (45,), "symmetric": (50, 70)}
+
+
+def cells(kind: Cell, seeds: int) -> tuple[Cell, ...]:
+    """For each corruption five cells, in which Co-PRL(L) is told a rate from 0.1 below to 0.1 above the true one.
+
+    >>> [cell.name for cell in cells(Cell("digits", "digits"), seeds=1)][:2]
+    ['digits-pairflip-45-told-35', 'digits-pairflip-45-told-40']
+    """
+    return tuple(
+        replace(
+            kind,
+            name=_name(f"{kind.name}-{corruption}-{percent}", percent / 100 + shift),
+            corruption=f"{corruption}:{percent / 100:g}",
+            noise_rate=round(percent / 100 + shift, 2),
+            methods=("standard", "co-prl-l") if shift == 0 else ("co-prl-l",),  # Standard is told nothing
+            changes={**kind.changes, "seeds": seeds},
+        )
+        for corruption, rates in CORRUPTIONS.items()
+        for percent in rates
+        for shift in SHIFTS
+    )
+
+
+def _name(row: str, told: float) -> str:
+    return f"{row}-told-{100 * told:.0f}"
+
+
+def _published(rows: Mapping[str, str]) -> dict[tuple[str, str], Published]:
+    text = "\n".join(
+        f"{_name(row, int(row.rpartition('-')[2]) / 100 + shift)} {number}"
+        for row, numbers in rows.items()
+        for shift, number in zip(SHIFTS, numbers.split(), strict=True)
+    )
+    return printed("Table 3", ["co-prl-l"], text)
+
+
+PRL_RATES = Suite(
+    name="prl-rates",
+    title="Co-PRL(L) told a wrong corruption rate",
+    paper=PAPER,
+    methods=(Entry("standard", "Standard"), Entry("co-prl-l", "Co-PRL(L)")),
+    scales={
+        "small": Scale((*cells(SMALL_KINDS["digits"], seeds=3),), SMALL.setup),
+        "paper": Scale(
+            tuple(cell for name in ("cifar10", "cifar100") for cell in cells(Cell(name, name), seeds=3)),
+            PAPER_SCALE.setup,
+            notes=(PAPER_SCALE.notes[0], "CIFAR-100 is not run here: we do not have it."),
+        ),
+    },
+    published=_published(TABLE_3),
+)

@@ -1,0 +1,76 @@
+"""Rules that keep a coreset: the most central examples, or medoids that count as much as their clusters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+from thresher.rules.centrality import centrality
+from thresher.rules.cover import Coreset
+from thresher.rules.facility_location import facility_location
+from thresher.rules.rule import Decision, Rule
+from thresher.schedules import Schedule
+from thresher.signals import Signal, output_gradient
+
+
+@dataclass(frozen=True)
+class Centrality(Rule):
+    """Weight 1 for the share `fraction` (or the `count`) of examples nearest to all others, 0 for the rest.
+
+    `per_class(Centrality(fraction=0.5))` is what the code released with CRUST selects, by predicted class.
+    """
+
+    by: Signal = output_gradient
+    fraction: float | Schedule | None = None
+    count: int | None = None
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
+
+    def __post_init__(self) -> None:
+        if (self.fraction is None) == (self.count is None):
+            raise ThresherError(f"{type(self).__name__} needs fraction= or count=: give exactly one of them.")
+        if not isinstance(self.fraction, Schedule | None) and not 0 < self.fraction <= 1:
+            raise ThresherError(f"fraction={self.fraction} is what is kept: give a number above 0 and at most 1.")
+        if self.count is not None and not (isinstance(self.count, int) and self.count >= 1):
+            raise ThresherError(f"count={self.count} keeps nothing: give a whole number of at least 1.")
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        by_id, embeddings, count = self._asked(evidence)
+        weights = torch.zeros(len(evidence), device=embeddings.device)
+        weights[by_id[centrality(embeddings, count)]] = 1.0
+        return Decision(weights)
+
+    def _asked(self, evidence: Evidence) -> tuple[Tensor, Tensor, int]:
+        """The order by id, in which ties are broken, the embeddings in this order, and how many to keep."""
+        by_id, n = evidence.ids.argsort(), len(evidence)
+        embeddings = evidence.read(self.by).reshape(n, -1)[by_id]
+        if self.fraction is None:
+            assert self.count is not None
+            return by_id, embeddings, min(n, self.count)
+        return by_id, embeddings, max(1, round(float(evidence.value(self.fraction)) * n))
+
+
+@dataclass(frozen=True)
+class FacilityLocation(Centrality):
+    """Keep greedy k-medoids, each with the size of its cluster as weight: the coreset of CRUST, Algorithm 1.
+
+    Columns for `mix` and the ledger: medoid (1 or 0), cluster (the id of one's medoid), cluster_size.
+    `select` may be any function (embeddings [n, d], count) -> Coreset, such as `partitioned_facility_location`.
+    """
+
+    select: Callable[[Tensor, int], Coreset] = facility_location
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        by_id, embeddings, count = self._asked(evidence)
+        chosen = self.select(embeddings, count)
+        medoid = by_id[chosen.indices]
+        own = torch.empty_like(chosen.assignment).scatter(0, by_id, chosen.assignment)
+        marks = torch.zeros(len(evidence), device=embeddings.device)
+        marks[medoid] = 1.0
+        sizes = chosen.cluster_sizes[own]
+        columns = {"medoid": marks, "cluster": evidence.ids[medoid][own], "cluster_size": sizes}
+        return Decision(marks * sizes, columns)

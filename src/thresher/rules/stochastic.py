@@ -1,0 +1,50 @@
+"""Greedy facility location among a few random candidates a step."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from thresher.errors import ThresherError
+from thresher.rules.cover import Coreset, Cover, clusters
+from thresher.rules.distances import Points, checked_count, measure
+from thresher.seeding import generator as seeded
+
+
+def stochastic_facility_location(
+    embeddings: Tensor, count: int, *, slack: float = 0.01, generator: torch.Generator | None = None
+) -> Coreset:
+    """As `facility_location`, but each step takes the best of ⌈n / count · ln(1 / slack)⌉ random candidates.
+
+    At least 1 - 1/e - slack of the best value on average (Mirzasoleiman et al. 2015). Keeps nothing but one number an
+    example, so that memory is O(n · d) whatever the data.
+
+    >>> stochastic_facility_location(torch.tensor([[0.0], [1.0], [2.0], [9.0]]), 2, slack=1e-9).indices.tolist()
+    [1, 3]
+    """
+    points = measure(embeddings)
+    n = len(points)
+    checked_count(count, n)
+    if not 0 < slack < 1:
+        raise ThresherError(f"slack={slack} is what may be lost of the value: give a number between 0 and 1.")
+    generator = generator or seeded(0, "stochastic")
+    size = math.ceil(n / count * math.log(1 / slack))
+    cover, left = Cover.empty(points), torch.arange(n)
+    for _ in range(count):
+        draws = torch.randint(len(left), (size,), generator=generator) if size < len(left) else torch.arange(len(left))
+        draws = draws[left[draws].argsort()]  # ties go to the lower index
+        draw = int(draws[int(_gains(points, left[draws], cover.reach).argmax())])
+        cover.add(points, int(left[draw]))
+        left[draw] = left[-1]
+        left = left[:-1]
+    return clusters(cover.chosen, cover.owner)
+
+
+def _gains(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
+    """Σ_i max(0, reach_i - distance(i, c)) of the candidates."""
+    return torch.cat(
+        [
+            (reach - torch.minimum(points.whole(points.squared(some)), reach)).sum(1)
+            for some in candidates.to(reach.device).split(points.block)
+        ]
+    )

@@ -1,0 +1,153 @@
+"""Facility location in one pass over data that need not fit into memory."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from thresher.errors import ThresherError
+from thresher.rules.cover import Coreset, clusters
+from thresher.rules.distances import squared_distances
+from thresher.seeding import generator as seeded
+
+OFFERED = 64  # examples offered to a sieve at once: few, because after one is taken the others are judged again
+
+
+def streamed_facility_location(
+    blocks: Iterable[Tensor],
+    count: int,
+    *,
+    slack: float = 0.1,
+    reservoir: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Coreset:
+    """`count` medoids from one pass over blocks of embeddings [m, d]; a second pass only assigns the clusters.
+
+    Sieve-streaming (Badanidiyuru et al. 2014): for every guess v = (1 + slack)^p of the best value a sieve takes an
+    example if it gains (v / 2 - f(S)) / (count - |S|). Values are of a random sample of the stream (`reservoir`, twice
+    the count), against the mean of its beginning as a medoid that everyone has. Memory does not depend on n.
+
+    >>> streamed_facility_location([torch.tensor([[0.0], [1.0]]), torch.tensor([[2.0], [9.0]])], 2).cluster_sizes
+    tensor([3, 1])
+    """
+    if isinstance(blocks, Iterator):
+        raise ThresherError("An iterator can be read once, but clusters need a second pass: give a list or a data set.")
+    if not (count >= 1 and slack > 0):
+        raise ThresherError(f"count={count} with slack={slack}: give a count of at least 1 and a slack above 0.")
+    room = max(1000, 2 * count) if reservoir is None else max(reservoir, count)
+    sample, sieves, n = _sieved(blocks, count, slack, room, generator or seeded(0, "stream"))
+    if n < count:
+        raise ThresherError(f"count={count} cannot be chosen of {n} examples: give a whole number from 1 to {n}.")
+    best = min(sieves, key=lambda sieve: float(sieve.reach.mean()))
+    rows = dict(zip(best.chosen, best.rows, strict=True))
+    for place, row in zip(sample.places, sample.rows.T, strict=True):  # to fill what the sieve left free only helps
+        if len(rows) < count:
+            rows.setdefault(place, row)
+    medoids = torch.stack(list(rows.values()), 1)
+    owner = [squared_distances(piece.T, medoids).argmin(1) for piece in _pieces(blocks)]
+    return clusters(list(rows), torch.cat(owner))
+
+
+@dataclass
+class Sample:
+    """A uniform sample of the stream so far."""
+
+    rows: Tensor  # [d, room]
+    places: list[int]  # where in the stream they stood
+    centre: Tensor  # [d, 1] the medoid that everyone has
+    far: Tensor  # [room] the distance to it
+
+    @classmethod
+    def of(cls, head: Tensor) -> "Sample":
+        rows = head.T.contiguous()
+        centre = rows.mean(1, keepdim=True)
+        return cls(rows, list(range(len(head))), centre, squared_distances(centre, rows)[0].sqrt())
+
+    def renew(self, piece: Tensor, start: int, generator: torch.Generator) -> list[int]:
+        """Let each example of the piece [m, d] in with probability room / its place (reservoir sampling): new slots."""
+        places = start + 1 + torch.arange(len(piece))
+        slots = (torch.rand(len(piece), dtype=torch.float64, generator=generator) * places).long().tolist()
+        entering = {slot: place for place, slot in enumerate(slots) if slot < len(self.places)}
+        for slot, place in entering.items():
+            self.rows[:, slot] = piece[place]
+            self.places[slot] = start + place
+        new = list(entering)
+        self.far[new] = squared_distances(self.centre, self.rows[:, new])[0].sqrt()
+        return new
+
+
+@dataclass
+class Sieve:
+    """A guess of the best value, and what was taken under it."""
+
+    goal: float
+    reach: Tensor  # [room] how far the nearest medoid of each sampled example is
+    chosen: list[int] = field(default_factory=list)
+    rows: list[Tensor] = field(default_factory=list)
+
+    def offer(self, piece: Tensor, distances: Tensor, start: int, count: int, far: Tensor) -> None:
+        """Take of the piece [m, d], one after the other, what gains enough; distances [m, room] to the sample."""
+        first = 0
+        while len(self.chosen) < count and first < len(piece):
+            gains = (self.reach - torch.minimum(distances[first:], self.reach)).mean(1)
+            missing = self.goal / 2 - float((far - self.reach).mean())
+            enough = (gains > 0) & (gains >= missing / (count - len(self.chosen)))
+            if not bool(enough.any()):
+                return
+            taken = first + int(enough.int().argmax())
+            self.reach = torch.minimum(self.reach, distances[taken])
+            self.chosen.append(start + taken)
+            self.rows.append(piece[taken])
+            first = taken + 1
+
+    def renew(self, slots: list[int], sample: Sample) -> None:
+        """Measure the examples that are new in the sample."""
+        self.reach[slots] = sample.far[slots]
+        if self.rows:
+            nearest = squared_distances(torch.stack(self.rows, 1), sample.rows[:, slots]).amin(0).sqrt()
+            self.reach[slots] = torch.minimum(nearest, sample.far[slots])
+
+
+def _sieved(
+    blocks: Iterable[Tensor], count: int, slack: float, room: int, generator: torch.Generator
+) -> tuple[Sample, list[Sieve], int]:
+    """The sample and the sieves after one pass, and how many examples went by."""
+    stream, head = _pieces(blocks), []
+    for piece in stream:
+        head.append(piece)
+        if len(head) * OFFERED >= room:
+            break
+    if not head:
+        raise ThresherError("The stream holds no blocks: give at least one block of embeddings [m, d].")
+    sample, sieves = Sample.of(torch.cat(head)), {}
+    best, n = 0.0, 0
+    for piece in chain(head, stream):
+        new = sample.renew(piece, n, generator) if n >= len(sample.places) else []
+        if new:
+            for sieve in sieves.values():
+                sieve.renew(new, sample)
+        distances = squared_distances(piece.T, sample.rows).sqrt_()
+        best = max(best, float((sample.far - torch.minimum(distances, sample.far)).mean(1).max()))
+        sieves = _guesses(sieves, best, count, slack, sample.far)
+        for sieve in sieves.values():
+            sieve.offer(piece, distances, n, count, sample.far)
+        n += len(piece)
+    return sample, list(sieves.values()), n
+
+
+def _guesses(sieves: dict[int, Sieve], best: float, count: int, slack: float, far: Tensor) -> dict[int, Sieve]:
+    """A sieve for every power of 1 + slack that the best value can be near to: from the best single one upwards."""
+    if best <= 0:
+        return sieves or {0: Sieve(0.0, far.clone())}
+    low, high = (math.log(value, 1 + slack) for value in (best, max(best, min(2 * count * best, float(far.mean())))))
+    powers = range(math.ceil(low), max(math.ceil(low), math.floor(high)) + 1)
+    return {power: sieves.get(power) or Sieve((1 + slack) ** power, far.clone()) for power in powers}
+
+
+def _pieces(blocks: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The stream in pieces [m, d] of at most OFFERED examples, in double precision."""
+    for block in blocks:
+        yield from block.detach().double().split(OFFERED)

@@ -1,0 +1,614 @@
+"""L2RW: agreement with the clean set is Algorithm 1 exactly, whatever the model; the clean set; the baselines."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from reference import l2rw as reference
+from test_laws import strictly
+from tiny import assert_same_run, assert_same_tensors, examples, net, real_examples, streamed, trusted
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import parametrizations
+
+from thresher import Examples, Recipe, ThresherError, fit, seeding, signals, weigh
+from thresher.corruption import corrupt
+from thresher.data.builtin import digits
+from thresher.data.splits import take_clean
+from thresher.draw import repeated
+from thresher.engine.clean import CleanStream
+from thresher.engine.evidence import Evidence
+from thresher.engine.look import Batch, Ways
+from thresher.engine.sweep import measure
+from thresher.engine.ways import ways_through
+from thresher.models import build
+from thresher.objectives import CrossEntropy, NoiseLayer, SquaredError, as_objective, smoothed_identity
+from thresher.procedures import Trainer, clean_only, fine_tune, noise_layer_from_confusion, with_clean
+from thresher.rules import (
+    Curriculum,
+    Decision,
+    HardestOfMajority,
+    InverseFrequency,
+    KeepLargest,
+    MetaGradient,
+    RandomWeights,
+    Rule,
+    ask,
+)
+from thresher.rules.curriculum import quantile
+from thresher.signals import Signal, clean_agreement
+
+from some_evidence import some_evidence  # isort: skip
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs - targets).square().sum(1) / 2
+
+
+class Residual(nn.Module):
+    """Adds its layers' output to its input, in place, after an activation in place."""
+
+    def __init__(self, *layers: nn.Module):
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        inner = self.layers(inputs)
+        inner += inputs
+        return functional.relu_(inner)
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.into, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, inputs: Tensor) -> Tensor:  # [n, T, width]
+        queries, keys, values = self.into(inputs).chunk(3, -1)
+        outputs: Tensor = self.out(functional.scaled_dot_product_attention(queries, keys, values))
+        return outputs
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: type[nn.Module]):
+        super().__init__()
+        self.inner = kind(4, 6, batch_first=True)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.inner(inputs.flatten(2).mT if inputs.ndim == 4 else inputs)[0][:, -1]
+        return outputs
+
+
+class DropPath(nn.Module):
+    """Leaves out whole examples, as residual networks in the wild do it: by a tensor filled in place."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        kept = inputs.new_empty(len(inputs), *[1] * (inputs.ndim - 1)).bernoulli_(0.7)
+        return inputs * kept.div_(0.7) if self.training else inputs
+
+
+def convolutions(norm: Callable[[int], nn.Module], *more: nn.Module) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1), norm(6), nn.ReLU(inplace=True),
+        Residual(nn.Conv2d(6, 6, 3, padding="same", bias=False), norm(6)), *more,
+        nn.Conv2d(6, 8, 2, stride=2, groups=2), nn.Tanh(), nn.Flatten(), nn.Linear(32, 3),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model for images [n, 1, 4, 4] and by which ways its derivatives are taken."""
+
+    make: Callable[[], nn.Module]
+    ways: Ways
+
+
+FACTORED, FORWARD, BACKWARD = Ways(True, False), Ways(False, True), Ways(False, False)
+CASES = {
+    "mlp": Case(net, FACTORED),
+    "mlp with dropout": Case(lambda: net(dropout=0.4), FACTORED),
+    "cnn": Case(lambda: convolutions(lambda _: nn.Identity()), FACTORED),
+    "cnn, GroupNorm": Case(lambda: convolutions(lambda width: nn.GroupNorm(2, width)), FACTORED),
+    "LayerNorm": Case(
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3)), FACTORED
+    ),
+    "mlp, BatchNorm": Case(lambda: net(batch_norm=True), FORWARD),
+    "mlp, BatchNorm and dropout": Case(lambda: net(batch_norm=True, dropout=0.4), FORWARD),
+    "cnn, BatchNorm": Case(lambda: convolutions(nn.BatchNorm2d), FORWARD),
+    "cnn, BatchNorm without scale": Case(lambda: convolutions(lambda w: nn.BatchNorm2d(w, affine=False)), FORWARD),
+    "cnn, BatchNorm, no moving mean": Case(
+        lambda: convolutions(lambda w: nn.BatchNorm2d(w, track_running_stats=False)), FORWARD
+    ),
+    "cnn, BatchNorm and dropped channels": Case(lambda: convolutions(nn.BatchNorm2d, nn.Dropout2d(0.4)), FORWARD),
+    "cnn, BatchNorm and dropped examples": Case(lambda: convolutions(nn.BatchNorm2d, DropPath()), FORWARD),
+    "resnet20": Case(lambda: build("resnet20", input_shape=(1, 4, 4), outputs=3), FORWARD),
+    "resnet20-gn": Case(lambda: build("resnet20-gn", input_shape=(1, 4, 4), outputs=3), FACTORED),
+    "PReLU": Case(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.PReLU(), nn.Linear(8, 3)), FORWARD),
+    "attention": Case(
+        lambda: nn.Sequential(nn.Flatten(1, 2), Attention(4), nn.PReLU(), nn.Flatten(), nn.Linear(16, 3)), FORWARD
+    ),
+    "GRU": Case(lambda: nn.Sequential(nn.Flatten(1, 2), Recurrent(nn.GRU), nn.Linear(6, 3)), FORWARD),
+    "LSTM": Case(lambda: nn.Sequential(nn.Flatten(1, 2), Recurrent(nn.LSTM), nn.Linear(6, 3)), BACKWARD),
+    "weight norm": Case(lambda: nn.Sequential(nn.Flatten(), parametrizations.weight_norm(nn.Linear(16, 3))), BACKWARD),
+    "alpha dropout": Case(
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.PReLU(), nn.AlphaDropout(0.3), nn.Linear(8, 3)),
+        BACKWARD,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Noted(Rule):
+    """MetaGradient that keeps what it read."""
+
+    kept: list[Tensor]
+    by: Signal = clean_agreement
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        self.kept.append(evidence.read(self.by).clone())
+        return MetaGradient(self.by)(evidence)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def made(case: Case, seed: int = 1) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return case.make()
+
+
+def data(n: int, task: str, seed: int = 0) -> tuple[Tensor, Tensor]:
+    draws = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(n, 1, 4, 4, generator=draws)
+    return inputs, torch.randint(3, (n,), generator=draws) if task == "classes" else torch.randn(n, 3, generator=draws)
+
+
+def taken_by_backwards(case: Case) -> Any:
+    """The warning that such a model must give."""
+    return (
+        pytest.warns(UserWarning, match="backward on backward") if case.ways == BACKWARD else warnings.catch_warnings()
+    )
+
+
+@pytest.mark.parametrize("task", ["classes", "real"])
+@pytest.mark.parametrize("n", [1, 2, 100])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_agreement_is_algorithm_1(case: Case, n: int, task: str) -> None:
+    model, loss = made(case), cross_entropy if task == "classes" else squared_error
+    if n == 1 and any(isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) for layer in model.modules()):
+        pytest.skip("BatchNorm has nothing to normalise by")
+    train, clean, kept = data(n, task), data(7, task, seed=9), []
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    torch.manual_seed(4)
+    with taken_by_backwards(case):
+        weights = weigh(Noted(kept), model, *train, outputs=torch.zeros(n, 3), clean=clean)
+    torch.manual_seed(4)  # the same dropout masks, those of the training pass first
+    expected = reference.meta_gradient(model, loss, train, clean)
+    torch.testing.assert_close(kept[0], expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+    torch.testing.assert_close(weights, reference.weights(expected), rtol=0, atol=1e-5)
+    assert_same_tensors(list(model.state_dict().values()), list(state.values()))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_ways_are_those_the_table_says(case: Case) -> None:
+    model = made(case)
+    batches = [Batch(torch.arange(2), torch.arange(2), *data(2, "classes", seed), {}) for seed in (0, 1)]
+    with taken_by_backwards(case):
+        assert ways_through(model, CrossEntropy(), [clean_agreement], *batches, 3) == case.ways
+
+
+def test_step_size_of_the_look_ahead_does_not_matter() -> None:
+    model, train, clean = made(CASES["cnn, BatchNorm"]), data(20, "classes"), data(7, "classes", 1)
+    one, other = (reference.meta_gradient(model, cross_entropy, train, clean, rate) for rate in (1.0, 0.01))
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
+
+
+def test_equation_12_layer_by_layer() -> None:
+    """u_i = mean over clean j of Σ_layers (z_j · z_i)(g_j · g_i), for an MLP without biases."""
+    torch.manual_seed(0)
+    first, second = nn.Linear(5, 6, bias=False), nn.Linear(6, 3, bias=False)
+    kept: list[Tensor] = []
+    inputs, targets = torch.randn(8, 5), torch.arange(8) % 3
+    clean_inputs, clean_targets = torch.randn(4, 5), torch.arange(4) % 3
+    model = nn.Sequential(first, nn.Tanh(), second)
+    weigh(Noted(kept), model, inputs, targets, clean=(clean_inputs, clean_targets))
+
+    def factors(x: Tensor, y: Tensor) -> list[tuple[Tensor, Tensor]]:
+        hidden = torch.tanh(first(x))
+        g2 = second(hidden).softmax(1) - functional.one_hot(y, 3)
+        return [(x, (g2 @ second.weight) * (1 - hidden**2)), (hidden, g2)]
+
+    pairs = zip(factors(inputs, targets), factors(clean_inputs, clean_targets), strict=True)
+    expected = sum(((z @ cz.T) * (g @ cg.T)).mean(1) for (z, g), (cz, cg) in pairs)
+    torch.testing.assert_close(kept[0], expected.detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_lemma_1_the_clean_loss_never_rises() -> None:
+    """Unnormalised weights, α ≤ 2 / (L σ²): least squares, where L and σ are known, and the clean set is all of M."""
+    draws = torch.Generator().manual_seed(0)
+    inputs, targets = torch.randn(60, 4, generator=draws), torch.randn(60, 1, generator=draws)
+    model = nn.Linear(4, 1, bias=False)
+    clean = inputs[:6], inputs[:6] @ torch.ones(4, 1)
+    smooth = float(torch.linalg.eigvalsh(clean[0].T @ clean[0] / 6).max())
+    before = float("inf")
+    for step in range(60):
+        at = torch.arange(step * 10, step * 10 + 10) % 60
+        losses = squared_error(model(inputs[at]), targets[at])
+        each = [torch.autograd.grad(loss, model.weight, retain_graph=True)[0] for loss in losses]
+        bound = max(float(g.norm()) for g in each)
+        kept: list[Tensor] = []
+        weigh(Noted(kept), model, inputs[at], targets[at], clean=clean)
+        now = float(squared_error(model(clean[0]), clean[1]).mean())
+        assert now <= before + 1e-6
+        before, rate = now, 2 / (smooth * bound**2) / len(at)
+        with torch.no_grad():
+            model.weight -= rate * sum(u.clamp_min(0) * g for u, g in zip(kept[0], each, strict=True))
+    assert before < 0.5
+
+
+# Refusals, and models that do something unusual.
+
+
+class OneWay(torch.autograd.Function):
+    """A function with a derivative and no second one, and no forward mode."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor) -> Tensor:
+        return inputs * 2
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient * 2
+
+
+class Strange(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(8))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = OneWay.apply(inputs * self.scale)
+        return outputs
+
+
+def test_a_layer_without_a_way_is_named() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), Strange(), nn.Linear(8, 3))
+    with pytest.raises(ThresherError, match=r"no way through 2 \(Strange\).*: replace that layer"):
+        weigh(MetaGradient(), model, *data(4, "classes"), clean=data(2, "classes"))
+
+
+def test_frozen_layers_do_not_agree_with_anything() -> None:
+    for case in ("cnn", "cnn, BatchNorm"):
+        model, kept = made(CASES[case]), []
+        model[0].requires_grad_(False)
+        model[3].layers[0].requires_grad_(False)
+        train, clean = data(9, "classes"), data(4, "classes", 1)
+        weigh(Noted(kept), model, *train, outputs=torch.zeros(9, 3), clean=clean)
+        expected = reference.meta_gradient(model, cross_entropy, train, clean)
+        torch.testing.assert_close(kept[0], expected, rtol=1e-4, atol=1e-7)
+
+
+def test_an_objective_that_detaches_is_differentiated_as_it_says() -> None:
+    """Forward mode must not go through what is detached."""
+
+    def own(outputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(outputs, targets) * outputs.detach().square().sum(1)
+
+    model, kept, train, clean = made(CASES["cnn, BatchNorm"]), [], data(9, "classes"), data(4, "classes", 1)
+    weigh(Noted(kept), model, *train, outputs=torch.zeros(9, 3), clean=clean, objective=own)
+    expected = reference.meta_gradient(model, own, train, clean)
+    torch.testing.assert_close(kept[0], expected, rtol=1e-4, atol=1e-6)
+
+
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "no clean set": (lambda: fitted(examples(), clean=None), r"pass clean=Examples\(...\) to fit"),
+    "no clean batch to weigh with": (
+        lambda: weigh(MetaGradient(), net(), *data(4, "classes")),
+        "clean=.inputs, targets.",
+    ),
+    "a clean batch of nobody": (lambda: fitted(examples(), clean_batch=0), "give 1 to 12"),
+    "a clean batch too large": (lambda: fitted(examples(), clean_batch=13), "give 1 to 12"),
+    "a clean batch of nothing": (
+        lambda: fit(Recipe(), net(), examples(), epochs=1, batch=8, clean_batch=3),
+        "takes batches of a clean set",
+    ),
+    "a clean set of another kind": (lambda: fitted(examples(), clean=real_examples(5)), "make them equal"),
+    "a clean set of more classes": (lambda: fitted(examples(), clean=examples(8, 4)), "make them equal"),
+    "one clean example for BatchNorm": (
+        lambda: fitted(examples(), net(batch_norm=True), clean_batch=1),
+        "give clean_batch=2 or more",
+    ),
+    "every epoch": (
+        lambda: fitted(examples(), recipe=Recipe(each_epoch=KeepLargest(by=clean_agreement, count=3))),
+        "into each_batch",
+    ),
+    "MetaGradient every epoch": (
+        lambda: fitted(examples(), recipe=Recipe(each_epoch=MetaGradient())),
+        "into each_batch",
+    ),
+    "a noise layer of other classes": (
+        lambda: fit(Recipe(objective=NoiseLayer(smoothed_identity(4))), net(), examples(), epochs=1, batch=8),
+        "make them equal",
+    ),
+    "no probabilities": (lambda: NoiseLayer(torch.eye(3)), "make each row positive"),
+    "no truth to take": (lambda: take_clean(digits().train, 10), "give --corrupt"),
+    "too much to take": (lambda: take_clean(examples(), 44), "give 1 to 43"),
+    "clean-only without a clean set": (lambda: clean_only(Trainer({"train": examples()})), "needs a clean set"),
+    "streams cannot be joined": (lambda: with_clean(streamed(examples()), examples(4)), "in_memory"),
+    "no fine-tuning": (lambda: fine_tune(None, examples(), steps=0), "give at least 1"),  # type: ignore[arg-type]
+    "nobody is drawn": (lambda: repeated(0), "give at least 1"),
+    "a curriculum that widens backwards": (lambda: Curriculum(0.5, width=-1.0), "at least 0"),
+}
+
+
+@pytest.mark.parametrize(("act", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_refused_with_a_fix(act: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ThresherError, match=sentence):
+        act()
+
+
+# Training.
+
+UNSET: Any = object()
+
+
+def fitted(
+    train: Examples, model: nn.Module | None = None, *, clean: Any = UNSET, recipe: Any = None, **more: Any
+) -> Any:
+    given = trusted(train, 12) if clean is UNSET else clean
+    settings = {"epochs": 2, "batch": 8, "device": "cpu", **more}
+    model = net(train.outputs, seed=1) if model is None else model
+    return fit(recipe or Recipe(each_batch=MetaGradient()), model, train, clean=given, **settings)
+
+
+@pytest.mark.parametrize("case", ["mlp", "cnn, GroupNorm", "mlp, BatchNorm and dropout", "cnn, BatchNorm"])
+def test_training_is_algorithm_1_step_by_step(case: str) -> None:
+    train = examples(40)
+    clean, model, twin = trusted(train, 12), made(CASES[case]), made(CASES[case])
+    fitted(train, model, epochs=1, clean_batch=5, optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
+    order = torch.randperm(40, generator=seeding.generator(0, "order", 0)).view(5, 8)
+    beside = CleanStream(clean, 5, 0).order(0, 5)
+    assert beside is not None
+    twin.train()
+    for step, (at, few) in enumerate(zip(order, beside, strict=True)):
+        pairs = (train.inputs[at], train.targets[at]), (clean.inputs[few], clean.targets[few])
+        seeding.seed_global(torch.device("cpu"), 0, 0, step)
+        weights = reference.weights(reference.meta_gradient(twin, cross_entropy, *pairs))
+        seeding.seed_global(torch.device("cpu"), 0, 0, step)
+        losses = cross_entropy(twin(pairs[0][0]), pairs[0][1])
+        gradients = torch.autograd.grad(weights.dot(losses), list(twin.parameters()))
+        with torch.no_grad():
+            for parameter, gradient in zip(twin.parameters(), gradients, strict=True):
+                parameter -= 0.1 * gradient
+    for mine, other in zip(model.state_dict().values(), twin.state_dict().values(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["mlp, BatchNorm and dropout", "cnn, BatchNorm", "LSTM"])
+def test_no_step_waits_and_all_steps_do_the_same(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with taken_by_backwards(CASES[case]), strictly(monkeypatch) as notes:
+        fitted(examples(44), made(CASES[case]), epochs=1, clean_batch=5)
+    assert len(notes) == 5
+    assert notes[1] == notes[2] == notes[3] == notes[4]
+
+
+def test_where_no_example_helps_the_step_is_skipped() -> None:
+    """Clean examples that say the opposite of every training example."""
+    inputs = torch.randn(16, 1, 4, 4)
+    train = Examples(inputs, torch.zeros(16).long(), classes=2)
+    clean = Examples(inputs, torch.ones(16).long(), classes=2)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    nn.init.zeros_(model[1].weight)
+    nn.init.zeros_(model[1].bias)
+    state = [value.clone() for value in model.state_dict().values()]
+    assert weigh(MetaGradient(), model, train.inputs, train.targets, clean=(clean.inputs, clean.targets)).sum() == 0
+    run = fitted(train, model, clean=clean, epochs=1, batch=16, clean_batch=16)
+    assert run.history[0]["skipped"] == 1
+    assert_same_tensors(list(model.state_dict().values()), state)
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_a_clean_set_may_lack_classes_or_have_one_example(batch_norm: bool) -> None:
+    train = examples(44)
+    one_class = Examples(train.inputs[:6], torch.zeros(6).long())
+    assert one_class.classes == 1
+    for clean in (one_class, trusted(train, 1 if not batch_norm else 2)):
+        run = fitted(train, net(batch_norm=batch_norm), clean=clean)
+        assert run.history[-1]["loss"] == run.history[-1]["loss"]
+
+
+def test_clean_examples_are_drawn_without_replacement() -> None:
+    clean = examples(10)
+    stream, seen = CleanStream(clean, 4, seed=3), []
+    for epoch, steps in enumerate((3, 1, 6)):
+        order = stream.order(epoch, steps)
+        assert order is not None
+        assert order.shape == (steps, 4)
+        assert all(len(set(row.tolist())) == 4 for row in order), "no batch holds an example twice"
+        seen += order.flatten().tolist()
+    counts = torch.tensor(seen).bincount(minlength=10)
+    assert counts.tolist() == [4] * 10, "forty places for ten examples"
+    assert CleanStream(None, 4, 0).order(0, 3) is None
+
+
+def test_streamed_clean_sets_and_resumed_runs_are_the_same(tmp_path: Any) -> None:
+    train = examples(44)
+    straight = fitted(train, net(batch_norm=True, seed=2), epochs=4, clean_batch=5)
+    beside = fitted(train, net(batch_norm=True, seed=2), epochs=4, clean_batch=5, clean=streamed(trusted(train, 12)))
+    assert_same_run(straight, beside)
+
+    class Stop(Exception):
+        pass
+
+    def stop(moment: Any) -> None:
+        if moment.epoch == 2 and moment.step == 3:
+            raise Stop
+
+    settings = {"epochs": 4, "clean_batch": 5, "out": tmp_path / "run", "commit_every": 0.0}
+    with pytest.raises(Stop):
+        fitted(train, net(batch_norm=True, seed=2), watch=stop, **settings)
+    resumed = fitted(train, net(batch_norm=True, seed=2), **settings)
+    assert_same_tensors(list(resumed.model.state_dict().values()), list(straight.model.state_dict().values()))
+    with pytest.raises(ThresherError, match="its clean differs"):
+        fitted(train, net(batch_norm=True, seed=2), **{**settings, "clean_batch": 6})
+
+
+def test_views_change_the_clean_batch_as_they_change_the_first_look() -> None:
+    seen: list[int] = []
+
+    def view(images: Tensor, generator: torch.Generator) -> Tensor:
+        seen.append(len(images))
+        return images
+
+    fitted(examples(16), recipe=Recipe(each_batch=MetaGradient(), views=(view,)), epochs=1, clean_batch=5)
+    assert seen == [2, 8, 5, 8, 5]  # two examples are tried at the start
+
+
+def test_the_buffers_follow_the_training_batches_alone() -> None:
+    train, model = examples(40), net(batch_norm=True, seed=2)
+    fitted(train, model, epochs=1, clean_batch=5, optimizer=lambda p: torch.optim.SGD(p, lr=0.0))
+    plain = net(batch_norm=True, seed=2)
+    fit(Recipe(), plain, train, epochs=1, batch=8, optimizer=lambda p: torch.optim.SGD(p, lr=0.0), device="cpu")
+    for mine, other in zip(model.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-7)
+
+
+def test_pairflip_digits() -> None:
+    """40% of the labels wrong in one direction, where losses alone mislead, and five clean digits of each class."""
+    split = digits()
+    train, clean = take_clean(corrupt(split.train, "pairflip:0.4", seed=0), 50)
+    settings: dict[str, Any] = {"test": split.test, "epochs": 15, "batch": 64, "device": "cpu"}
+    make = lambda: build("mlp:128", input_shape=(1, 8, 8), outputs=10)
+    ours = fit(Recipe(each_batch=MetaGradient()), make, train, clean=clean, **settings)
+    plain = fit(Recipe(), make, train, clean=clean, **settings)
+    assert ours.last(5) >= plain.last(5) + 0.1
+    assert ours.clean_share(5) >= 0.8
+
+
+# What it is compared with.
+
+
+def test_class_rules_count_what_they_say() -> None:
+    evidence = some_evidence(8, "classes").but(targets=torch.tensor([0, 0, 0, 0, 0, 1, 1, 3]))
+    weights = InverseFrequency()(evidence)
+    for label in (0, 1, 3):
+        assert weights[evidence.targets == label].sum() == pytest.approx(8 / 3)
+    kept = HardestOfMajority()(evidence)
+    losses = evidence.losses[:5]
+    assert kept[5:].tolist() == [1.0, 1.0, 1.0]
+    assert set(kept[:5].nonzero().flatten().tolist()) == set(losses.topk(2).indices.tolist())
+
+
+def test_random_weights_are_a_rectified_gaussian() -> None:
+    evidence = some_evidence(4000).but(generator=torch.Generator().manual_seed(1))
+    weights = RandomWeights()(evidence) * 4000
+    assert weights.mean() == pytest.approx(1.0, abs=1e-3)
+    assert (weights == 0).float().mean() == pytest.approx(0.5, abs=0.03)
+    assert weights.max() > 2.5 * torch.pi**0.5  # more than 2.5 deviations, where E max(z, 0) is 1/√(2π)
+    zeros = [RandomWeights()(some_evidence(1).but(generator=torch.Generator().manual_seed(s))) for s in range(9)]
+    assert all(weight.tolist() == [1.0] for weight in zeros)
+
+
+def test_curriculum_follows_a_moving_quantile() -> None:
+    rule = Curriculum(0.5, width=2.0, rate=0.75)
+    first = some_evidence(4).but(known={signals.loss: torch.tensor([4.0, 1.0, 2.0, 3.0])})
+    decision = ask(rule, first)
+    assert decision.memory["level"] == 2.0
+    assert decision.weights.tolist() == [0.0, 1.0, 1.0, 0.5]
+    second = some_evidence(4).but(known={signals.loss: torch.full((4,), 6.0)}, memory=decision.memory)
+    again = ask(rule, second)
+    assert isinstance(again, Decision)
+    assert again.memory["level"] == 3.0  # 0.75 · 2 + 0.25 · 6
+    assert again.weights.tolist() == [0.0] * 4
+    assert quantile(torch.tensor([3.0, 1.0, 2.0]), torch.tensor(1.0)) == 3.0
+    assert quantile(torch.tensor([3.0, 1.0, 2.0]), 0.01) == 1.0
+
+
+def test_noise_layer_that_changes_nothing_is_cross_entropy() -> None:
+    evidence = some_evidence(20)
+    layer = NoiseLayer(smoothed_identity(4, 1e-7))
+    torch.testing.assert_close(layer(evidence), CrossEntropy()(evidence), rtol=1e-3, atol=1e-3)
+    soft = evidence.but(targets=functional.one_hot(evidence.targets, 4).float())
+    torch.testing.assert_close(layer(soft), layer(evidence))
+    start = torch.tensor([[0.7, 0.3], [0.2, 0.8]])
+    two = some_evidence(1, width=2).but(raw_outputs=torch.tensor([[0.0, 0.0]]), targets=torch.tensor([1]))
+    assert NoiseLayer(start)(two).exp().item() == pytest.approx(1 / (0.5 * 0.3 + 0.5 * 0.8))
+
+
+def test_the_noise_layer_is_trained_and_predicts_without_itself() -> None:
+    train = examples(200, corrupt=0.4)
+    run = noise_layer_from_confusion(
+        Trainer({"model": lambda: net(seed=1), "train": train, "epochs": 30, "batch": 20, "device": "cpu"})
+    )
+    layer = run.recipe.objective
+    assert isinstance(layer, NoiseLayer)
+    flips = layer.transition.detach()  # examples() turns c into c + 1
+    assert all(flips[c, (c + 1) % 3] > flips[c, (c + 2) % 3] for c in range(3))
+    outputs = run.model.eval()(train.inputs)
+    assert (outputs.argmax(1) == train.columns["true_target"]).float().mean() > 0.85
+
+
+def test_clean_only_learns_from_nobody_else(tmp_path: Any) -> None:
+    train = examples(60, corrupt=0.4)
+    clean = trusted(train, 6)
+    elsewhere = replace(clean, ids=clean.ids + 1000)
+    for given, rows in ((clean, 60), (elsewhere, 66)):
+        settings = {"model": net(seed=1), "train": train, "clean": given, "epochs": 3, "batch": 8, "device": "cpu"}
+        run = clean_only(Trainer(settings))
+        table = run.ledger.to_pandas()
+        assert len(table) == 3 * rows
+        assert set(table["id"][table["weight"] > 0]) == set(given.ids.tolist())
+        assert run.clean_share(3) == 1.0
+        assert sum(record["steps"] for record in run.history) >= 3 * rows // 8 - 1
+    assert measure(run.model.eval()(clean.inputs), clean)["accuracy"] > 0.6
+
+
+def test_fine_tuning_goes_on_from_a_run(tmp_path: Any) -> None:
+    train = examples(60, corrupt=0.4)
+    clean = trusted(train, 9)
+    run = fit(Recipe(peers=2), net, train, epochs=1, batch=8, device="cpu")
+    before = measure(run.model.eval()(clean.inputs), clean)["accuracy"]
+    tuned = fine_tune(run, clean, steps=200, batch=4, test=clean, device="cpu", out=tmp_path / "tuned")
+    assert tuned.models[0] is run.models[0]
+    assert tuned.models[1] is run.models[1]
+    assert sum(record["steps"] for record in tuned.history) == 200
+    assert 15 <= len(tuned.history) <= 25
+    assert tuned.scores[-1] == 1.0 > before
+
+
+def test_recalls_are_those_of_each_class() -> None:
+    few = Examples(torch.zeros(5, 1), torch.tensor([0, 0, 2, 2, 2]), classes=4)
+    found = measure(functional.one_hot(torch.tensor([0, 1, 2, 2, 0]), 4).float(), few)
+    assert found["recall_0"] == 0.5
+    assert found["recall_2"] == pytest.approx(2 / 3)
+    assert "recall_1" not in found
+    assert found["balanced_accuracy"] == pytest.approx((0.5 + 2 / 3) / 2)
+
+
+def test_taken_clean_examples_are_balanced_and_true() -> None:
+    lopsided = corrupt(digits().train, "imbalance:50", seed=0)
+    noisy = corrupt(lopsided, "symmetric:0.5", seed=0)
+    rest, clean = take_clean(noisy, 40)
+    assert len(rest) + len(clean) == len(noisy)
+    assert not set(rest.ids.tolist()) & set(clean.ids.tolist())
+    assert torch.equal(clean.targets, clean.columns["true_target"])
+    sizes, there = clean.labels.bincount(minlength=10), noisy.columns["true_target"].bincount(minlength=10)
+    assert sizes.max() - sizes[there > sizes].min() <= 1, "who can, gives as many as anybody"
+    assert not torch.equal(take_clean(noisy, 40, seed=1)[1].ids, clean.ids)
+
+
+def test_real_objectives_have_agreement_too() -> None:
+    assert isinstance(as_objective(None, None), SquaredError)
+    train = real_examples(44)
+    clean = train.subset(range(6))
+    run = fitted(train, clean=clean)
+    assert run.history[-1]["loss"] is not None
