@@ -75,7 +75,8 @@ def test_train_writes_the_run_and_ends_with_json(tmp_path):
     result = trained(out, "--json")
     found = json.loads(result.stdout.splitlines()[-1])
     assert " ".join(found) == (
-        "method data corruption seed metric last best clean_share examples_per_second seconds out"
+        "method data corruption seed metric last best early_stopped fine_tuned balanced_accuracy recalls "
+        "clean_share examples_per_second seconds out"
     )
     assert found["method"] == "prl-l"
     assert found["corruption"] == "symmetric:0.4"
@@ -148,23 +149,58 @@ def test_without_out_a_stopped_run_is_taken_up_and_a_finished_one_is_not(tmp_pat
     assert sorted(Path("runs").iterdir()) == [base, Path(f"{base}-2")]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name, each in METHODS.items() if "classification" in each.tasks])
 def test_every_method_can_be_trained(tmp_path, name):
-    words = [*QUICK, "--corrupt", "symmetric:0.4", "--method", name, "--noise-rate", 0.4, "--epochs", 1]
+    words = [*QUICK, "--corrupt", "symmetric:0.4", "--method", name, "--noise-rate", 0.4, "--epochs", 1, "--clean", 9]
     result = thresher("train", *words, "--out", tmp_path / "a", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout.splitlines()[-1])["method"] == name
 
 
 def test_settings_reach_training(tmp_path):
-    words = "--optimizer sgd --schedule step:1,2 --weight-decay 0.01 --validation 0.25 --keep best"
+    words = "--optimizer sgd --schedule step:1,2 --weight-decay 0.01 --validation 0.25 --early-stop"
     trained(tmp_path / "a", *words.split())
     records = history(tmp_path / "a")
     assert [record["learning_rate"] for record in records] == pytest.approx([0.1, 0.01, 0.001])
     assert all("validation" in record for record in records)
     assert len(Ledger.read(tmp_path / "a").table()) == 3 * 150
     stored = read_toml(tmp_path / "a" / "run.toml")
-    assert (stored["learning_rate"], stored["momentum"], stored["keep"]) == (0.1, 0.9, "best")
+    assert (stored["learning_rate"], stored["momentum"], stored["early_stop"]) == (0.1, 0.9, True)
+
+
+def told(result: Result) -> dict:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_clean_examples_early_stopping_and_fine_tuning(tmp_path):
+    out, text = tmp_path / "a", "--clean 9 --clean-batch 4 --early-stop --fine-tune --fine-tune-steps 60 --json"
+    few = text.split()
+    words = [*QUICK, "--corrupt", "symmetric:0.4", "--method", "l2rw", "--epochs", 3, "--out", out]
+    found = told(thresher("train", *words, *few))
+    table = Ledger.read(out).to_pandas()
+    assert len(table) == 3 * round(0.9 * 191), "nine are taken out, then a tenth is kept apart"
+    records = history(out)
+    best = max(records, key=lambda record: record["validation"])
+    assert found["early_stopped"] == best["score"]
+    tuned = history(out / "fine-tuned")
+    assert sum(record["steps"] for record in tuned) == 60
+    assert found["fine_tuned"] == tuned[-1]["score"]
+    assert found["balanced_accuracy"] == pytest.approx(sum(found["recalls"].values()) / 3)
+    stored = read_toml(out / "run.toml")
+    assert (stored["clean"], stored["clean_batch"], stored["fine_tune_steps"]) == ("9", 4, 60)
+    assert told(thresher("train", *words, *few))["fine_tuned"] == found["fine_tuned"], "and it is not trained again"
+    shown = thresher("train", *words, *few[:-1]).stdout
+    assert "after fine-tuning" in shown
+    assert "epoch chosen on the validation set" in shown
+
+
+def test_clean_examples_from_elsewhere(tmp_path):
+    words = [*QUICK, "--method", "clean-only", "--clean", "blobs:30,3,4", "--epochs", 2, "--out", tmp_path / "a"]
+    told(thresher("train", *words, "--json"))
+    table = Ledger.read(tmp_path / "a").to_pandas()
+    assert len(table) == 2 * 230
+    assert (table["weight"] > 0).sum() == 2 * 30
 
 
 def test_augmented_images_train(tmp_path):
@@ -197,8 +233,12 @@ BAD = {
     "--method standard --augment weak": "Views change float images",
     "--method standard --precision float16": "did you mean 'bfloat16'?",
     "--method standard --device gpu": "There is no device 'gpu' here",
-    "--method standard --keep best": "give --validation 0.1",
-    "--method standard --keep worst --validation 0.2": "There is no choice to keep 'worst'",
+    "--method l2rw": "give --clean 50",
+    "--method standard --fine-tune": "give --clean 50",
+    "--method l2rw --clean 9": "give --corrupt",
+    "--method l2rw --clean 900 --corrupt symmetric:0.4": "give 1 to 199",
+    "--method l2rw --clean nowhere.npz": "There is no file or folder nowhere.npz",
+    "--method l2rw --clean 9 --corrupt symmetric:0.4 --clean-batch 10": "give 1 to 9",
     "--method standard --validation 2": "is no share",
     "--noise-rate 0.4": "There is no method to train with",
     "--method standard --from nowhere.toml": "There is no file nowhere.toml",

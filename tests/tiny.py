@@ -32,7 +32,7 @@ def real_examples(count: int = 44, *, seed: int = 0) -> Examples:
 
 
 def trusted(train: Examples, count: int) -> Examples:
-    """The first uncorrupted examples of each class in turn (or simply the first): a clean set that is part of `train`."""
+    """The first uncorrupted examples, of each class in turn: a clean set that is part of `train`."""
     places = (~train.columns["is_corrupt"]).nonzero().flatten()
     if not train.is_regression:
         labels = train.labels[places]

@@ -1,4 +1,4 @@
-"""The command line: `thresher demo`, `train`, `methods`, `report` and `bench`."""
+"""The command line: `thresher demo`, `train`, `methods`, `report`, `sensitivity` and `bench`."""
 
 from typing import Annotated
 
@@ -9,6 +9,7 @@ from thresher.commands.demo import demo
 from thresher.commands.methods import methods
 from thresher.commands.plain_errors import PlainErrors
 from thresher.commands.report import report
+from thresher.commands.sensitivity import sensitivity
 from thresher.commands.train import train
 
 app = typer.Typer(
@@ -19,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, methods, report):
+for command in (demo, train, methods, report, sensitivity):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

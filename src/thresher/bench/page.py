@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from thresher.bench.compare import PERCENT, Mean, Row, column_mean, compare, left_out
+from thresher.bench.claims import CLAIM_HEADS, averages_table, claims_table, digits_of
+from thresher.bench.compare import Mean, Row, column_mean, compare, left_out
 from thresher.bench.jobs import Result
-from thresher.bench.plot import curves_svg
-from thresher.bench.suite import Cell, Setup, Suite, setup_for
+from thresher.bench.plot import curves_svg, rates_svg
+from thresher.bench.suite import Cell, Published, Setup, Suite, setup_for
 from thresher.files import write_whole
 
 HEADS = ("method", "paper", "last ten epochs", "gap", "best epoch", "clean share", "seconds", "seeds")
@@ -16,20 +17,31 @@ NOT_RUN = "not run here"
 
 
 def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
-    """Write SUITE-SCALE.md and, where there is anything to draw, SUITE-SCALE.svg beside it."""
+    """Write SUITE-SCALE.md and, beside it, a picture of the curves for each data set and one of the rates told."""
     rows = compare(suite, scale, results)
-    picture = folder / f"{suite.name}-{scale}.svg"
-    drawing = curves_svg(suite, rows)
-    if drawing is not None:
-        write_whole(picture, lambda path: path.write_text(drawing, encoding="utf-8"))
+    curves = curves_svg(suite, rows)
+    drawn = {_picture(suite, scale, data if len(curves) > 1 else ""): svg for data, svg in curves.items()}
+    rates = rates_svg(rows)
+    if rates is not None:
+        drawn[_picture(suite, scale, "rates")] = rates
+    for name, svg in drawn.items():
+        _write(folder / name, svg)
     page = folder / f"{suite.name}-{scale}.md"
-    text = markdown(suite, scale, results, source, picture.name if drawing is not None else None)
-    write_whole(page, lambda path: path.write_text(text, encoding="utf-8"))
+    _write(page, markdown(suite, scale, results, source, list(drawn)))
     return page
 
 
-def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, picture: str | None) -> str:
-    """The whole page: what was run, the table of each cell, the plot, and where the numbers come from."""
+def _write(place: Path, text: str) -> None:
+    write_whole(place, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _picture(suite: Suite, scale: str, part: str) -> str:
+    """The file name of a picture; only the name of a data set goes into it, without its sizes."""
+    return "-".join(filter(None, (suite.name, scale, part.partition(":")[0]))) + ".svg"
+
+
+def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, pictures: Sequence[str]) -> str:
+    """The whole page: what was run, averages, the table of each cell, curves, and where the numbers come from."""
     rows = compare(suite, scale, results)
     command = f"thresher bench run {suite.name} --scale {scale}"
     show = f"thresher bench show {suite.name} --scale {scale}"
@@ -41,22 +53,45 @@ def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, 
         "on the test set, and is there only to be read beside them. The clean share is that of right labels among "
         "those kept in the last ten epochs. Seconds are those of one run.",
         f"Run with `{command}`, shown with `{show}`.",
+        *suite.scale(scale).notes,
+        *_conclusions(suite, rows),
+        *(f"![{_alt_text(suite, name)}]({name})" for name in pictures),
     ]
     for cell in suite.scale(scale).cells:
         parts += [f"## {cell.name}", about(suite, scale, cell), table(*cell_table(suite, rows, cell))]
         parts += [f"{row.entry.name} failed: {row.reasons[-1]}" for row in rows if row.cell is cell and row.reasons]
         parts.append(_columns_table(suite, [row for row in rows if row.cell is cell]))
-    if picture is not None:
-        parts.append(f"![The score of each method over the {suite.clock}s]({picture})")
     parts.append(_origin(results, rows))
     if other := left_out(suite, scale, results):
         parts.append(f"{other} stored results were made with other settings and are left out.")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
+    """What the table comes to, where the paper concludes something: averages, and how far each claim holds."""
+    found = claims_table(suite, rows)
+    if not found:
+        return []
+    return [
+        "## On average",
+        "Means over the cells that were run, of the last ten epochs; a method that lacks one of them has none.",
+        table(*averages_table(suite, rows)),
+        "## What the paper concludes",
+        "Each line is a comparison that comes out this way in the paper, and how it comes out here.",
+        table(CLAIM_HEADS, found),
+    ]
+
+
+def _alt_text(suite: Suite, name: str) -> str:
+    if name.endswith("rates.svg"):
+        return "The score against the noise rate that was told"
+    return f"The score of each method over the {suite.clock}s"
+
+
 def cell_table(suite: Suite, rows: Sequence[Row], cell: Cell) -> tuple[list[str], list[list[str]]]:
     """The heads and the lines of a cell's table in words; without a paper there is nothing to compare with."""
-    shown = [place for place, head in enumerate(HEADS) if suite.published or head not in OF_A_PAPER]
+    printed = any(name == cell.name for name, _ in suite.published)
+    shown = [place for place, head in enumerate(HEADS) if printed or head not in OF_A_PAPER]
     return [HEADS[place] for place in shown], [[line[place] for place in shown] for line in _lines(rows, cell)]
 
 
@@ -65,16 +100,16 @@ def _lines(rows: Sequence[Row], cell: Cell) -> list[list[str]]:
     for row in rows:
         if row.cell is not cell:
             continue
-        digits = 1 if cell.metric in PERCENT else 3
-        paper = "" if row.paper is None else f"{row.paper.value:g} ({row.paper.table})"
+        digits = digits_of(cell.metric)
+        paper = "" if row.paper is None else f"{_as_printed(row.paper)} ({row.paper.table})"
         line = [row.entry.label or row.entry.name, paper]
         if row.last is None:
             line += ["failed" if row.reasons else NOT_RUN, "", "", "", "", f"0 of {row.wanted}"]
         else:
             line += [
-                _with_spread(row.last, digits),
+                with_spread(row.last, digits),
                 "" if row.gap is None else f"{row.gap:+.{digits}f}",
-                _with_spread(row.best, digits),
+                with_spread(row.best, digits),
                 "" if row.clean_share is None else f"{row.clean_share:.3f}",
                 f"{row.seconds:.1f}",
                 f"{row.seeds}" if row.seeds >= row.wanted else f"{row.seeds} of {row.wanted}",
@@ -83,9 +118,14 @@ def _lines(rows: Sequence[Row], cell: Cell) -> list[list[str]]:
     return found
 
 
-def about(suite: Suite, scale: str, cell: Cell) -> str:
+def _as_printed(number: Published) -> str:
+    return f"{number.value:g}" + ("" if number.spread is None else f" ± {number.spread:g}")
+
+
+def about(suite: Suite, scale: str, cell: Cell, told: str | None = None) -> str:
     """What a cell is, in one line."""
-    told = "told nothing of the noise" if cell.noise_rate is None else f"told a noise rate of {cell.noise_rate:g}"
+    if told is None:
+        told = "told nothing of the noise" if cell.noise_rate is None else f"told a noise rate of {cell.noise_rate:g}"
     clean = ""
     if cell.clean is not None:
         clean = f", {cell.clean.count} clean examples{' a class' if cell.clean.per_class else ''}"
@@ -131,7 +171,12 @@ def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: A
         console.print(f"{other} stored results were made with other settings and are left out.")
 
 
-def _with_spread(found: Mean | None, digits: int) -> str:
+def with_spread(found: Mean | None, digits: int) -> str:
+    """A mean and its deviation in words.
+
+    >>> with_spread(Mean(92.53, 1.26), 1)
+    '92.5 ± 1.3'
+    """
     if found is None:
         return ""
     return f"{found.value:.{digits}f}" + ("" if found.spread is None else f" ± {found.spread:.{digits}f}")

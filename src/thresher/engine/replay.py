@@ -156,7 +156,7 @@ def _batch_norm_tangent(call: Call, given: BatchNorm) -> Tensor | None:
         moving = (given.running_mean, given.running_var)
         settings = (mean, scale, True, given.eps, [True, False, False], reserve)
         kernel = torch.ops.aten._batch_norm_impl_index_backward
-        tangent = kernel(which, x, x_dot.contiguous(), w, *moving, *settings)[0]
+        tangent = kernel(which, x, x_dot, w, *moving, *settings)[0]
     if w_dot is None and b_dot is None:
         return tangent
     slope = torch.zeros_like(mean) if w_dot is None else w_dot * scale

@@ -43,6 +43,9 @@ class Sweeper:
         """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order."""
         device = examples.targets.device
         places = torch.arange(len(examples), device=device) if positions is None else positions
+        n = len(places)
+        if self.captured and examples.in_memory:  # every row has the one shape that was captured
+            places = torch.cat([places, places[:1].expand(-n % self.batch)])
         rows = torch.split(places, self.batch)
         taps = taps or Taps(model)
         feed = Feed(examples, (), self.channels_last)
@@ -60,7 +63,7 @@ class Sweeper:
         with preserved(device), evaluating(model), torch.set_grad_enabled(gradient_norm in wanted):
             stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
             for row, inputs in zip(rows, stream, strict=True):
-                if self.captured and len(row) == self.batch and gradient_norm not in wanted:
+                if self.captured and examples.in_memory and gradient_norm not in wanted:
                     key = (id(model), id(examples), *wanted)
                     if key not in self.captures:
                         self.captures[key] = Captured(see)
@@ -68,7 +71,7 @@ class Sweeper:
                     found.append([value.clone() for value in seen])
                 else:
                     found.append(see(row, inputs))
-        outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
+        outputs, *values = (torch.cat(column)[:n] for column in zip(*found, strict=True))
         return Swept(outputs, dict(zip(wanted, values, strict=True)))
 
 

@@ -7,8 +7,11 @@ all have factored formulas get u from the training chain itself (`Factors.along`
 or where that is missing by differentiating the gradient.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +39,7 @@ def by_forward_mode(model: nn.Module, losses: Callable[[Mapping[str, Tensor]], T
     >>> by_forward_mode(model, lambda values: inputs @ values["weight"][0], along).tolist()
     [43.0, 20.0]
     """
+    _load_formulas()
     with forward_ad.dual_level(), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         values = {
             name: forward_ad.make_dual(value.detach(), direction[value])  # type: ignore[no-untyped-call]
@@ -45,6 +49,14 @@ def by_forward_mode(model: nn.Module, losses: Callable[[Mapping[str, Tensor]], T
         found = losses(values | {name: buffer.clone() for name, buffer in model.named_buffers()})
         tangent: Tensor | None = forward_ad.unpack_dual(found).tangent  # type: ignore[no-untyped-call]
     return torch.zeros_like(found) if tangent is None else tangent
+
+
+@cache
+def _load_formulas() -> None:
+    """Torch loads some formulas of forward mode at its first use, and while it does it warns of a habit of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import_module("torch._decomp.decompositions_for_jvp")
 
 
 def by_two_backwards(losses: Tensor, direction: Direction) -> Tensor:

@@ -10,7 +10,7 @@ from thresher.engine.evidence import Evidence
 from thresher.engine.factored import NotFactored, record, refuse_batch_norm
 from thresher.engine.learner import Taps
 from thresher.engine.look import Batch, Ways, look, on, untraced
-from thresher.engine.tangent import entered
+from thresher.engine.tangent import direction_of, entered
 from thresher.engine.vmapped import norms_by_vmap
 from thresher.errors import ThresherError
 from thresher.objectives import Objective
@@ -18,6 +18,7 @@ from thresher.seeding import preserved
 from thresher.signals import Signal, clean_agreement, gradient_norm
 
 TOLERANCE = 1e-3  # of the largest value, between two ways to the same derivatives in float32
+See = Callable[[Sequence[Signal], bool], Evidence]  # a look that wants these signals, in forward mode or not
 
 
 def ways_through(
@@ -43,16 +44,15 @@ def ways_through(
         return Ways(factored, forward_mode=False)
     taps = Taps(model, objective.layers)
 
-    def agreement(forward_mode: bool) -> Tensor:
+    def see(signals: Sequence[Signal], forward_mode: bool) -> Evidence:
         with preserved(batch.inputs.device), torch.enable_grad():  # the same dropout masks each time
-            seen = look(
-                model, objective, taps, batch, wanted=[clean_agreement], ways=Ways(False, forward_mode), clean=clean,
+            return look(
+                model, objective, taps, batch, wanted=signals, ways=Ways(False, forward_mode), clean=clean,
                 leave_no_trace=True, classes=classes,
-            )  # fmt: skip
-            return seen.evidence.known[clean_agreement]
+            ).evidence  # fmt: skip
 
     try:
-        return Ways(False, _forward_mode_works(model, agreement))
+        return Ways(False, _forward_mode_works(model, see))
     finally:
         taps.remove()
 
@@ -73,35 +73,55 @@ def _evidence_of(batch: Batch, objective: Objective, outputs: Tensor, classes: i
     )
 
 
-def _forward_mode_works(model: nn.Module, agreement: Callable[[bool], Tensor]) -> bool:
-    """Whether forward mode gives what backward on backward gives; a model through which neither goes is refused."""
-    found, reason = None, "it gives something else than backward on backward"
+def _forward_mode_works(model: nn.Module, see: See) -> bool:
+    """Whether forward mode gives the right agreement; where neither it nor backward on backward does, a refusal."""
     with entered(model) as names:
-        try:
-            found = agreement(True)
-        except (NotImplementedError, RuntimeError) as error:
-            reason = _first_line(error)
-        except ValueError as error:  # BatchNorm has nothing to normalise by in a batch of one
-            raise ThresherError(
-                f"{names[-1]} cannot take so small a clean batch ({_first_line(error)}): give clean_batch=2 or more."
-            ) from error
-    try:
-        expected = agreement(False)
-    except (NotImplementedError, RuntimeError) as error:
-        if found is not None:
-            return True
-        raise ThresherError(
-            f"clean_agreement finds no way through {names[-1]}, which has neither a forward mode ({reason}) nor a "
-            f"second derivative ({_first_line(error)}): replace that layer."
-        ) from error
-    if found is not None and bool((found - expected).abs().max() <= TOLERANCE * expected.abs().max() + 1e-9):
+        total = _total(model, see, names)
+        forward, why = _tried(see, True, total)
+        where = names[-1]
+    backward, why_not = _tried(see, False, total)
+    if forward is not None and backward is not None and not _near(forward, backward, backward):
+        forward, why = None, "it gives something else than backward on backward"
+    if forward is not None:
         return True
-    where = "this model" if found is not None else names[-1]
+    if backward is None:
+        raise ThresherError(
+            f"clean_agreement finds no way through {where}, which has neither a forward mode ({why}) nor a second "
+            f"derivative ({why_not}): replace that layer."
+        )
     warnings.warn(
-        f"clean_agreement is taken by backward on backward, which is slow: {where} has no forward mode ({reason}).",
+        f"clean_agreement is taken by backward on backward, which is slow: {where} has no forward mode ({why}).",
         stacklevel=2,
     )
     return False
+
+
+def _tried(see: See, forward_mode: bool, total: Tensor) -> tuple[Tensor | None, str]:
+    """The agreement [n] by this way, or None and why not; it must add up to the total."""
+    try:
+        found = see([clean_agreement], forward_mode).known[clean_agreement]
+    except (NotImplementedError, RuntimeError) as error:
+        return None, _first_line(error)
+    if not _near(found.sum(), total, found):
+        return None, "its derivatives do not add up"
+    return found, ""
+
+
+def _total(model: nn.Module, see: See, names: Sequence[str]) -> Tensor:
+    """Σ uᵢ = ∂Σℓᵢ/∂θ · g, which takes plain gradients only."""
+    try:
+        evidence = see([], False)
+    except ValueError as error:  # BatchNorm has nothing to normalise by in a batch of one
+        raise ThresherError(
+            f"{names[-1]} cannot take so small a clean batch ({_first_line(error)}): give clean_batch=2 or more."
+        ) from error
+    own, clean = direction_of(model, evidence.losses), direction_of(model, evidence.other("clean").losses)
+    products = [(own[parameter] * gradient).sum() for parameter, gradient in clean.items() if parameter in own]
+    return len(evidence) * torch.stack(products).sum()
+
+
+def _near(ours: Tensor, theirs: Tensor, scale: Tensor) -> bool:
+    return bool((ours - theirs).abs().max() <= TOLERANCE * scale.abs().sum() + 1e-9)
 
 
 def _first_line(error: Exception) -> str:

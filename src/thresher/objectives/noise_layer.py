@@ -45,7 +45,7 @@ class NoiseLayer(Objective):
         return functional.nll_loss(logs, evidence.targets, reduction="none")
 
     def extra_repr(self) -> str:
-        return f"start={[[round(float(value), 4) for value in row] for row in self.transition]}"
+        return f"start={[[round(value, 4) for value in row] for row in self.transition.tolist()]}"
 
 
 def smoothed_identity(classes: int, smoothing: float = 0.1) -> Tensor:

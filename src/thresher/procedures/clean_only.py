@@ -19,7 +19,8 @@ def clean_only(train: Trainer) -> Run:
     clean = train.clean("clean-only")
     joined = with_clean(train.train, clean)
     times = -(-len(joined) // len(clean))
-    return train(Recipe(each_epoch=OnlyClean(), draw=repeated(times)), train=joined)
+    batch = min(train.settings.get("batch", len(clean)), len(clean))
+    return train(Recipe(each_epoch=OnlyClean(), draw=repeated(times)), train=joined, batch=batch)
 
 
 def with_clean(train: Examples, clean: Examples) -> Examples:

@@ -28,7 +28,7 @@ def most_central(points: Points) -> int:
     is bound to have more than the least sum so far need not be tried.
     """
     n = len(points)
-    least = n * points.whole(_squared_from_mean(points))
+    least = n * points.scale * (points.rows - points.rows.mean(0)).square().sum(1).sqrt()
     totals = torch.full_like(least, torch.inf)
     for _ in range(0, n // 4, TRIED):
         best = totals.min()
@@ -42,15 +42,11 @@ def most_central(points: Points) -> int:
     return int(total_distances(points).argmin())
 
 
-def _squared_from_mean(points: Points) -> Tensor:
-    return (points.columns - points.columns.mean(1, keepdim=True)).square().sum(0)
-
-
 def _tangents(points: Points, rows: Tensor) -> tuple[Tensor, Tensor]:
     """The sums of distances from these rows [m], and the tangent planes there at all examples [m, n]."""
-    squares = points.squared(rows)
-    weights = torch.where(squares > 0, squares.rsqrt(), 0.0) * points.scale
-    here = points.columns[:, rows]
-    slopes = here * weights.sum(1) - points.columns @ weights.T  # [d, m] the gradient Σ_j (here - j) / distance
-    totals = points.whole(squares).sum(1)
-    return totals, totals[:, None] + slopes.T @ points.columns - (slopes * here).sum(0)[:, None]
+    distances = points.distances(rows)
+    totals = distances.sum(1)
+    weights = torch.where(distances > 0, points.scale**2 / distances, 0.0)
+    here = points.rows[rows]
+    slopes = weights.sum(1, keepdim=True) * here - weights @ points.rows  # [m, d] the gradient Σ_j (here - j) / distance
+    return totals, totals[:, None] + slopes @ points.rows.T - (slopes * here).sum(1, keepdim=True)

@@ -4,65 +4,105 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from thresher.errors import ThresherError
 
 UNITS = 2.0**30  # of the span, which is at least half the largest distance: a distance fits into 32 bits
-BLOCK = {"cpu": 2**16, "cuda": 2**25}  # numbers computed at once: what stays in the cache, what fills the device
+BLOCK = {"cpu": 2**18, "cuda": 2**24}  # numbers computed at once: what stays in the cache, what fills the device
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """n embeddings, ready to be measured: `columns` [d, n] in double precision, `scale` whole numbers to a distance."""
+    """n embeddings, ready to be measured, in double precision; a distance of 1 is `scale` whole numbers.
 
-    columns: Tensor
+    Squared distances come from a matrix product, which is quick but sums in an order that depends on the block. Where
+    its error could change the rounding, the distance is computed again from the differences, in a fixed order. So each
+    pair has one distance, the same both ways, in every block and on every device, and ties stay ties.
+    """
+
+    rows: Tensor  # [n, d]
+    left: Tensor  # [n, d + 2], and
+    right: Tensor  # [d + 2, n]: their product is the squared distances
+    error: float  # ... with no more error than this
     scale: float
 
     def __len__(self) -> int:
-        return self.columns.shape[1]
+        return len(self.rows)
+
+    @property
+    def everyone(self) -> Tensor:
+        return torch.arange(len(self), device=self.rows.device)
 
     @property
     def block(self) -> int:
         """How many rows of n distances to compute at once."""
-        return max(1, BLOCK.get(self.columns.device.type, BLOCK["cuda"]) // len(self))
+        return max(1, BLOCK.get(self.rows.device.type, BLOCK["cuda"]) // len(self))
 
-    def squared(self, rows: Tensor, first: int = 0) -> Tensor:
-        """Squared distances [m, n - first] from the examples at positions `rows` to all from `first` on."""
-        return squared_distances(self.columns[:, rows], self.columns[:, first:])
+    def distances(self, rows: Tensor, others: Tensor | None = None) -> Tensor:
+        """Whole distances [m, k] (float64) between the examples at positions `rows` and `others`, or all."""
+        if others is None:
+            others, right = self.everyone, self.right
+        else:
+            right = self.right[:, others]
+        squares = self.left[rows] @ right
+        whole, doubtful = self._rounded(squares)
+        places = doubtful.flatten().nonzero()[:, 0]
+        whole.view(-1)[places] = self._again(rows[places // len(others)], others[places % len(others)])
+        return whole
 
-    def whole(self, squares: Tensor) -> Tensor:
-        """Squared distances as whole distances (float64); the squares are overwritten."""
-        return squares.sqrt_().mul_(self.scale).round_()
+    def inside(self, rows: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared distances [m, n], and whether they may be below the reach [m, 1] or [m, n]: for few it is not so."""
+        squares = self.left[rows] @ self.right
+        return squares, squares < ((reach + 1) / self.scale).square_().add_(self.error)
 
+    def near(self, rows: Tensor, reach: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For each row how many are inside, which ones, and their whole distances: one list after the other."""
+        squares, inside = self.inside(rows, reach)
+        m, n = squares.shape
+        flat = np.flatnonzero(inside.cpu().numpy())  # several times as fast as Tensor.nonzero
+        counts = np.diff(np.searchsorted(flat, np.arange(m + 1) * n))
+        sizes, places = (torch.from_numpy(each).to(rows.device) for each in (counts, flat))
+        whole, doubtful = self._rounded(squares.flatten().index_select(0, places))
+        again = doubtful.nonzero()[:, 0]
+        whole[again] = self._again(rows[places[again] // n], places[again] % n)
+        return sizes, places - (torch.arange(m, device=rows.device) * n).repeat_interleave(sizes), whole
 
-def squared_distances(left: Tensor, right: Tensor) -> Tensor:
-    """Σ_k (left_k - right_k)² [m, n] of left [d, m] and right [d, n], always summed in the order of k.
+    def _rounded(self, squares: Tensor) -> tuple[Tensor, Tensor]:
+        """Whole distances of squared ones, and where the error might change them; the squares are overwritten."""
+        distances = squares.clamp_(min=0).sqrt_().mul_(self.scale)
+        whole = distances.round()
+        # An error e of the square is one of about e / (2 · distance) of the distance.
+        spare = distances.sub(whole).abs_().neg_().add_(0.5).mul_(distances)
+        return whole, spare <= self.error * self.scale**2
 
-    Only correctly rounded operations, one after the other: a matrix product would sum in an order that depends on the
-    block, and then equal distances would differ in their last bits and ties would be broken by chance.
-    """
-    total = left[0, :, None] - right[0]
-    total.mul_(total)
-    step = torch.empty_like(total)
-    for one, other in zip(left[1:], right[1:], strict=True):
-        torch.sub(one[:, None], other, out=step)
-        total.add_(step.mul_(step))
-    return total
+    def _again(self, rows: Tensor, others: Tensor) -> Tensor:
+        """Whole distances of pairs [p] from their differences: only correctly rounded steps, in the order of d."""
+        steps = self.rows[rows] - self.rows[others]
+        total = torch.zeros_like(steps[:, 0])
+        for step in steps.mul_(steps).T:
+            total.add_(step)
+        return total.sqrt_().mul_(self.scale).round_()
 
 
 def measure(embeddings: Tensor) -> Points:
     """The embeddings [n, d] as points whose distances are multiples of 2⁻³⁰ of (at most) the largest one."""
     if embeddings.ndim != 2 or 0 in embeddings.shape or embeddings.is_complex():
         raise ThresherError(f"Embeddings of shape {list(embeddings.shape)} cannot be measured: give real rows [n, d].")
-    columns = embeddings.detach().double().T.contiguous()
-    if not torch.isfinite(columns).all():
+    rows = embeddings.detach().double()
+    if not torch.isfinite(rows).all():
         raise ThresherError("Some embeddings are not finite, so nothing is near to them: drop those rows first.")
-    columns = columns * 2.0 ** -math.frexp(float(columns.abs().max()))[1]  # squares can neither overflow nor vanish
-    start = squared_distances(columns[:, :1], columns)[0].argmax()
-    span = math.sqrt(float(squared_distances(columns[:, start, None], columns).max()))
-    return Points(columns, UNITS / span if span > 0 else 1.0)
+    rows = rows * 2.0 ** -math.frexp(float(rows.abs().max()))[1]  # squares can neither overflow nor vanish
+    start = (rows - rows[0]).square().sum(1).argmax()
+    span = math.sqrt(float((rows - rows[start]).square().sum(1).max()))
+    centred = rows - rows.mean(0)
+    norms = centred.square().sum(1, keepdim=True)
+    left = torch.cat([norms, torch.ones_like(norms), -2 * centred], 1)
+    right = torch.cat([torch.ones_like(norms), norms, centred], 1).T.contiguous()
+    error = (rows.shape[1] + 8) * 2.0**-50 * float(norms.max())  # of d + 2 products, twice as much as can be
+    return Points(rows, left, right, error, UNITS / span if span > 0 else 1.0)
 
 
 def checked_count(count: int, n: int) -> int:
@@ -74,15 +114,16 @@ def checked_count(count: int, n: int) -> int:
 
 def blocks(points: Points) -> Iterator[Tensor]:
     """The positions 0 ... n-1 in order, as many at once as a block of distances has rows."""
-    yield from torch.arange(len(points), device=points.columns.device).split(points.block)
+    yield from points.everyone.split(points.block)
 
 
 def total_distances(points: Points) -> Tensor:
     """Σ_j distance(i, j) [n] in whole numbers (int64); each pair is measured once."""
-    totals = torch.zeros(len(points), dtype=torch.long, device=points.columns.device)
+    everyone = points.everyone
+    totals = torch.zeros_like(everyone)
     for rows in blocks(points):
         first, m = int(rows[0]), len(rows)
-        distances = points.whole(points.squared(rows, first))
+        distances = points.distances(rows, everyone[first:])
         totals[first:] += distances.sum(0).long()  # sums of whole numbers below 2⁵³ are exact in any order
         totals[first : first + m] += distances[:, m:].sum(1).long()
     return totals

@@ -45,8 +45,7 @@ def _choose_far(points: Points, cover: Cover, count: int) -> None:
             if _pairs_in_reach(points, cover) <= max(PAIRS, NEIGHBOURS * n):
                 return
         if gains is None:
-            everyone = torch.arange(n, device=points.columns.device)
-            gains = _lost(points, everyone, cover.reach, torch.zeros_like(cover.reach))
+            gains = _lost(points, points.everyone, cover.reach, torch.zeros_like(cover.reach))
             gains[cover.chosen] = -1
         medoid = int(gains.argmax())
         rows, before = cover.add(points, medoid)
@@ -57,20 +56,19 @@ def _choose_far(points: Points, cover: Cover, count: int) -> None:
 
 def _lost(points: Points, rows: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """What each candidate's gain loses [n] (int64) when the reach of these rows falls from `before` to `after`."""
-    lost = torch.zeros(len(points), dtype=torch.long, device=points.columns.device)
+    lost = torch.zeros(len(points), dtype=torch.float64, device=points.rows.device)  # whole numbers below 2⁵³: exact
     for at, high, low in zip(*(each.split(points.block) for each in (rows, before, after)), strict=True):
-        distances = points.whole(points.squared(at))
-        torch.maximum(distances, low[:, None], out=distances)
-        torch.minimum(distances, high[:, None], out=distances)
-        lost += (high.sum() - distances.sum(0)).long()  # whole numbers below 2⁵³, so exact
-    return lost
+        sizes, others, distances = points.near(at, high[:, None])
+        high, low = (each.repeat_interleave(sizes) for each in (high, low))
+        lost.index_add_(0, others, (high - torch.maximum(distances, low)).clamp_(min=0))
+    return lost.long()
 
 
 def _pairs_in_reach(points: Points, cover: Cover) -> float:
     """About how many pairs are nearer than the reach of one of the two, from a sample of rows."""
     n = len(points)
-    rows = torch.arange(0, n, max(1, n // SAMPLE), device=points.columns.device)
+    rows = points.everyone[:: max(1, n // SAMPLE)]
     near = 0
     for at in rows.split(points.block):
-        near += int((points.squared(at) < torch.maximum(cover.squares[at, None], cover.squares)).sum())
+        near += int(points.inside(at, torch.maximum(cover.reach[at, None], cover.reach))[1].sum())
     return near * n / len(rows)

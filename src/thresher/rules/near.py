@@ -32,7 +32,7 @@ class Pairs:
 
 def choose_near(points: Points, cover: Cover, count: int) -> None:
     """Choose the medoids that are missing to `count`; a step touches only pairs in reach."""
-    pairs = _pairs(points, cover.squares)
+    pairs = _pairs(points, cover.reach)
     reach, owner = cover.reach.int().cpu().numpy(), cover.owner.cpu().numpy().copy()
     gains = _gains(pairs, reach)
     gains[cover.chosen] = -1
@@ -84,17 +84,11 @@ def _lose(pairs: Pairs, gains: Whole, rows: Whole, before: Whole, after: Whole) 
     np.subtract.at(gains, pairs.other.take(places), lost.astype(np.int64))  # its quick way wants the same type
 
 
-def _pairs(points: Points, squares: Tensor) -> Pairs:
-    """The pairs from blocks of distances; `squares` [n] is how far everyone's nearest medoid is, squared."""
-    n = len(points)
-    parts: list[tuple[Whole, Whole, Whole]] = []
+def _pairs(points: Points, reach: Tensor) -> Pairs:
+    """The pairs from blocks of distances."""
+    parts: list[tuple[Whole, ...]] = []
     for rows in blocks(points):
-        block = points.squared(rows)
-        inside = block < torch.maximum(squares[rows, None], squares)
-        places = np.flatnonzero(inside.cpu().numpy())  # NumPy finds the few ones several times as fast
-        distances = points.whole(block.flatten().index_select(0, torch.from_numpy(places).to(block.device)))
-        sizes = np.diff(np.searchsorted(places, np.arange(len(rows) + 1) * n))
-        others = places - np.repeat(np.arange(len(rows)) * n, sizes)
-        parts.append((sizes, others.astype(np.int32), distances.int().cpu().numpy()))
+        sizes, others, distances = points.near(rows, torch.maximum(reach[rows, None], reach))
+        parts.append(tuple(each.cpu().numpy() for each in (sizes, others.int(), distances.int())))
     sizes, others, distances = (np.concatenate(each) for each in zip(*parts, strict=True))
     return Pairs(np.concatenate([[0], sizes.cumsum()]), others, distances)

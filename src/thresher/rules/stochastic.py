@@ -44,7 +44,7 @@ def _gains(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
     """Σ_i max(0, reach_i - distance(i, c)) of the candidates."""
     return torch.cat(
         [
-            (reach - torch.minimum(points.whole(points.squared(some)), reach)).sum(1)
+            (reach - torch.minimum(points.distances(some), reach)).sum(1)
             for some in candidates.to(reach.device).split(points.block)
         ]
     )

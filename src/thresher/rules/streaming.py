@@ -10,7 +10,6 @@ from torch import Tensor
 
 from thresher.errors import ThresherError
 from thresher.rules.cover import Coreset, clusters
-from thresher.rules.distances import squared_distances
 from thresher.seeding import generator as seeded
 
 OFFERED = 64  # examples offered to a sieve at once: few, because after one is taken the others are judged again
@@ -49,6 +48,11 @@ def streamed_facility_location(
     medoids = torch.stack(list(rows.values()), 1)
     owner = [squared_distances(piece.T, medoids).argmin(1) for piece in _pieces(blocks)]
     return clusters(list(rows), torch.cat(owner))
+
+
+def squared_distances(left: Tensor, right: Tensor) -> Tensor:
+    """Squared distances [m, n] of left [d, m] and right [d, n], from differences."""
+    return (left[:, :, None] - right[:, None]).square_().sum(0)
 
 
 @dataclass

@@ -100,9 +100,9 @@ SMALL = Scale(
         "digits come with scikit-learn. fashion is the first 3,000 training and 2,000 test images of Fashion-MNIST, "
         "from torchvision or from its idx files in the data folder.",
         "faces stand in for CelebA: 3,396 grey faces to train on and 836 to test on, of other people; the inputs are "
-        "512 principal components of the training images, where the paper has features of a network that was trained "
-        "on clean faces. Linear regression on them reaches an R² of about 0.3, so 0.88 as in the paper cannot be had. "
-        "generated is y = tanh(x A) B + noise, 32 features, 10 targets.",
+        "512 principal components of the training images. The paper has features of a network that was trained on "
+        "clean faces, which say far more about the landmarks, so its R² cannot be reached. generated is "
+        "y = tanh(x A) B + noise, 32 features, 10 targets.",
         "Targets are standardised. Batches are smaller than the paper's 512 because the sets are.",
         "The networks have no BatchNorm, so PRL(G) and Ignormclip can be run on classes too, where the paper has none. "
         "With the squared error SPL is PRL(L) and Co-teaching is Co-PRL(L), so regression shows each once.",

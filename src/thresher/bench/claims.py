@@ -1,0 +1,95 @@
+"""Averages over the cells of a table, and how far what a paper concludes from its own holds for ours."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from thresher.bench.compare import PERCENT, Row
+from thresher.bench.suite import Claim, Suite
+
+CLAIM_HEADS = ("above", "below", "on average", "cells", "it holds in", "not in")
+
+
+def averages_table(suite: Suite, rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Heads and lines: each method's mean over the cells of each data set, and over the paper's own cells.
+
+    Only cells that were run count, and a method that lacks a result in one of them has no average.
+    """
+    ours = {data: _averages([row for row in rows if row.cell.data == data]) for data in _data_of(rows)}
+    theirs = _published_averages(suite)
+    heads = ["method", *(f"{data} ({cells} cells)" for data, (cells, _) in ours.items())]
+    heads += [f"{data}, the paper's ({cells} cells)" for data, (cells, _) in theirs.items()]
+    lines = []
+    for entry in suite.methods:
+        words = [scores.get(entry.name, "") for _, scores in (*ours.values(), *theirs.values())]
+        if any(words):
+            lines.append([entry.label or entry.name, *words])
+    return heads, lines
+
+
+def claims_table(suite: Suite, rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each two methods of each claim: their averages over the cells that both have, and where it fails."""
+    return [
+        line
+        for claim in suite.claims
+        for better in claim.better
+        for worse in claim.worse
+        if (line := _verdict(suite, claim, better, worse, rows)) is not None
+    ]
+
+
+def _verdict(suite: Suite, claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[str] | None:
+    scores = {(row.cell.name, row.entry.name): row.last.value for row in rows if row.last is not None}
+    names = dict.fromkeys(row.cell.name for row in rows if claim.speaks_of(row.cell))
+    pairs = {
+        name: (scores[name, better], scores[name, worse])
+        for name in names
+        if (name, better) in scores and (name, worse) in scores
+    }
+    if not pairs:
+        return None
+    digits = digits_of(claim.metric)
+    above, below = (fmean(pair[side] for pair in pairs.values()) for side in (0, 1))
+    against = [name for name, (high, low) in pairs.items() if high <= low]
+    labels = {entry.name: entry.label or entry.name for entry in suite.methods}
+    return [
+        labels[better],
+        labels[worse],
+        f"{above:.{digits}f} against {below:.{digits}f}" + ("" if above > below else ": **it does not hold**"),
+        str(len(pairs)),
+        str(len(pairs) - len(against)),
+        ", ".join(f"{name} ({pairs[name][0]:.{digits}f} against {pairs[name][1]:.{digits}f})" for name in against),
+    ]
+
+
+def digits_of(metric: str) -> int:
+    """How many decimals a score of this metric is printed with."""
+    return 1 if metric in PERCENT else 3
+
+
+def _data_of(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row.cell.data for row in rows if row.last is not None))
+
+
+def _averages(rows: Sequence[Row]) -> tuple[int, dict[str, str]]:
+    """Over how many cells, and each method's average in words."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row.last is not None:
+            found.setdefault(row.entry.name, []).append(row.last.value)
+    cells = len({row.cell.name for row in rows if row.last is not None})
+    digits = digits_of(rows[0].cell.metric)
+    return cells, {name: f"{fmean(values):.{digits}f}" for name, values in found.items() if len(values) == cells}
+
+
+def _published_averages(suite: Suite) -> dict[str, tuple[int, dict[str, str]]]:
+    known = {cell.name: cell for scale in suite.scales.values() for cell in scale.cells}
+    found: dict[str, dict[str, list[float]]] = {}
+    for (cell, row), number in suite.published.items():
+        found.setdefault(known[cell].data, {}).setdefault(row, []).append(number.value)
+    metrics = {cell.data: cell.metric for cell in known.values()}
+    shown = {}
+    for data, by_method in found.items():
+        cells, digits = max(map(len, by_method.values())), digits_of(metrics[data])
+        words = {name: f"{fmean(values):.{digits}f}" for name, values in by_method.items() if len(values) == cells}
+        shown[data] = (cells, words)
+    return shown

@@ -1,0 +1,146 @@
+"""The captured step without a GPU: what capturing relies on, and that padding and recording change nothing."""
+
+from collections.abc import Callable
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pytest
+import torch
+from tiny import examples
+from torch import Tensor, nn
+
+from thresher import Recipe, signals
+from thresher.engine import capture
+from thresher.engine.capture import Captured, obstacle, phase
+from thresher.engine.sweep import Sweeper
+from thresher.objectives import CrossEntropy
+from thresher.rules import KeepSmallest, warmup
+
+
+class FakeGraph:
+    """Stands for torch.cuda.CUDAGraph: counts its replays."""
+
+    def __init__(self) -> None:
+        self.replays = 0
+
+    def register_generator_state(self, generator: torch.Generator) -> None: ...
+
+    def replay(self) -> None:
+        self.replays += 1
+
+
+class FakeStream:
+    def wait_stream(self, other: object) -> None: ...
+
+
+@pytest.fixture
+def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def graph(made: FakeGraph, stream: FakeStream) -> Any:  # noqa: ARG001
+        yield
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())  # noqa: ARG005
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+
+
+def counted() -> tuple[list[float], Callable[[Tensor], Tensor]]:
+    seen: list[float] = []
+
+    def function(value: Tensor) -> Tensor:
+        seen.append(float(value))
+        return value * 2
+
+    return seen, function
+
+
+@pytest.mark.usefixtures("fake_cuda")
+def test_is_recorded_after_the_warm_calls_and_again_when_the_key_changes() -> None:
+    seen, function = counted()
+    captured = Captured(function)
+    for turn in range(capture.WARM_CALLS):
+        assert float(captured("a", value=torch.tensor(float(turn)))) == 2 * turn
+    assert captured.graph is None
+    for value in (9.0, 10.0, 11.0):
+        captured("a", value=torch.tensor(value))
+    assert seen == [0.0, 1.0, 2.0, 9.0], "recorded once, then replayed"
+    assert isinstance(captured.graph, FakeGraph)
+    assert captured.graph.replays == 3
+    captured("b", value=torch.tensor(1.0))
+    assert captured.graph is None, "another phase starts with ordinary calls"
+
+
+@pytest.mark.usefixtures("fake_cuda")
+def test_inputs_are_copied_into_the_same_places_and_none_stays_none() -> None:
+    captured = Captured(lambda value, inputs: value)  # noqa: ARG005
+    captured("a", value=torch.zeros(2), inputs=None)
+    place = captured.places["value"]
+    assert place is not None
+    captured("a", value=torch.ones(2), inputs=None)
+    assert captured.places["value"] is place
+    assert place.tolist() == [1.0, 1.0]
+    assert captured.places["inputs"] is None
+    captured("a", value=torch.ones(3), inputs=None)
+    assert captured.places["value"] is not place, "another shape needs another place"
+
+
+@pytest.mark.usefixtures("fake_cuda")
+def test_a_function_that_cannot_be_recorded_goes_on_as_it_is_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def refusing(made: FakeGraph, stream: FakeStream) -> Any:  # noqa: ARG001
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "graph", refusing)
+    captured = Captured(lambda value: value + 1)
+    for _ in range(capture.WARM_CALLS + 2):
+        assert float(captured("a", value=torch.tensor(1.0))) == 2.0
+    assert captured.refusal == "operation not permitted when stream is capturing"
+
+
+def test_a_phase_ends_with_the_warm_up_and_with_every_epoch_of_a_foreign_rule() -> None:
+    keep = KeepSmallest(by=signals.loss, fraction=0.5)
+    recipe = Recipe(each_batch=warmup(3, keep))
+    phases = [phase(recipe, epoch) for epoch in range(6)]
+    assert phases[0] == phases[2] != phases[3] == phases[5]
+    assert phase(Recipe(each_batch=keep), 0) == phase(Recipe(each_batch=keep), 7)
+    foreign = Recipe(each_batch=lambda evidence: torch.ones(len(evidence)))
+    assert phase(foreign, 0) != phase(foreign, 1)
+
+
+def test_what_cannot_be_captured_is_named() -> None:
+    model = nn.Linear(2, 2)
+    assert obstacle(torch.optim.Adam(model.parameters()), torch.device("cpu")) == "only CUDA has graphs"
+    reason = obstacle(torch.optim.RMSprop(model.parameters()), torch.device("cuda"))
+    assert reason is not None
+    assert "RMSprop" in reason
+    assert obstacle(torch.optim.SGD(model.parameters(), lr=0.1, fused=True), torch.device("cuda")) is None
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 44])
+def test_a_padded_sweep_gives_the_same_outputs(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    shapes: list[int] = []
+
+    class Direct:
+        """Captured, without a GPU: calls the function and notes the shapes."""
+
+        def __init__(self, function: Callable[..., Any]):
+            self.function = function
+
+        def __call__(self, key: str, **inputs: Tensor | None) -> Any:  # noqa: ARG002
+            assert inputs["index"] is not None
+            shapes.append(len(inputs["index"]))
+            return self.function(**inputs)
+
+    monkeypatch.setattr("thresher.engine.sweep.Captured", Direct)
+    train, objective = examples(), CrossEntropy()
+    model = nn.Sequential(nn.Flatten(), nn.Linear(train.inputs[0].numel(), 3))
+    positions = torch.arange(count)
+    plain = Sweeper(batch=8)(model, objective, train, wanted=[signals.loss], positions=positions)
+    padded = Sweeper(batch=8, captured=True)(model, objective, train, wanted=[signals.loss], positions=positions)
+    torch.testing.assert_close(padded.outputs, plain.outputs)
+    torch.testing.assert_close(padded.signals[signals.loss], plain.signals[signals.loss])
+    assert set(shapes) == {8}

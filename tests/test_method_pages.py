@@ -1,0 +1,34 @@
+"""Every method of the PRL paper has a page in docs/methods that names it, and whatever the pages link to exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from thresher.recipes import METHODS, prl
+
+PAGES = Path(__file__).parent.parent / "docs" / "methods"
+OF_PRL = sorted(name for name, known in METHODS.items() if known.make is not None and known.make in vars(prl).values())
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+def test_all_methods_of_the_paper_are_looked_at() -> None:
+    assert {"standard", "huber", "spl", "prl-l", "prl-g", "co-prl-l", "decouple", "min-sgd"} <= set(OF_PRL)
+
+
+@pytest.mark.parametrize("name", OF_PRL)
+def test_a_method_has_a_page(name: str) -> None:
+    page = PAGES / f"{name}.md"
+    assert page.exists(), f"write docs/methods/{name}.md: idea, formula, when to use it, our default, the results"
+    text = page.read_text()
+    assert text.startswith(f"# {name}: ")
+    assert "Formula" in text
+    assert f'method("{name}")' in text, "the page shows the recipe in a block that the tests run"
+    assert "../results/prl-small.md" in text
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_is_of_a_method_and_its_links_lead_somewhere(page: Path) -> None:
+    assert page.stem in METHODS
+    for target in LINK.findall(page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
