@@ -9,13 +9,14 @@ from thresher.bench.suite import Claim, Suite
 CLAIM_HEADS = ("above", "below", "on average", "cells", "it holds in", "not in")
 
 
-def averages_table(suite: Suite, rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def averages_table(suite: Suite, rows: Sequence[Row], score: str = "last") -> tuple[list[str], list[list[str]]]:
     """Heads and lines: each method's mean over the cells of each data set, and over the paper's own cells.
 
-    Only cells that were run count, and a method that lacks a result in one of them has no average.
+    Only cells that were run count, and a method that lacks a result in one of them has no average. The paper's cells
+    stand beside the last epochs only, which is what it reports.
     """
-    ours = {data: _averages([row for row in rows if row.cell.data == data]) for data in _data_of(rows)}
-    theirs = _published_averages(suite)
+    ours = {data: _averages([row for row in rows if row.cell.data == data], score) for data in _data_of(rows)}
+    theirs = _published_averages(suite) if score == "last" else {}
     heads = ["method", *(f"{data} ({cells} cells)" for data, (cells, _) in ours.items())]
     heads += [f"{data}, the paper's ({cells} cells)" for data, (cells, _) in theirs.items()]
     lines = []
@@ -70,12 +71,13 @@ def _data_of(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row.cell.data for row in rows if row.last is not None))
 
 
-def _averages(rows: Sequence[Row]) -> tuple[int, dict[str, str]]:
+def _averages(rows: Sequence[Row], score: str) -> tuple[int, dict[str, str]]:
     """Over how many cells, and each method's average in words."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        if row.last is not None:
-            found.setdefault(row.entry.name, []).append(row.last.value)
+        mean = row.last if score == "last" else row.best
+        if mean is not None:
+            found.setdefault(row.entry.name, []).append(mean.value)
     cells = len({row.cell.name for row in rows if row.last is not None})
     digits = digits_of(rows[0].cell.metric)
     return cells, {name: f"{fmean(values):.{digits}f}" for name, values in found.items() if len(values) == cells}

@@ -76,6 +76,8 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
         "## On average",
         "Means over the cells that were run, of the last ten epochs; a method that lacks one of them has none.",
         table(*averages_table(suite, rows)),
+        "The same of the best epoch: where it is far above, a method has learnt what it later forgot.",
+        table(*averages_table(suite, rows, "best")),
         "## What the paper concludes",
         "Each line is a comparison that comes out this way in the paper, and how it comes out here.",
         table(CLAIM_HEADS, found),

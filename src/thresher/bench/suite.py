@@ -202,8 +202,9 @@ def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:
 
 
 def smoke(suite: Suite) -> Suite:
-    """The suite cut down to Standard on the first cell of its small scale, two epochs and one seed: does it run?"""
+    """The suite cut down to Standard on its first cell of the small scale, two epochs and one seed: does it run?"""
     scale = suite.scale("small")
-    cell = replace(scale.cells[0], changes={**scale.cells[0].changes, "epochs": 2, "steps": None, "seeds": 1})
+    first = next(cell for cell in scale.cells if cell.methods is None or STANDARD in cell.methods)
+    cell = replace(first, changes={**first.changes, "epochs": 2, "steps": None, "seeds": 1})
     entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == STANDARD)
-    return replace(suite, methods=entries, scales={"small": Scale((cell,), scale.setup)}, published={})
+    return replace(suite, methods=entries, scales={"small": Scale((cell,), scale.setup)}, published={}, claims=())

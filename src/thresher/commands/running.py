@@ -58,9 +58,11 @@ def prepare(settings: Settings) -> Job:
     splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
     _refuse_without_clean(settings, known)
     train, validation = splits.train, None
+    if settings.corruption is not None:  # what is corrupted here is the truth
+        train = train.with_columns(true_target=train.columns.get("true_target", train.targets))
+    train, clean = _clean_examples(settings, train)
     if settings.corruption is not None:
         train = corrupt(train, settings.corruption, seed=settings.seed)
-    train, clean = _clean_examples(settings, train)
     if settings.validation is not None or settings.early_stop:
         train, validation = _held_out(train, VALIDATION if settings.validation is None else settings.validation)
     views = () if settings.augment is None else (one_of("augmentation", settings.augment, VIEWS)(),)

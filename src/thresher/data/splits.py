@@ -48,6 +48,7 @@ def split(examples: Examples) -> Splits:
 def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Examples]:
     """(the rest, the clean set): `count` examples taken out with their true targets, as many of each class as can be.
 
+    A class gives at most half of its examples as long as others have some to give.
     The truth is the column `true_target`, which `corrupt` and the sets with human labels bring along.
 
     >>> true = torch.tensor([0, 1, 1, 1, 1, 1])
@@ -67,7 +68,8 @@ def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Ex
         labels = true.cpu()[order]
         turns = torch.zeros(len(order), dtype=torch.long)  # the first of each class, then the second of each, ...
         for label in range(train.outputs):
-            turns[labels == label] = torch.arange(int((labels == label).sum()))
+            turn = torch.arange(size := int((labels == label).sum()))
+            turns[labels == label] = turn + len(order) * (2 * turn >= size + 1)
         order = order[turns.argsort(stable=True)]
     chosen = order[:count]
     rest = torch.ones(len(train), dtype=torch.bool)

@@ -87,7 +87,7 @@ def check_schedules(recipe: Recipe, epochs: float) -> None:
                 share = part.fraction(epoch, epochs)
                 if not 0 < share <= 1:
                     raise ThresherError(
-                        f"The share to keep is {share:g} in epoch {epoch + 1}: let its schedule stay within (0, 1]."
+                        f"The share to keep is {share:g} in epoch {epoch + 1}: let it stay above 0 and at most 1."
                     )
 
 
@@ -96,7 +96,7 @@ def check_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> Non
     for name, examples in sets.items():
         places = torch.arange(1, device=examples.targets.device)
         with torch.no_grad(), preserved(places.device), evaluating(model):
-            outputs = _forward(model, next(iter(examples.batches([places], seed=seed))))
+            outputs = _forward(model, next(iter(examples.batches([places], seed=seed))), f" of the {name} set")
         if outputs.shape[1:] != (sets["train"].outputs,):
             raise ThresherError(
                 f"The model gives outputs of shape {list(outputs.shape)} for one example of the {name} set."
@@ -161,10 +161,11 @@ def _few(clean: Examples | None, clean_batch: int, seed: int) -> Batch | None:
     return Batch(places, clean.ids[places], inputs, clean.targets[places], {})
 
 
-def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor, whose: str = "") -> Tensor:
     try:
         return model(inputs)
     except (RuntimeError, ValueError, TypeError) as error:
         raise ThresherError(
-            f"The model cannot take inputs of shape {list(inputs.shape)} ({inputs.dtype}): {str(error).splitlines()[0]}"
+            f"The model cannot take inputs{whose} of shape {list(inputs.shape)} ({inputs.dtype}): "
+            f"{str(error).splitlines()[0]}"
         ) from error

@@ -183,7 +183,7 @@ def _device(wanted: torch.device | str | None) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise ThresherError(f"There is no device {device} here ({reason}): choose another, such as cpu.") from error
+        raise ThresherError(f"There is no {device} here ({reason}): choose another device, such as cpu.") from error
     return device
 
 
@@ -209,7 +209,7 @@ def _models(
             seed_global(device, plan.seed, "model", peer)
             models.append(_placed(model(), plan, device))
     if len(set(models)) < len(models):
-        raise ThresherError("The model function gave the same model twice: let it make a new one each time.")
+        raise ThresherError("The model function gave the same model twice: let it make a new model each time.")
     return models
 
 

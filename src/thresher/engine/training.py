@@ -201,7 +201,9 @@ class Training:
         decisions = [ask(self.recipe.each_epoch, evidence) for evidence in sights]
         for decision in decisions:
             if not (decision.weights.isfinite() & (decision.weights >= 0)).all():
-                raise ThresherError("The epoch rule gave negative or NaN weights: let it give finite ones from 0 up.")
+                raise ThresherError(
+                    "The epoch rule gave negative or NaN weights: let it give finite, non-negative ones."
+                )
         for learner, decision in zip(self.learners, decisions, strict=True):
             learner.epoch_memory.update(decision.memory)
         return decisions

@@ -35,7 +35,7 @@ def most_central(points: Points) -> int:
         if bool((least > best * (1 + 1e-6) + n).all()):  # the rounding of n distances and of the bounds
             return int((totals == best).int().argmax())
         rows = least.topk(min(TRIED, n), largest=False).indices
-        for some in rows.split(points.block):
+        for some in torch.split(rows, points.block):
             totals[some], tangents = _tangents(points, some)
             least = torch.maximum(least, tangents.amax(0))
         least[rows] = torch.inf
@@ -43,10 +43,13 @@ def most_central(points: Points) -> int:
 
 
 def _tangents(points: Points, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The sums of distances from these rows [m], and the tangent planes there at all examples [m, n]."""
+    """The sums of distances from these rows [m], and below the tangent planes there at all examples [m, n]."""
     distances = points.distances(rows)
-    totals = distances.sum(1)
-    weights = torch.where(distances > 0, points.scale**2 / distances, 0.0)
+    totals = distances.sum(1, keepdim=True)
+    # Those too near for their rounded distance to give a direction are left out: that only lowers the plane.
+    far = distances > 2.0**24
+    weights = torch.where(far, points.scale**2 / distances, 0.0)
     here = points.rows[rows]
-    slopes = weights.sum(1, keepdim=True) * here - weights @ points.rows  # [m, d] the gradient Σ_j (here - j) / distance
-    return totals, totals[:, None] + slopes @ points.rows.T - (slopes * here).sum(1, keepdim=True)
+    slopes = weights.sum(1, keepdim=True) * here - weights @ points.rows  # [m, d] gradient: Σ_j (here - j) / distance
+    height = torch.where(far, distances, 0.0).sum(1, keepdim=True) - (slopes * here).sum(1, keepdim=True)
+    return totals[:, 0], height + slopes @ points.rows.T - 2.0**-22 * totals

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from thresher.blocks import rows_at_once
 from thresher.errors import ThresherError
 
 UNITS = 2.0**30  # of the span, which is at least half the largest distance: a distance fits into 32 bits
-BLOCK = {"cpu": 2**18, "cuda": 2**24}  # numbers computed at once: what stays in the cache, what fills the device
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Points:
     @property
     def block(self) -> int:
         """How many rows of n distances to compute at once."""
-        return max(1, BLOCK.get(self.rows.device.type, BLOCK["cuda"]) // len(self))
+        return rows_at_once(len(self), self.rows)
 
     def distances(self, rows: Tensor, others: Tensor | None = None) -> Tensor:
         """Whole distances [m, k] (float64) between the examples at positions `rows` and `others`, or all."""
@@ -79,12 +79,16 @@ class Points:
         return whole, spare <= self.error * self.scale**2
 
     def _again(self, rows: Tensor, others: Tensor) -> Tensor:
-        """Whole distances of pairs [p] from their differences: only correctly rounded steps, in the order of d."""
-        steps = self.rows[rows] - self.rows[others]
-        total = torch.zeros_like(steps[:, 0])
-        for step in steps.mul_(steps).T:
-            total.add_(step)
-        return total.sqrt_().mul_(self.scale).round_()
+        """Whole distances of pairs [p], from their differences."""
+        return _lengths(self.rows[rows] - self.rows[others]).mul_(self.scale).round_()
+
+
+def _lengths(steps: Tensor) -> Tensor:
+    """√ Σ_k steps_k² [p], summed in the order of k: the same bits everywhere. The steps [p, d] are overwritten."""
+    total = torch.zeros_like(steps[:, 0])
+    for squares in steps.mul_(steps).T:
+        total.add_(squares)
+    return total.sqrt_()
 
 
 def measure(embeddings: Tensor) -> Points:
@@ -95,13 +99,12 @@ def measure(embeddings: Tensor) -> Points:
     if not torch.isfinite(rows).all():
         raise ThresherError("Some embeddings are not finite, so nothing is near to them: drop those rows first.")
     rows = rows * 2.0 ** -math.frexp(float(rows.abs().max()))[1]  # squares can neither overflow nor vanish
-    start = (rows - rows[0]).square().sum(1).argmax()
-    span = math.sqrt(float((rows - rows[start]).square().sum(1).max()))
+    span = float(_lengths(rows - rows[_lengths(rows - rows[0]).argmax()]).max())
     centred = rows - rows.mean(0)
     norms = centred.square().sum(1, keepdim=True)
     left = torch.cat([norms, torch.ones_like(norms), -2 * centred], 1)
     right = torch.cat([torch.ones_like(norms), norms, centred], 1).T.contiguous()
-    error = (rows.shape[1] + 8) * 2.0**-50 * float(norms.max())  # of d + 2 products, twice as much as can be
+    error = (rows.shape[1] + 8) * 2.0**-50 * float(norms.max())  # of d + 2 products, and of _lengths
     return Points(rows, left, right, error, UNITS / span if span > 0 else 1.0)
 
 
@@ -114,7 +117,7 @@ def checked_count(count: int, n: int) -> int:
 
 def blocks(points: Points) -> Iterator[Tensor]:
     """The positions 0 ... n-1 in order, as many at once as a block of distances has rows."""
-    yield from points.everyone.split(points.block)
+    yield from torch.split(points.everyone, points.block)
 
 
 def total_distances(points: Points) -> Tensor:

@@ -57,7 +57,7 @@ def _choose_far(points: Points, cover: Cover, count: int) -> None:
 def _lost(points: Points, rows: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """What each candidate's gain loses [n] (int64) when the reach of these rows falls from `before` to `after`."""
     lost = torch.zeros(len(points), dtype=torch.float64, device=points.rows.device)  # whole numbers below 2⁵³: exact
-    for at, high, low in zip(*(each.split(points.block) for each in (rows, before, after)), strict=True):
+    for at, high, low in zip(*(torch.split(each, points.block) for each in (rows, before, after)), strict=True):
         sizes, others, distances = points.near(at, high[:, None])
         high, low = (each.repeat_interleave(sizes) for each in (high, low))
         lost.index_add_(0, others, (high - torch.maximum(distances, low)).clamp_(min=0))
@@ -69,6 +69,6 @@ def _pairs_in_reach(points: Points, cover: Cover) -> float:
     n = len(points)
     rows = points.everyone[:: max(1, n // SAMPLE)]
     near = 0
-    for at in rows.split(points.block):
+    for at in torch.split(rows, points.block):
         near += int(points.inside(at, torch.maximum(cover.reach[at, None], cover.reach))[1].sum())
     return near * n / len(rows)

@@ -90,5 +90,5 @@ def _pairs(points: Points, reach: Tensor) -> Pairs:
     for rows in blocks(points):
         sizes, others, distances = points.near(rows, torch.maximum(reach[rows, None], reach))
         parts.append(tuple(each.cpu().numpy() for each in (sizes, others.int(), distances.int())))
-    sizes, others, distances = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Pairs(np.concatenate([[0], sizes.cumsum()]), others, distances)
+    joined = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    return Pairs(_summed(joined[0]), joined[1], joined[2])

@@ -22,7 +22,7 @@ def partitioned_facility_location(
     proposals: float = 2.0,
     generator: torch.Generator | None = None,
 ) -> Coreset:
-    """As `facility_location`, in two rounds: the parts propose `proposals` · count medoids, of which greedy takes count.
+    """As `facility_location`, in two rounds: random parts propose `proposals` · count medoids, greedy takes count.
 
     GreeDi (Mirzasoleiman et al. 2013) with the value measured on what is in the round. Time grows with
     n · part + (proposals · count)², and the parts could be anywhere.

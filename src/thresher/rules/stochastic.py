@@ -45,6 +45,6 @@ def _gains(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
     return torch.cat(
         [
             (reach - torch.minimum(points.distances(some), reach)).sum(1)
-            for some in candidates.to(reach.device).split(points.block)
+            for some in torch.split(candidates.to(reach.device), points.block)
         ]
     )

@@ -42,33 +42,26 @@ def streamed_facility_location(
         raise ThresherError(f"count={count} cannot be chosen of {n} examples: give a whole number from 1 to {n}.")
     best = min(sieves, key=lambda sieve: float(sieve.reach.mean()))
     rows = dict(zip(best.chosen, best.rows, strict=True))
-    for place, row in zip(sample.places, sample.rows.T, strict=True):  # to fill what the sieve left free only helps
+    for place, row in zip(sample.places, sample.rows, strict=True):  # to fill what the sieve left free only helps
         if len(rows) < count:
             rows.setdefault(place, row)
-    medoids = torch.stack(list(rows.values()), 1)
-    owner = [squared_distances(piece.T, medoids).argmin(1) for piece in _pieces(blocks)]
-    return clusters(list(rows), torch.cat(owner))
-
-
-def squared_distances(left: Tensor, right: Tensor) -> Tensor:
-    """Squared distances [m, n] of left [d, m] and right [d, n], from differences."""
-    return (left[:, :, None] - right[:, None]).square_().sum(0)
+    medoids = torch.stack(list(rows.values()))
+    return clusters(list(rows), torch.cat([torch.cdist(piece, medoids).argmin(1) for piece in _pieces(blocks)]))
 
 
 @dataclass
 class Sample:
     """A uniform sample of the stream so far."""
 
-    rows: Tensor  # [d, room]
+    rows: Tensor  # [room, d]
     places: list[int]  # where in the stream they stood
-    centre: Tensor  # [d, 1] the medoid that everyone has
+    centre: Tensor  # [1, d] the medoid that everyone has
     far: Tensor  # [room] the distance to it
 
     @classmethod
     def of(cls, head: Tensor) -> "Sample":
-        rows = head.T.contiguous()
-        centre = rows.mean(1, keepdim=True)
-        return cls(rows, list(range(len(head))), centre, squared_distances(centre, rows)[0].sqrt())
+        centre = head.mean(0, keepdim=True)
+        return cls(head, list(range(len(head))), centre, torch.cdist(centre, head)[0])
 
     def renew(self, piece: Tensor, start: int, generator: torch.Generator) -> list[int]:
         """Let each example of the piece [m, d] in with probability room / its place (reservoir sampling): new slots."""
@@ -76,10 +69,10 @@ class Sample:
         slots = (torch.rand(len(piece), dtype=torch.float64, generator=generator) * places).long().tolist()
         entering = {slot: place for place, slot in enumerate(slots) if slot < len(self.places)}
         for slot, place in entering.items():
-            self.rows[:, slot] = piece[place]
+            self.rows[slot] = piece[place]
             self.places[slot] = start + place
         new = list(entering)
-        self.far[new] = squared_distances(self.centre, self.rows[:, new])[0].sqrt()
+        self.far[new] = torch.cdist(self.centre, self.rows[new])[0]
         return new
 
 
@@ -111,7 +104,7 @@ class Sieve:
         """Measure the examples that are new in the sample."""
         self.reach[slots] = sample.far[slots]
         if self.rows:
-            nearest = squared_distances(torch.stack(self.rows, 1), sample.rows[:, slots]).amin(0).sqrt()
+            nearest = torch.cdist(torch.stack(self.rows), sample.rows[slots]).amin(0)
             self.reach[slots] = torch.minimum(nearest, sample.far[slots])
 
 
@@ -126,14 +119,15 @@ def _sieved(
             break
     if not head:
         raise ThresherError("The stream holds no blocks: give at least one block of embeddings [m, d].")
-    sample, sieves = Sample.of(torch.cat(head)), {}
+    sample = Sample.of(torch.cat(head))
+    sieves: dict[int, Sieve] = {}
     best, n = 0.0, 0
     for piece in chain(head, stream):
         new = sample.renew(piece, n, generator) if n >= len(sample.places) else []
         if new:
             for sieve in sieves.values():
                 sieve.renew(new, sample)
-        distances = squared_distances(piece.T, sample.rows).sqrt_()
+        distances = torch.cdist(piece, sample.rows)
         best = max(best, float((sample.far - torch.minimum(distances, sample.far)).mean(1).max()))
         sieves = _guesses(sieves, best, count, slack, sample.far)
         for sieve in sieves.values():
@@ -154,4 +148,4 @@ def _guesses(sieves: dict[int, Sieve], best: float, count: int, slack: float, fa
 def _pieces(blocks: Iterable[Tensor]) -> Iterator[Tensor]:
     """The stream in pieces [m, d] of at most OFFERED examples, in double precision."""
     for block in blocks:
-        yield from block.detach().double().split(OFFERED)
+        yield from torch.split(block.detach().double(), OFFERED)

@@ -46,9 +46,9 @@ def components(splits: Splits, count: int = 512) -> Splits:
     return _LATEST[key]
 
 
-def celeba_components(splits: Splits) -> Splits:
+def celeba_components(splits: Splits, count: int = 512) -> Splits:
     """The test part alone, as in the PRL paper, a fifth of it held out, as principal components."""
-    return components(split(in_memory(splits.test)))
+    return components(split(in_memory(splits.test)), count)
 
 
 def principal_components(train: Tensor, test: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -37,7 +37,7 @@ WITH_BATCH_NORM = tuple(name for name in FOR_CLASSES if name not in ("prl-g", "i
 LABELS = {"symmetric": (30, 50, 70), "pairflip": (25, 35, 45)}
 TARGETS = dict.fromkeys(("linadv", "signflip", "uninoise", "pairflip", "mixture"), (10, 20, 30, 40))
 HALF = dict.fromkeys(TARGETS, (20, 40))
-HEADLINE = ("symmetric-50", "pairflip-45", "linadv-40")  # what gets five seeds
+HEADLINE = ("symmetric-50", "pairflip-45", "linadv-40")
 
 CLAIMS = (
     Claim(("prl-l",), ("spl", "standard")),
@@ -46,13 +46,14 @@ CLAIMS = (
 )
 
 
-def cells(kind: Cell, grid: Mapping[str, tuple[int, ...]], seeds: int) -> tuple[Cell, ...]:
+def cells(kind: Cell, grid: Mapping[str, tuple[int, ...]], seeds: int, headline_seeds: int) -> tuple[Cell, ...]:
     """A cell of this kind for each corruption and rate, in which the methods are told the true rate, as in the paper.
 
-    Headline cells have five seeds and, for classes, the released code's ramp as well.
+    Headline cells have seeds of their own and, for classes, the released code's ramp as well.
 
-    >>> [(cell.corruption, cell.noise_rate) for cell in cells(Cell("d", "digits"), {"pairflip": (35, 45)}, seeds=1)]
-    [('pairflip:0.35', 0.35), ('pairflip:0.45', 0.45)]
+    >>> made = cells(Cell("d", "digits"), {"pairflip": (35, 45)}, seeds=1, headline_seeds=5)
+    >>> [(cell.corruption, cell.noise_rate, cell.changes["seeds"]) for cell in made]
+    [('pairflip:0.35', 0.35, 1), ('pairflip:0.45', 0.45, 5)]
     """
     made = []
     for corruption, rates in grid.items():
@@ -66,7 +67,7 @@ def cells(kind: Cell, grid: Mapping[str, tuple[int, ...]], seeds: int) -> tuple[
                     corruption=f"{corruption}:{percent / 100:g}",
                     noise_rate=percent / 100,
                     methods=None if kind.methods is None else (*kind.methods, *ramped),
-                    changes={**kind.changes, "seeds": max(seeds, 5) if headline else seeds},
+                    changes={**kind.changes, "seeds": headline_seeds if headline else seeds},
                 )
             )
     return tuple(made)
@@ -88,10 +89,10 @@ SMALL_KINDS = {
 }
 SMALL = Scale(
     cells=(
-        *cells(SMALL_KINDS["digits"], LABELS, seeds=2),
-        *cells(SMALL_KINDS["fashion"], LABELS, seeds=2),
-        *cells(SMALL_KINDS["faces"], TARGETS, seeds=2),
-        *cells(SMALL_KINDS["generated"], HALF, seeds=2),
+        *cells(SMALL_KINDS["digits"], LABELS, seeds=2, headline_seeds=5),
+        *cells(SMALL_KINDS["fashion"], LABELS, seeds=2, headline_seeds=5),
+        *cells(SMALL_KINDS["faces"], TARGETS, seeds=2, headline_seeds=5),
+        *cells(SMALL_KINDS["generated"], HALF, seeds=2, headline_seeds=5),
     ),
     setup=Setup(model="mlp:256x256", batch=128, epochs=25, optimizer={"name": "adam", "lr": 1e-3}),
     notes=(
@@ -103,6 +104,8 @@ SMALL = Scale(
         "512 principal components of the training images. The paper has features of a network that was trained on "
         "clean faces, which say far more about the landmarks, so its R² cannot be reached. generated is "
         "y = tanh(x A) B + noise, 32 features, 10 targets.",
+        "Faces are few and their features weak, so there every method fits the training targets in the end, and the last "
+        "ten epochs also reward whatever learns slowly. Read the best epochs and the curves beside them.",
         "Targets are standardised. Batches are smaller than the paper's 512 because the sets are.",
         "The networks have no BatchNorm, so PRL(G) and Ignormclip can be run on classes too, where the paper has none. "
         "With the squared error SPL is PRL(L) and Co-teaching is Co-PRL(L), so regression shows each once.",
@@ -112,8 +115,8 @@ PAPER_EPOCHS, DECAY_FROM = 50, 20  # the paper's settings are 200 and 80
 CELEBA = {**REGRESSION, "batch": 512, "schedule": None, "precision": "float32"}
 PAPER_SCALE = Scale(
     cells=(
-        *cells(Cell("cifar10", "cifar10", methods=WITH_BATCH_NORM), LABELS, seeds=3),
-        *cells(Cell("cifar100", "cifar100", methods=WITH_BATCH_NORM), LABELS, seeds=3),
+        *cells(Cell("cifar10", "cifar10", methods=WITH_BATCH_NORM), LABELS, seeds=3, headline_seeds=3),
+        *cells(Cell("cifar100", "cifar100", methods=WITH_BATCH_NORM), LABELS, seeds=3, headline_seeds=3),
         *cells(
             Cell(
                 "celeba",
@@ -125,6 +128,7 @@ PAPER_SCALE = Scale(
             ),
             TARGETS,
             seeds=5,
+            headline_seeds=5,
         ),
     ),
     setup=Setup(

@@ -1,0 +1,10 @@
+"""How much to compute at once: what stays in the cache on the CPU, what fills the device elsewhere."""
+
+from torch import Tensor
+
+ON_CPU, ELSEWHERE = 2**19, 2**24
+
+
+def rows_at_once(width: int, beside: Tensor) -> int:
+    """How many rows of `width` numbers to compute at once on the device of `beside`; at least one."""
+    return max(1, (ON_CPU if beside.device.type == "cpu" else ELSEWHERE) // width)

@@ -1,0 +1,324 @@
+"""Coresets: exact greedy equals naive greedy, the quick versions come near, and the rules obey ids and classes."""
+
+import importlib
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import coreset as slow
+from some_evidence import drawn, same_but, some_evidence
+from tiny import examples, net
+from torch import Tensor
+
+from thresher import Recipe, fit, signals
+from thresher.errors import ThresherError
+from thresher.rules import (
+    Centrality,
+    Coreset,
+    FacilityLocation,
+    ask,
+    centrality,
+    facility_location,
+    in_groups,
+    partitioned_facility_location,
+    per_class,
+    stochastic_facility_location,
+    streamed_facility_location,
+    warmup,
+)
+from thresher.rules.distances import measure, total_distances
+from thresher.schedules import ramp
+
+exact = importlib.import_module("thresher.rules.facility_location")
+central = importlib.import_module("thresher.rules.centrality")
+blocks = importlib.import_module("thresher.blocks")
+
+# Few distinct values, so that duplicates and ties are the rule; thirds and tenths: tied but inexact.
+COORDINATES = st.sampled_from([0.0, 1.0, 2.0, 3.0, 0.1, 0.2, 1 / 3, 2 / 3, -5.0, 1e-9, 0.7])
+
+
+@st.composite
+def point_sets(draw: st.DrawFn) -> list[list[float]]:
+    n, d = draw(st.integers(1, 24)), draw(st.integers(1, 3))
+    coordinate = draw(st.sampled_from([st.integers(0, 3).map(float), COORDINATES, st.floats(-9, 9, width=32)]))
+    return draw(st.lists(st.lists(coordinate, min_size=d, max_size=d), min_size=n, max_size=n))
+
+
+# The ways through exact greedy: pairs are listed at once, or never, or met in blocks of one row.
+WAYS: dict[str, list[tuple[Any, str, Any]]] = {
+    "pairs listed": [],
+    "no pairs listed": [(exact, "PAIRS", -1), (exact, "NEIGHBOURS", -1)],
+    "blocks of one row": [(blocks, "ON_CPU", 1)],
+}
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+@contextmanager
+def going(way: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, setting in WAYS[way]:
+            patch.setattr(module, name, setting)
+        yield
+
+
+def assert_same_as_naive(rows: list[list[float]], count: int) -> None:
+    table = slow.whole_distances(rows)
+    found = facility_location(torch.tensor(rows, dtype=torch.float64), count)
+    chosen = slow.greedy(table, count)
+    assert found.indices.tolist() == chosen
+    assert found.assignment.tolist() == slow.clusters(table, chosen)
+    assert found.cluster_sizes.tolist() == [found.assignment.tolist().count(place) for place in range(count)]
+
+
+@every_way
+@settings(max_examples=60, deadline=None)
+@given(rows=point_sets(), share=st.floats(0, 1))
+def test_greedy_equals_naive_greedy(way: str, rows: list[list[float]], share: float) -> None:
+    with going(way):
+        assert_same_as_naive(rows, max(1, round(share * len(rows))))
+
+
+@every_way
+@pytest.mark.parametrize("step", [1.0, 0.1, 1 / 3, 1e-8, 1e100])
+def test_greedy_on_a_grid_breaks_ties_by_index(way: str, step: float) -> None:
+    grid = [[step * x, step * y] for x in range(7) for y in range(6)]
+    with going(way):
+        assert_same_as_naive(grid, 30)
+        assert_same_as_naive([[x + 1e6 * step, y] for x, y in grid], 20)
+
+
+@pytest.mark.parametrize("neighbours", [1, 4, 16])
+def test_greedy_equals_naive_greedy_whenever_it_begins_to_list_pairs(
+    neighbours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "PAIRS", 0)
+    monkeypatch.setattr(exact, "NEIGHBOURS", neighbours)
+    monkeypatch.setattr(blocks, "ON_CPU", 500)
+    for seed, width in enumerate((2, 5, 10)):
+        assert_same_as_naive(drawn(120, width, seed=seed).double().tolist(), 60)
+
+
+@every_way
+@settings(max_examples=40, deadline=None)
+@given(rows=point_sets(), share=st.floats(0, 1))
+def test_centrality_equals_the_naive_sums(way: str, rows: list[list[float]], share: float) -> None:
+    count = max(1, round(share * len(rows)))
+    with going(way):
+        found = centrality(torch.tensor(rows, dtype=torch.float64), count)
+    assert found.tolist() == slow.central(slow.whole_distances(rows), count)
+
+
+CLOUDS = {
+    **{f"{width} wide": drawn(700, width, seed=width) for width in (1, 2, 10, 60)},
+    "clusters": drawn(600, 4) * 0.01 + drawn(12, 4, seed=1).repeat(50, 1),
+    "probabilities": (drawn(500, 10) * 3).softmax(1),
+    "duplicates": drawn(500, 3).round(),
+    "one dense spot": torch.cat([drawn(300, 2) * 1e-9, drawn(5, 2)]),
+}
+
+
+@pytest.mark.parametrize("rows", CLOUDS.values(), ids=CLOUDS)
+def test_the_most_central_is_found_from_tangents(rows: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(central, "TRIED", 8)
+    points = measure(rows)
+    assert central.most_central(points) == int(total_distances(points).argmin())
+
+
+def test_tangents_spare_most_of_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Any) -> Tensor:
+        raise AssertionError("all sums were taken")
+
+    monkeypatch.setattr(central, "total_distances", refuse)
+    central.most_central(measure(drawn(2000, 10)))
+
+
+def test_a_pair_has_one_distance_in_every_block() -> None:
+    rows = torch.cat([drawn(200, 7), drawn(40, 7).repeat(3, 1), drawn(40, 7) * 1e-6])
+    points = measure(rows)
+    everyone = points.everyone
+    whole = points.distances(everyone)
+    assert torch.equal(whole, whole.T)
+    assert torch.equal(whole, torch.cat([points.distances(row) for row in torch.split(everyone, 1)]))
+    assert torch.equal(whole, torch.tensor(slow.whole_distances(points.rows.tolist()), dtype=torch.float64))
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=point_sets(), count=st.integers(1, 4))
+def test_theory_greedy_reaches_its_share_of_the_best_value(rows: list[list[float]], count: int) -> None:
+    """f(greedy) ≥ (1 - 1/e) · max f (Nemhauser, Wolsey and Fisher 1978), on sets small enough to try everything."""
+    rows, count = rows[:10], min(count, len(rows[:10]))
+    table = slow.whole_distances(rows)
+    chosen = facility_location(torch.tensor(rows, dtype=torch.float64), count).indices.tolist()
+    assert slow.value(table, chosen) >= (1 - 1 / math.e) * slow.best_value(table, count)
+
+
+def stream(rows: Tensor, count: int) -> Coreset:
+    return streamed_facility_location(list(rows.split(150)), count, reservoir=400)
+
+
+QUICK: dict[str, tuple[Callable[[Tensor, int], Coreset], float]] = {
+    "stochastic": (stochastic_facility_location, 0.97),
+    "partitioned": (lambda rows, count: partitioned_facility_location(rows, count, parts=4), 0.9),
+    "streamed": (stream, 0.85),
+}
+
+
+@pytest.mark.parametrize(("select", "share"), QUICK.values(), ids=QUICK)
+def test_a_quick_version_comes_near(select: Callable[[Tensor, int], Coreset], share: float) -> None:
+    """Shares of how far exact greedy brings the sum of distances down from that of random medoids to 0 or beyond."""
+    rows = torch.cat([drawn(560, 5), 0.05 * drawn(40, 5) + 6])  # a small far cluster, which random medoids miss
+    table = torch.cdist(rows.double(), rows.double())
+
+    def cost(indices: Tensor) -> float:
+        return float(table[:, indices].amin(1).sum())
+
+    found, again = select(rows, 20), select(rows, 20)
+    assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True))
+    best = cost(facility_location(rows, 20).indices)
+    central_one = cost(centrality(rows, 1))
+    assert (central_one - cost(found.indices)) / (central_one - best) >= share
+    assert len(found.indices.unique()) == 20
+    assert torch.equal(found.cluster_sizes, found.assignment.bincount(minlength=20))
+    others = torch.ones(600, dtype=torch.bool).index_fill(0, found.indices, False)
+    mine = table[:, found.indices].gather(1, found.assignment[:, None])[:, 0]
+    torch.testing.assert_close(mine[others], table[:, found.indices].amin(1)[others])
+
+
+@pytest.mark.parametrize("select", [select for select, _ in QUICK.values()], ids=QUICK)
+@settings(max_examples=15, deadline=None)
+@given(rows=point_sets(), share=st.floats(0, 1))
+def test_a_quick_version_gives_a_whole_coreset(select: Any, rows: list[list[float]], share: float) -> None:
+    if select is QUICK["partitioned"][0] and len(rows) < 4:
+        return
+    count = max(1, round(share * len(rows)))
+    found = select(torch.tensor(rows), count)
+    assert len(set(found.indices.tolist())) == count
+    assert found.cluster_sizes.sum() == len(rows)
+    assert (found.cluster_sizes >= 1).all()
+    assert found.assignment[found.indices].tolist() == list(range(count))
+
+
+def test_stochastic_with_all_candidates_and_one_part_are_exact() -> None:
+    rows = drawn(150, 4)
+    wanted = facility_location(rows, 40)
+    for found in (
+        stochastic_facility_location(rows, 40, slack=1e-30),
+        partitioned_facility_location(rows, 40, parts=1, proposals=4.0),
+    ):
+        assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+def test_a_stream_is_sampled_evenly() -> None:
+    streaming = importlib.import_module("thresher.rules.streaming")
+    counts = torch.zeros(4)
+    for seed in range(40):
+        sample, _, n = streaming._sieved(
+            list(drawn(1024, 2).split(100)), 3, 0.5, 128, torch.Generator().manual_seed(seed)
+        )
+        assert n == 1024
+        assert torch.equal(sample.rows, drawn(1024, 2).double()[sample.places])
+        counts += torch.tensor(sample.places).div(256, rounding_mode="floor").bincount(minlength=4)
+    assert (counts / counts.sum() - 0.25).abs().max() < 0.03
+
+
+def test_groups_choose_among_their_own() -> None:
+    rows, groups = drawn(90, 3), torch.arange(90) % 4
+    found = in_groups(facility_location, rows, groups, fraction=0.3)
+    for group in range(4):
+        members = (groups == group).nonzero()[:, 0]
+        own = facility_location(rows[members], max(1, round(0.3 * len(members))))
+        mine = groups[found.indices] == group
+        assert torch.equal(found.indices[mine], members[own.indices])
+        assert torch.equal(found.cluster_sizes[mine], own.cluster_sizes)
+        assert torch.equal(found.indices[found.assignment[members]], members[own.indices[own.assignment]])
+
+
+@pytest.mark.parametrize("rule", [Centrality(fraction=0.3), FacilityLocation(fraction=0.3)], ids=repr)
+@pytest.mark.parametrize("of", [signals.predicted, signals.given], ids=lambda signal: signal.name)
+def test_a_rule_keeps_its_share_of_every_class(rule: Centrality, of: signals.Signal) -> None:
+    evidence = some_evidence(200)
+    decision = ask(per_class(rule, of=of), evidence)
+    labels = evidence.read(of)
+    for label in range(4):
+        members = labels == label
+        assert (decision.weights[members] > 0).sum() == max(1, round(0.3 * int(members.sum())))
+        if isinstance(rule, FacilityLocation):
+            assert decision.weights[members].sum() == members.sum()
+            assert torch.isin(decision.columns["cluster"][members], evidence.ids[members]).all()
+
+
+def test_a_rule_gives_the_clusters_by_id() -> None:
+    evidence = some_evidence(60)
+    decision = ask(FacilityLocation(by=signals.features, count=7), evidence)
+    by_id = evidence.ids.argsort()
+    wanted = facility_location(evidence.read(signals.features)[by_id], 7)
+    medoids = by_id[wanted.indices]
+    assert decision.weights[medoids].tolist() == wanted.cluster_sizes.tolist()
+    assert decision.columns["medoid"].nonzero()[:, 0].tolist() == sorted(medoids.tolist())
+    assert decision.columns["cluster"][by_id].tolist() == evidence.ids[medoids][wanted.assignment].tolist()
+    assert decision.columns["cluster_size"][by_id].tolist() == wanted.cluster_sizes[wanted.assignment].tolist()
+    central_ones = ask(Centrality(by=signals.features, count=7), evidence).weights.nonzero()[:, 0]
+    assert sorted(by_id[centrality(evidence.read(signals.features)[by_id], 7)].tolist()) == central_ones.tolist()
+
+
+def test_ties_go_to_the_lower_id() -> None:
+    evidence = some_evidence(30)
+    alike = same_but(evidence, raw_outputs=torch.zeros(30, 4), targets=torch.zeros(30, dtype=torch.long))
+    for rule in (Centrality(count=4), FacilityLocation(count=4)):
+        kept = ask(rule, alike).weights > 0
+        assert sorted(alike.ids[kept].tolist()) == sorted(alike.ids.tolist())[:4]
+
+
+def test_a_count_above_the_class_and_a_schedule() -> None:
+    evidence = some_evidence(10)
+    assert (ask(FacilityLocation(count=99), evidence).weights == 1).all()
+    rule = Centrality(fraction=ramp(1.0, 0.2, epochs=4))
+    assert [int(ask(rule, evidence.but(epoch=epoch)).weights.sum()) for epoch in (0, 4)] == [10, 2]
+
+
+def test_fit_trains_on_the_coreset_and_records_it() -> None:
+    rule = warmup(1, per_class(FacilityLocation(fraction=0.5)))
+    run = fit(Recipe(each_epoch=rule), net(), examples(40), epochs=2, batch=8, device="cpu")
+    table = run.ledger.to_pandas()
+    later = table[table["epoch"] == table["epoch"].max()]
+    assert {"medoid", "cluster", "cluster_size"} <= set(later.columns)
+    assert (later["medoid"] == (later["cluster"] == later["id"])).all()
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "NaN": (lambda: facility_location(torch.tensor([[1.0], [math.nan]]), 1), "not finite"),
+    "one row": (lambda: centrality(torch.ones(3), 1), "rows"),
+    "too many": (lambda: facility_location(torch.ones(3, 1), 4), "from 1 to 3"),
+    "none": (lambda: stochastic_facility_location(torch.ones(3, 1), 0), "from 1 to 3"),
+    "slack": (lambda: stochastic_facility_location(torch.ones(3, 1), 1, slack=0.0), "slack"),
+    "parts": (lambda: partitioned_facility_location(torch.ones(3, 1), 1, parts=9), "parts"),
+    "iterator": (lambda: streamed_facility_location(iter([torch.ones(3, 1)]), 1), "second pass"),
+    "short stream": (lambda: streamed_facility_location([torch.ones(3, 1)], 9), "from 1 to 3"),
+    "no stream": (lambda: streamed_facility_location([], 1), "no blocks"),
+    "groups": (lambda: in_groups(facility_location, torch.ones(3, 1), torch.zeros(2), fraction=0.5), "one group"),
+    "neither": (lambda: Centrality(), "exactly one"),
+    "fraction": (lambda: FacilityLocation(fraction=1.5), "at most 1"),
+    "count": (lambda: FacilityLocation(count=0), "at least 1"),
+    "batch": (lambda: fit(Recipe(each_batch=Centrality(count=1)), net(), examples(8), epochs=1, batch=8), "each_epoch"),
+}
+
+
+@pytest.mark.parametrize(("make", "says"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_said(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises(ThresherError, match=says):
+        make()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("rows", CLOUDS.values(), ids=CLOUDS)
+def test_cuda_chooses_the_same(rows: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    for listed in (2**23, 0):
+        monkeypatch.setattr(exact, "PAIRS", listed)
+        here, there = facility_location(rows, 200), facility_location(rows.cuda(), 200)
+        assert all(torch.equal(one, other.cpu()) for one, other in zip(here, there, strict=True))
+    assert torch.equal(centrality(rows, 50), centrality(rows.cuda(), 50).cpu())
