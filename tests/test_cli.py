@@ -212,7 +212,7 @@ def test_augmented_images_train(tmp_path):
 
 BAD = {
     "--method prll --noise-rate 0.4": "did you mean 'prl-l'?",
-    "--method prl-l": "--noise-rate",
+    "--method prl-l --noise-rate some": "give a number, auto or folds",
     "--method spl --noise-rate 1.4": "noise_rate=1.4",
     "--method standard --data digit": "did you mean 'digits'?",
     "--method standard --data nowhere/table.csv": "There is no file or folder nowhere/table.csv",
@@ -408,7 +408,7 @@ def test_settings_come_back_from_toml_as_they_were(tmp_path):
         ("epochs = 1.5", "epochs = 1.5 in .* give a whole number"),
         ("epochs = true", "give a whole number"),
         ("method = 3", "give a text in quotes"),
-        ("noise_rate = 'much'", "give a number"),
+        ("noise_rate = 'much'\nmethod = 'spl'\ndata = 'digits'", "give a number, auto or folds"),
         ("epoch = 3", "did you mean 'epochs'"),
         ("epochs", "is no TOML"),
     ],

@@ -21,6 +21,7 @@ PLACES = ("data_dir", "device", "workers")
 class Settings:
     """What `thresher train` is told; None is left out of the file and means the default that is named here.
 
+    noise_rate     a number, auto (found by the run itself, the default) or folds (by trainings of its own)
     model          auto: mlp for tables and images up to 16 pixels, lenet up to 28, resnet32 up to 32, else resnet18
     epochs, steps  how long: one of the two (60 epochs)
     learning_rate  0.001, or 0.1 for sgd
@@ -36,7 +37,7 @@ class Settings:
     method: str
     data: str
     corruption: str | None = None
-    noise_rate: float | None = None
+    noise_rate: float | str | None = None
     data_dir: str | None = None
     model: str = "auto"
     augment: str | None = None
@@ -82,7 +83,23 @@ def make_settings(given: Mapping[str, Any], stored: Mapping[str, Any] | None = N
         chosen.pop("steps", None)
     if "epochs" not in chosen and "steps" not in chosen:
         chosen["epochs"] = 60
+    if isinstance(chosen.get("noise_rate"), str):
+        chosen["noise_rate"] = _noise_rate(chosen["noise_rate"])
     return Settings(**{name: value for name, value in chosen.items() if value != "none"})
+
+
+def _noise_rate(text: str) -> float | str:
+    """A number where the text is one; else one of the words that stand for a rate.
+
+    >>> _noise_rate("0.4"), _noise_rate("auto")
+    (0.4, 'auto')
+    """
+    if text in ("auto", "folds", "none"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ThresherError(f"The noise rate {text!r} is not understood: give a number, auto or folds.") from None
 
 
 def to_toml(settings: Settings) -> str:

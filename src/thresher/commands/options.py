@@ -31,7 +31,11 @@ Validation = Annotated[
 
 Method = Annotated[str | None, _training(help="One of those that thresher methods lists.")]
 NoiseRate = Annotated[
-    float | None, _training(help="The share of wrong targets that the method is told to assume, such as 0.4.")
+    str | None,
+    _training(
+        help="The share of wrong targets that the method assumes: a number such as 0.4; auto, found by the run itself "
+        "from its first epochs; or folds, from trainings that hold examples out. [default: auto]"
+    ),
 ]
 Model = Annotated[
     str | None,

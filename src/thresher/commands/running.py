@@ -25,7 +25,9 @@ from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
 from thresher.examples import Examples
+from thresher.folds import noise_rate_by_folds
 from thresher.models import build
+from thresher.noise_rate import Estimate
 from thresher.procedures import Trainer, fine_tune
 from thresher.recipes import Method, method
 from thresher.settings import Settings, first_difference, read_toml, refuse_another_run, save
@@ -46,6 +48,7 @@ class Job:
     validation: Examples | None
     clean: Examples | None
     views: tuple[View, ...]
+    by_folds: Estimate | None = None  # the noise rate, where it was to be found by folds
 
     @property
     def epochs(self) -> float:
@@ -67,13 +70,27 @@ def prepare(settings: Settings) -> Job:
         train, validation = _held_out(train, VALIDATION if settings.validation is None else settings.validation)
     views = () if settings.augment is None else (one_of("augmentation", settings.augment, VIEWS)(),)
     if known.make is not None:
-        recipe = known.recipe(noise_rate=settings.noise_rate, classes=train.classes, epochs=_epochs(settings, train))
+        told = "auto" if settings.noise_rate == "folds" else settings.noise_rate
+        recipe = known.recipe(noise_rate=told, classes=train.classes, epochs=_epochs(settings, train))
         if views and recipe.views:
             raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
     rate, momentum = usual_rates(settings)
     model = usual_model(train.input_shape) if settings.model == "auto" else settings.model
     filled = replace(settings, model=model, learning_rate=rate, momentum=momentum)
-    return Job(filled, known, train, splits.test, validation, clean, views)
+    by_folds = _by_folds(filled, train) if settings.noise_rate == "folds" else None
+    return Job(filled, known, train, splits.test, validation, clean, views, by_folds)
+
+
+def _by_folds(settings: Settings, train: Examples) -> Estimate:
+    """The noise rate by trainings of this model that hold a part of the examples out."""
+    return noise_rate_by_folds(
+        train,
+        lambda: build(settings.model, input_shape=train.input_shape, outputs=train.outputs),
+        batch=min(settings.batch, len(train) // 2),
+        optimizer=make_optimizer(settings),
+        device=choose_device(settings.device),
+        seed=settings.seed,
+    )
 
 
 def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:
@@ -117,7 +134,8 @@ def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: flo
         },
         job.views,
     )
-    return job.method.train(trainer, noise_rate=settings.noise_rate, classes=train.classes, epochs=job.epochs)
+    rate = settings.noise_rate if job.by_folds is None else job.by_folds.rate
+    return job.method.train(trainer, noise_rate=rate, classes=train.classes, epochs=job.epochs)
 
 
 def fine_tuned(

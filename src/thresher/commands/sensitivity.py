@@ -82,14 +82,21 @@ def _run_and_show(suite: "Suite", out: Path, place: "Place") -> None:
     console = Console(highlight=False)
     path = results_file(out, suite.name, SCALE)
     left = missing(jobs_of(suite, SCALE), read(path)[0], retry_failed=True)
-    with Display(len(left), console) as display:
-        run_jobs(left, path, place, display)
+    try:
+        with Display(len(left), console) as display:
+            done = run_jobs(left, path, place, display)
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"Stopped; every finished result is in {path}, and the same command goes on from there.")
+        raise
     page = out / "sensitivity.html"
     table = Table(*HEADS, box=None, padding=(0, 2, 0, 0))
     for line in write_sensitivity(suite, read(path)[0], page):
         table.add_row(*line)
     console.print(table)
     console.print(f"\nPage: {page}", soft_wrap=True)
+    if failed := sum(result["status"] != "ok" for result in done):
+        console.print(f"{failed} failed and are not drawn; the same command tries them again.", soft_wrap=True)
+        raise typer.Exit(1)
 
 
 def _parts(text: str) -> list[str]:

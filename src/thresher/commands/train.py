@@ -1,8 +1,10 @@
 """thresher train"""
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from thresher.commands import options
 
@@ -96,9 +98,19 @@ def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") ->
         f"{trusted}{len(job.test):,} to test on",
         soft_wrap=True,
     )
+    if job.by_folds is not None:
+        aside.print(_noise_rate(asdict(job.by_folds)), soft_wrap=True)
     with progress([settings.method], aside) as [watch]:
         run = start(job, folder, watch, commit_every)
+    found = next((record["noise_rate"] for record in run.history if record.get("noise_rate")), None)
+    if found is not None:
+        aside.print(_noise_rate(found), soft_wrap=True)
     if not settings.fine_tune:
         return run, None
     with progress(["fine-tuning"], aside) as [watch]:
         return run, fine_tuned(job, run, folder, watch, commit_every)
+
+
+def _noise_rate(found: Mapping[str, Any]) -> str:
+    """What was taken for the share of wrong targets, and why."""
+    return f"Noise rate {found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f}): {found['why']}."

@@ -104,8 +104,8 @@ SMALL = Scale(
         "512 principal components of the training images. The paper has features of a network that was trained on "
         "clean faces, which say far more about the landmarks, so its R² cannot be reached. generated is "
         "y = tanh(x A) B + noise, 32 features, 10 targets.",
-        "Faces are few and their features weak, so there every method fits the training targets in the end, and the last "
-        "ten epochs also reward whatever learns slowly. Read the best epochs and the curves beside them.",
+        "Faces are few and their features weak, so there every method fits the training targets in the end, and the "
+        "last ten epochs also reward whatever learns slowly. Read the best epochs and the curves beside them.",
         "Targets are standardised. Batches are smaller than the paper's 512 because the sets are.",
         "The networks have no BatchNorm, so PRL(G) and Ignormclip can be run on classes too, where the paper has none. "
         "With the squared error SPL is PRL(L) and Co-teaching is Co-PRL(L), so regression shows each once.",
