@@ -71,12 +71,12 @@ def choose(name: str, rows: Any, count: int) -> tuple[Any, float]:
 
 
 def run_here(name: str, n: int, count: int, threads: int, answer: Path) -> None:
-    """Warm up on a few examples, then choose, and write down what it took."""
+    """Warm up on fewer examples, then choose, and write down what it took."""
     if name in OURS:
         import torch
 
         torch.set_num_threads(threads)
-    choose(name, embeddings(300), 150)
+    choose(name, embeddings(1_000), 500)
     rows = embeddings(n)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     wall, busy = time.perf_counter(), time.process_time()

@@ -269,7 +269,7 @@ def test_the_folder_of_another_run_is_refused_and_kept(tmp_path):
 def test_a_folder_with_other_files_and_a_file_are_refused(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
-    for out, said in (("full", "not empty"), ("full/thesis.txt", "is a file"), ("full/thesis.txt/a", "cannot be used")):
+    for out, said in (("full", "not empty"), ("full/thesis.txt", "is a file"), ("full/thesis.txt/a", "cannot be made")):
         result = thresher("train", *PRL, "--epochs", 1, "--out", tmp_path / out)
         assert result.exit_code == 2
         assert said in result.stderr

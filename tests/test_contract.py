@@ -12,11 +12,13 @@ from torch import Tensor
 from thresher import rules, signals
 from thresher.engine.evidence import Evidence
 from thresher.rules import (
+    Centrality,
     CleanShare,
     ClipNorm,
     Curriculum,
     Decision,
     Disagree,
+    FacilityLocation,
     HardestOfMajority,
     InverseFrequency,
     KeepLargest,
@@ -37,7 +39,9 @@ from thresher.rules import (
 from thresher.rules.rule import heeds_groups, parts, schedules_of
 from thresher.schedules import ramp
 
-NOT_RULES = {"Decision", "Rule", "RuleLike", "ask", "keep_smallest", "rectified"}
+COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
+NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
+NOT_RULES |= COVERS
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
@@ -56,6 +60,7 @@ class Remembering(Rule):
 
 # name exported from thresher.rules -> (a rule of that kind, the tasks it is for)
 TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
+    "Centrality": [(Centrality(fraction=0.5), EVERY_TASK), (Centrality(by=signals.features, count=1), EVERY_TASK)],
     "ClipNorm": [
         (ClipNorm(1.0), EVERY_TASK),
         (ClipNorm(ramp(2.0, 0.5, epochs=2), by=signals.output_gradient_norm), EVERY_TASK),
@@ -63,6 +68,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "CleanShare": [(CleanShare(), LABELLED)],
     "Curriculum": [(Curriculum(0.6), EVERY_TASK), (Curriculum(ramp(1.0, 0.5, epochs=2), width=0.5), EVERY_TASK)],
     "Disagree": [(Disagree(), LABELLED), (Disagree(of=signals.loss), EVERY_TASK)],
+    "FacilityLocation": [(FacilityLocation(fraction=0.5), EVERY_TASK)],
     "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
     "InverseFrequency": [(InverseFrequency(), LABELLED), (InverseFrequency(of=signals.predicted), LABELLED)],
     "KeepLargest": [
@@ -88,6 +94,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (per_class(warmup(0, from_peer(KEEP))), LABELLED),
         (per_class(Remembering(), of=signals.given), LABELLED),
         (per_class(product(KEEP, Remembering())), LABELLED),
+        (per_class(FacilityLocation(fraction=0.5)), LABELLED),
     ],
     "product": [(product(KEEP, ClipNorm(1.0)), EVERY_TASK), (product(Remembering(), Remembering()), EVERY_TASK)],
     "warmup": [(warmup(1, KEEP), EVERY_TASK), (warmup(9, KEEP), EVERY_TASK), (warmup(0, Remembering()), EVERY_TASK)],

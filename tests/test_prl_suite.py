@@ -186,6 +186,17 @@ def test_a_claim_is_held_against_every_cell() -> None:
     assert ("Co-PRL(L)", "Co-teaching") not in found
 
 
+def test_a_claim_that_fails_on_one_data_set_says_so() -> None:
+    def score(job: Job) -> float | None:
+        if job.entry.name not in ("spl", "prl-l") or job.cell.metric != "accuracy":
+            return None
+        return {"spl": 0.5, "prl-l": 0.4 if job.cell.data == "digits" else 0.9}[job.entry.name]
+
+    (line,) = claims_table(PRL, compare(PRL, "small", results_of(PRL, score)))
+    assert line[2] == "65.0 against 50.0, but not on digits (40.0 against 50.0)"
+    assert line[3:5] == ["12", "6"]
+
+
 def test_averages_are_over_equal_cells_or_not_there() -> None:
     def score(job: Job) -> float | None:
         lacks = job.entry.name == "spl" and job.cell.name == "digits-symmetric-30"

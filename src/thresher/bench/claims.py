@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from thresher.bench.compare import PERCENT, Row
-from thresher.bench.suite import Claim, Suite
+from thresher.bench.suite import Cell, Claim, Suite
+
+Pair = tuple[float, float]  # the scores of two methods in the same place
 
 CLAIM_HEADS = ("above", "below", "on average", "cells", "it holds in", "not in")
 
@@ -40,26 +42,39 @@ def claims_table(suite: Suite, rows: Sequence[Row]) -> list[list[str]]:
 
 def _verdict(suite: Suite, claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[str] | None:
     scores = {(row.cell.name, row.entry.name): row.last.value for row in rows if row.last is not None}
-    names = dict.fromkeys(row.cell.name for row in rows if claim.speaks_of(row.cell))
-    pairs = {
-        name: (scores[name, better], scores[name, worse])
-        for name in names
+    cells = {row.cell.name: row.cell for row in rows if claim.speaks_of(row.cell)}
+    pairs = [
+        (cell, (scores[name, better], scores[name, worse]))
+        for name, cell in cells.items()
         if (name, better) in scores and (name, worse) in scores
-    }
+    ]
     if not pairs:
         return None
     digits = digits_of(claim.metric)
-    above, below = (fmean(pair[side] for pair in pairs.values()) for side in (0, 1))
-    against = [name for name, (high, low) in pairs.items() if high <= low]
+    against = [f"{cell.name} ({_two(pair, digits)})" for cell, pair in pairs if not pair[0] > pair[1]]
     labels = {entry.name: entry.label or entry.name for entry in suite.methods}
-    return [
-        labels[better],
-        labels[worse],
-        f"{above:.{digits}f} against {below:.{digits}f}" + ("" if above > below else ": **it does not hold**"),
-        str(len(pairs)),
-        str(len(pairs) - len(against)),
-        ", ".join(f"{name} ({pairs[name][0]:.{digits}f} against {pairs[name][1]:.{digits}f})" for name in against),
-    ]
+    held = [str(len(pairs)), str(len(pairs) - len(against))]
+    return [labels[better], labels[worse], _on_average(pairs, digits), *held, ", ".join(against)]
+
+
+def _on_average(pairs: Sequence[tuple[Cell, Pair]], digits: int) -> str:
+    """Both averages, and those of each data set that says otherwise."""
+    whole = _means([pair for _, pair in pairs])
+    holds = whole[0] > whole[1]
+    words = _two(whole, digits) + ("" if holds else ": **it does not hold**")
+    for data in dict.fromkeys(cell.data for cell, _ in pairs):
+        part = _means([pair for cell, pair in pairs if cell.data == data])
+        if (part[0] > part[1]) != holds:
+            words += f", {'but not' if holds else 'though it does'} on {data} ({_two(part, digits)})"
+    return words
+
+
+def _means(pairs: Sequence[Pair]) -> Pair:
+    return fmean(high for high, _ in pairs), fmean(low for _, low in pairs)
+
+
+def _two(pair: Pair, digits: int) -> str:
+    return f"{pair[0]:.{digits}f} against {pair[1]:.{digits}f}"
 
 
 def digits_of(metric: str) -> int:

@@ -69,7 +69,7 @@ def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Ex
         turns = torch.zeros(len(order), dtype=torch.long)  # the first of each class, then the second of each, ...
         for label in range(train.outputs):
             turn = torch.arange(size := int((labels == label).sum()))
-            turns[labels == label] = turn + len(order) * (2 * turn >= size + 1)
+            turns[labels == label] = turn + len(order) * (2 * turn >= size)
         order = order[turns.argsort(stable=True)]
     chosen = order[:count]
     rest = torch.ones(len(train), dtype=torch.bool)

@@ -53,14 +53,18 @@ class Points:
         whole.view(-1)[places] = self._again(rows[places // len(others)], others[places % len(others)])
         return whole
 
-    def inside(self, rows: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared distances [m, n], and whether they may be below the reach [m, 1] or [m, n]: for few it is not so."""
-        squares = self.left[rows] @ self.right
-        return squares, squares < ((reach + 1) / self.scale).square_().add_(self.error)
+    def bound(self, reach: Tensor) -> Tensor:
+        """What the squares in the matrix product are below, wherever a whole distance is below its reach."""
+        return ((reach + 1) / self.scale).square_().add_(self.error)
 
-    def near(self, rows: Tensor, reach: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def inside(self, rows: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared distances [m, n], and whether they are below the bound [m, 1] or [m, n]."""
+        squares = self.left[rows] @ self.right
+        return squares, squares < bound
+
+    def near(self, rows: Tensor, bound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """For each row how many are inside, which ones, and their whole distances: one list after the other."""
-        squares, inside = self.inside(rows, reach)
+        squares, inside = self.inside(rows, bound)
         m, n = squares.shape
         flat = np.flatnonzero(inside.cpu().numpy())  # several times as fast as Tensor.nonzero
         counts = np.diff(np.searchsorted(flat, np.arange(m + 1) * n))

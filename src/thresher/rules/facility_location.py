@@ -26,14 +26,14 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
     checked_count(count, len(points))
     cover = Cover.empty(points)
     cover.add(points, most_central(points))
-    _choose_far(points, cover, count)
+    pairs = _choose_far(points, cover, count)
     if len(cover.chosen) < count:
-        choose_near(points, cover, count)
+        choose_near(points, cover, count, expected=pairs + pairs // 8)
     return clusters(cover.chosen, cover.owner)
 
 
-def _choose_far(points: Points, cover: Cover, count: int) -> None:
-    """Choose until there are `count` medoids, or so few pairs in reach that they can be listed.
+def _choose_far(points: Points, cover: Cover, count: int) -> int:
+    """Choose until there are `count` medoids, or so few pairs in reach that they can be listed: about how many.
 
     gain(c) = Σ_i max(0, reach_i - distance(i, c)) changes by the rows i whose reach fell, and by no others.
     """
@@ -42,8 +42,9 @@ def _choose_far(points: Points, cover: Cover, count: int) -> None:
     while len(cover.chosen) < count:
         if changed >= n // 8:
             changed = 0
-            if _pairs_in_reach(points, cover) <= max(PAIRS, NEIGHBOURS * n):
-                return
+            pairs = _pairs_in_reach(points, cover)
+            if pairs <= max(PAIRS, NEIGHBOURS * n):
+                return pairs
         if gains is None:
             gains = _lost(points, points.everyone, cover.reach, torch.zeros_like(cover.reach))
             gains[cover.chosen] = -1
@@ -52,23 +53,24 @@ def _choose_far(points: Points, cover: Cover, count: int) -> None:
         gains -= _lost(points, rows, before, cover.reach[rows])
         gains[medoid] = -1
         changed += len(rows)
+    return 0
 
 
 def _lost(points: Points, rows: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """What each candidate's gain loses [n] (int64) when the reach of these rows falls from `before` to `after`."""
     lost = torch.zeros(len(points), dtype=torch.float64, device=points.rows.device)  # whole numbers below 2⁵³: exact
     for at, high, low in zip(*(torch.split(each, points.block) for each in (rows, before, after)), strict=True):
-        sizes, others, distances = points.near(at, high[:, None])
+        sizes, others, distances = points.near(at, points.bound(high)[:, None])
         high, low = (each.repeat_interleave(sizes) for each in (high, low))
         lost.index_add_(0, others, (high - torch.maximum(distances, low)).clamp_(min=0))
     return lost.long()
 
 
-def _pairs_in_reach(points: Points, cover: Cover) -> float:
+def _pairs_in_reach(points: Points, cover: Cover) -> int:
     """About how many pairs are nearer than the reach of one of the two, from a sample of rows."""
     n = len(points)
     rows = points.everyone[:: max(1, n // SAMPLE)]
-    near = 0
+    near, bound = 0, points.bound(cover.reach)
     for at in torch.split(rows, points.block):
-        near += int(points.inside(at, torch.maximum(cover.reach[at, None], cover.reach))[1].sum())
-    return near * n / len(rows)
+        near += int(points.inside(at, torch.maximum(bound[at, None], bound))[1].sum())
+    return near * n // len(rows)

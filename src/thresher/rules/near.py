@@ -13,6 +13,7 @@ from thresher.rules.distances import Points, blocks
 
 Whole = NDArray[Any]
 SHORTEN = 4  # the list is shortened whenever there are so many times as many medoids as the last time
+AT_ONCE = 2**17  # pairs looked at together while it is
 
 
 @dataclass
@@ -24,17 +25,24 @@ class Pairs:
     distance: Whole  # int32
 
     def shorten(self, reach: Whole) -> None:
-        """Drop the pairs that have gone out of reach of both."""
-        kept = self.distance < np.maximum(reach.take(self.other), np.repeat(reach, np.diff(self.starts)))
-        self.starts = _summed(kept).take(self.starts)
-        self.other, self.distance = self.other.compress(kept), self.distance.compress(kept)
+        """Drop the pairs that have gone out of reach of both; in place, because the list is the largest thing here."""
+        n, sizes, end = len(reach), np.diff(self.starts), 0
+        rows = max(1, AT_ONCE * n // max(1, len(self.other)))
+        for first in range(0, n, rows):
+            some = slice(first, first + rows)
+            span = slice(self.starts[first], self.starts[min(first + rows, n)])
+            other, distance = self.other[span], self.distance[span]
+            kept = distance < np.maximum(reach.take(other), np.repeat(reach[some], sizes[some]))
+            sizes[some] = _totals(kept, sizes[some])
+            start, end = end, end + int(kept.sum())
+            self.other[start:end], self.distance[start:end] = other.compress(kept), distance.compress(kept)
+        self.starts, self.other, self.distance = _summed(sizes), self.other[:end], self.distance[:end]
 
 
-def choose_near(points: Points, cover: Cover, count: int) -> None:
-    """Choose the medoids that are missing to `count`; a step touches only pairs in reach."""
-    pairs = _pairs(points, cover.reach)
+def choose_near(points: Points, cover: Cover, count: int, expected: int) -> None:
+    """Choose the medoids that are missing to `count`; a step touches only pairs in reach, about as many as expected."""
     reach, owner = cover.reach.int().cpu().numpy(), cover.owner.cpu().numpy().copy()
-    gains = _gains(pairs, reach)
+    pairs, gains = _listed(points, cover.reach, expected)
     gains[cover.chosen] = -1
     shorten_at = SHORTEN * len(cover.chosen)
     for place in range(len(cover.chosen), count):
@@ -50,16 +58,16 @@ def choose_near(points: Points, cover: Cover, count: int) -> None:
     cover.owner = torch.from_numpy(owner).to(cover.owner.device)
 
 
-def _gains(pairs: Pairs, reach: Whole) -> Whole:
-    """gain(c) = Σ_i max(0, reach_i - distance(i, c)) [n]."""
-    return np.diff(_summed(np.maximum(reach.take(pairs.other) - pairs.distance, 0)).take(pairs.starts))
-
-
 def _summed(values: Whole) -> Whole:
     """The sums of the first 0, 1, 2, ... values."""
     sums = np.zeros(len(values) + 1, dtype=np.int64)
     np.cumsum(values, out=sums[1:])
     return sums
+
+
+def _totals(values: Whole, sizes: Whole) -> Whole:
+    """The sums of the first sizes[0] values, of the next sizes[1], ..."""
+    return np.diff(_summed(values).take(_summed(sizes)))
 
 
 def _take(pairs: Pairs, medoid: int, reach: Whole) -> tuple[Whole, Whole]:
@@ -84,11 +92,18 @@ def _lose(pairs: Pairs, gains: Whole, rows: Whole, before: Whole, after: Whole) 
     np.subtract.at(gains, pairs.other.take(places), lost.astype(np.int64))  # its quick way wants the same type
 
 
-def _pairs(points: Points, reach: Tensor) -> Pairs:
-    """The pairs from blocks of distances."""
-    parts: list[tuple[Whole, ...]] = []
+def _listed(points: Points, reach: Tensor, expected: int) -> tuple[Pairs, Whole]:
+    """The pairs from blocks of distances, and gain(c) = Σ_i max(0, reach_i - distance(i, c)) [n]."""
+    n, end, bound, near = len(points), 0, points.bound(reach), reach.int().cpu().numpy()
+    other, distance = (np.empty(expected, dtype=np.int32) for _ in range(2))
+    sizes, gains = (np.zeros(n, dtype=np.int64) for _ in range(2))
     for rows in blocks(points):
-        sizes, others, distances = points.near(rows, torch.maximum(reach[rows, None], reach))
-        parts.append(tuple(each.cpu().numpy() for each in (sizes, others.int(), distances.int())))
-    joined = [np.concatenate(each) for each in zip(*parts, strict=True)]
-    return Pairs(_summed(joined[0]), joined[1], joined[2])
+        found = points.near(rows, torch.maximum(bound[rows, None], bound))
+        counts, others, distances = (each.int().cpu().numpy() for each in found)
+        start, end = end, end + len(others)
+        if end > len(other):
+            other, distance = (np.resize(each, end + end // 4) for each in (other, distance))
+        other[start:end], distance[start:end] = others, distances
+        some = slice(int(rows[0]), int(rows[-1]) + 1)
+        sizes[some], gains[some] = counts, _totals(np.maximum(near.take(others) - distances, 0), counts)
+    return Pairs(_summed(sizes), other[:end], distance[:end]), gains
