@@ -1,6 +1,6 @@
 """What the engine costs on the CPU, in one run: `fit` beside hand-written loops, and PRL(G) beside its peers.
 
-    python benchmarks/engine.py [--rounds 7] [--out results/engine-cpu.jsonl]
+    python benchmarks/engine.py [--rounds 3] [--out results/engine-cpu.jsonl]
 
 Contestants take turns and the figures are medians over the rounds, of whole epochs: with `fit` that includes the
 ledger. Peak memory is that of a process of its own.
@@ -37,8 +37,8 @@ def digits() -> Examples:
 
 def pictures() -> Examples:
     generator = torch.Generator().manual_seed(0)
-    inputs = torch.rand(512, 3, 32, 32, generator=generator)
-    return Examples(inputs, torch.randint(0, 10, (512,), generator=generator), classes=10)
+    inputs = torch.rand(256, 3, 32, 32, generator=generator)
+    return Examples(inputs, torch.randint(0, 10, (256,), generator=generator), classes=10)
 
 
 def small_network() -> nn.Module:
@@ -103,7 +103,7 @@ def peak_memory(contest: str, name: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", nargs=2, help="one turn of one contestant; prints its peak memory")
     settings = parser.parse_args()

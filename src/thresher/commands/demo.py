@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from thresher.commands.results import Result
     from thresher.settings import Settings
 
-METHODS = ("standard", "spl", "prl-l")
-NOISE_RATE = 0.4
+METHODS = ("standard", "spl", "prl-l", "l2rw")
+NOISE_RATE, CLEAN = 0.4, 50
 
 
 def demo(
@@ -46,12 +46,13 @@ def demo_settings(method: str, epochs: int = 60) -> "Settings":
     from thresher import recipes
     from thresher.settings import Settings
 
-    needs_rate = "noise_rate" in recipes.method(method).needs
+    needs = recipes.method(method).needs
     return Settings(
         method,
         "digits",
         corruption=f"symmetric:{NOISE_RATE}",
-        noise_rate=NOISE_RATE if needs_rate else None,
+        noise_rate=NOISE_RATE if "noise_rate" in needs else None,
+        clean=str(CLEAN) if "clean" in needs else None,
         model="mlp:256x256",
         epochs=epochs,
         batch=64,
@@ -76,7 +77,8 @@ def _train_all(folder: Path, epochs: int, aside: "Console") -> "list[Result]":
     aside.print(
         f"{len(jobs[0].train):,} handwritten digits to learn from, {NOISE_RATE:.0%} of their labels wrong; "
         f"{len(jobs[0].test)} with right labels to test on.\n"
-        f"The methods are told how much is wrong (noise rate {NOISE_RATE}), and never which.\n",
+        f"The methods are told how much is wrong (noise rate {NOISE_RATE}), and never which; "
+        f"l2rw is given {CLEAN} examples with right labels instead.\n",
     )
     with _one_thread(), progress(METHODS, aside) as watchers:
         runs = [start(job, folder / job.settings.method, watch) for job, watch in zip(jobs, watchers, strict=True)]

@@ -42,6 +42,17 @@ class Cover:
         return rows, before
 
 
+def gains_of(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
+    """gain(c) = Σ_i max(0, reach_i - distance(i, c)) of the candidates (float64): whole numbers below 2⁵³, so exact."""
+    bound, gains = points.bound(reach), []
+    for some in torch.split(candidates, points.block):
+        sizes, others, distances = points.near(some, bound)
+        row = torch.arange(len(some), device=some.device).repeat_interleave(sizes)
+        gained = reach.index_select(0, others).sub_(distances).clamp_(min=0)
+        gains.append(torch.zeros_like(reach[: len(some)]).index_add_(0, row, gained))
+    return torch.cat(gains)
+
+
 def clusters(chosen: list[int], owner: Tensor) -> Coreset:
     """The medoids with their clusters; a medoid belongs to its own, even if another lies in the same place."""
     indices = torch.tensor(chosen, device=owner.device)

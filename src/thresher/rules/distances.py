@@ -3,14 +3,17 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from thresher.blocks import rows_at_once
 from thresher.errors import ThresherError
 
+Marks = NDArray[Any]
 UNITS = 2.0**30  # of the span, which is at least half the largest distance: a distance fits into 32 bits
 
 
@@ -66,7 +69,7 @@ class Points:
         """For each row how many are inside, which ones, and their whole distances: one list after the other."""
         squares, inside = self.inside(rows, bound)
         m, n = squares.shape
-        flat = np.flatnonzero(inside.cpu().numpy())  # several times as fast as Tensor.nonzero
+        flat = _ones(inside.flatten().cpu().numpy())
         counts = np.diff(np.searchsorted(flat, np.arange(m + 1) * n))
         sizes, places = (torch.from_numpy(each).to(rows.device) for each in (counts, flat))
         whole, doubtful = self._rounded(squares.flatten().index_select(0, places))
@@ -93,6 +96,14 @@ def _lengths(steps: Tensor) -> Tensor:
     for squares in steps.mul_(steps).T:
         total.add_(squares)
     return total.sqrt_()
+
+
+def _ones(marks: Marks) -> Marks:
+    """Where the marks are true, looking into eight at a time only where one is: few are, and np.flatnonzero is slow."""
+    even = len(marks) // 8 * 8
+    words = np.flatnonzero(marks[:even].view(np.uint64) != 0)
+    found = np.flatnonzero(marks[:even].reshape(-1, 8)[words])
+    return np.concatenate([8 * words[found >> 3] + (found & 7), even + np.flatnonzero(marks[even:])])
 
 
 def measure(embeddings: Tensor) -> Points:

@@ -4,13 +4,12 @@ import torch
 from torch import Tensor
 
 from thresher.rules.centrality import most_central
-from thresher.rules.cover import Coreset, Cover, clusters
+from thresher.rules.cover import Coreset, Cover, clusters, gains_of
 from thresher.rules.distances import Points, checked_count, measure
 from thresher.rules.near import choose_near
 
-NEIGHBOURS = 256  # pairs that an example may keep on average, once everyone's medoid is near
-PAIRS = 2**23  # pairs that may be kept in any case: 64 MiB
-SAMPLE = 128  # rows by which the number of pairs is foreseen
+PAIRS, NEIGHBOURS = 2**24, 256  # pairs that may be listed: so many in any case (128 MiB), or so many for each example
+SAMPLE = 64  # rows by which the number of pairs is foreseen
 
 
 def facility_location(embeddings: Tensor, count: int) -> Coreset:
@@ -35,35 +34,36 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
 def _choose_far(points: Points, cover: Cover, count: int) -> int:
     """Choose until there are `count` medoids, or so few pairs in reach that they can be listed: about how many.
 
-    gain(c) = Σ_i max(0, reach_i - distance(i, c)) changes by the rows i whose reach fell, and by no others.
+    Gains only ever fall, so that an old gain is a bound: those are taken again that might still be the largest.
     """
-    n, changed = len(points), len(points)
+    n = len(points)
     gains: Tensor | None = None
     while len(cover.chosen) < count:
-        if changed >= n // 8:
-            changed = 0
-            pairs = _pairs_in_reach(points, cover)
-            if pairs <= max(PAIRS, NEIGHBOURS * n):
-                return pairs
+        pairs = _pairs_in_reach(points, cover)
+        if pairs <= max(PAIRS, NEIGHBOURS * n):
+            return pairs
         if gains is None:
-            gains = _lost(points, points.everyone, cover.reach, torch.zeros_like(cover.reach))
+            gains = gains_of(points, points.everyone, cover.reach)
             gains[cover.chosen] = -1
-        medoid = int(gains.argmax())
-        rows, before = cover.add(points, medoid)
-        gains -= _lost(points, rows, before, cover.reach[rows])
+            fresh = torch.ones_like(gains, dtype=torch.bool)
+        medoid = _largest(points, gains, fresh, cover.reach)
+        cover.add(points, medoid)
         gains[medoid] = -1
-        changed += len(rows)
+        fresh = torch.zeros_like(fresh)
     return 0
 
 
-def _lost(points: Points, rows: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """What each candidate's gain loses [n] (int64) when the reach of these rows falls from `before` to `after`."""
-    lost = torch.zeros(len(points), dtype=torch.float64, device=points.rows.device)  # whole numbers below 2⁵³: exact
-    for at, high, low in zip(*(torch.split(each, points.block) for each in (rows, before, after)), strict=True):
-        sizes, others, distances = points.near(at, points.bound(high)[:, None])
-        high, low = (each.repeat_interleave(sizes) for each in (high, low))
-        lost.index_add_(0, others, (high - torch.maximum(distances, low)).clamp_(min=0))
-    return lost.long()
+def _largest(points: Points, gains: Tensor, fresh: Tensor, reach: Tensor) -> int:
+    """The first of the candidates whose gain is largest; gains are taken again, and marked as fresh, until it is sure."""
+    while True:
+        largest = gains.where(fresh, -1.0).max()
+        doubtful = (~fresh & (gains >= largest)).nonzero()[:, 0]
+        if len(doubtful) == 0:
+            return int((fresh & (gains == largest)).int().argmax())
+        highest = gains[doubtful].argsort(descending=True)
+        some = doubtful[highest[: points.block]]
+        gains[some] = gains_of(points, some, reach)
+        fresh[some] = True
 
 
 def _pairs_in_reach(points: Points, cover: Cover) -> int:

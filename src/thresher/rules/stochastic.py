@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from thresher.errors import ThresherError
-from thresher.rules.cover import Coreset, Cover, clusters
-from thresher.rules.distances import Points, checked_count, measure
+from thresher.rules.cover import Coreset, Cover, clusters, gains_of
+from thresher.rules.distances import checked_count, measure
 from thresher.seeding import generator as seeded
 
 
@@ -33,18 +33,8 @@ def stochastic_facility_location(
     for _ in range(count):
         draws = torch.randint(len(left), (size,), generator=generator) if size < len(left) else torch.arange(len(left))
         draws = draws[left[draws].argsort()]  # ties go to the lower index
-        draw = int(draws[int(_gains(points, left[draws], cover.reach).argmax())])
+        draw = int(draws[int(gains_of(points, left[draws].to(cover.reach.device), cover.reach).argmax())])
         cover.add(points, int(left[draw]))
         left[draw] = left[-1]
         left = left[:-1]
     return clusters(cover.chosen, cover.owner)
-
-
-def _gains(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
-    """Σ_i max(0, reach_i - distance(i, c)) of the candidates."""
-    return torch.cat(
-        [
-            (reach - torch.minimum(points.distances(some), reach)).sum(1)
-            for some in torch.split(candidates.to(reach.device), points.block)
-        ]
-    )
