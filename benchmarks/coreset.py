@@ -90,6 +90,7 @@ def run_apart(name: str, n: int, count: int, options: argparse.Namespace, limit:
     """What run_here writes in a process of its own, or {"failed": why}."""
     python = options.peers if name in PEERS else sys.executable
     threads = {f"{library}_NUM_THREADS": str(options.threads) for library in ("OMP", "MKL", "OPENBLAS", "NUMBA")}
+    threads["OMP_WAIT_POLICY"] = "PASSIVE"  # threads that spin take the core from whoever they wait for
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         command = [python, __file__, "--only", name, "--sizes", str(n), "--count", str(count), "--answer", str(answer)]

@@ -39,10 +39,7 @@ def _loss(evidence: Evidence) -> Tensor:
 
 
 def _output_gradient(evidence: Evidence) -> Tensor:
-    # On a leaf of its own, because the graph of the losses may already be spent on the gradient norms.
-    with torch.enable_grad():
-        leaf = evidence.outputs.detach().requires_grad_()
-        return torch.autograd.grad(evidence.but(raw_outputs=leaf).losses.sum(), leaf)[0]
+    return evidence.objective.output_gradient(evidence)
 
 
 def _output_gradient_norm(evidence: Evidence) -> Tensor:

@@ -11,6 +11,7 @@ from thresher.errors import ThresherError
 from thresher.schedules import Schedule
 
 if TYPE_CHECKING:
+    from thresher.objectives import Objective
     from thresher.signals import Signal
 
 
@@ -26,7 +27,7 @@ class Evidence:
 
     ids: Tensor
     targets: Tensor
-    objective: Callable[["Evidence"], Tensor]
+    objective: "Objective"
     raw_outputs: Tensor | Callable[[], "Swept"]
     classes: int | None
     inputs: Tensor | None = None

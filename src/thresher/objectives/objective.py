@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from thresher.engine.evidence import Evidence
@@ -18,6 +19,12 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def forward(self, evidence: Evidence) -> Tensor:
         """ℓᵢ for each example; each may depend on its own outputs only, anything of the batch is detached."""
+
+    def output_gradient(self, evidence: Evidence) -> Tensor:
+        """∂ℓᵢ/∂outputsᵢ; on a leaf of its own, because the graph of the losses may already be spent."""
+        with torch.enable_grad():
+            leaf = evidence.outputs.detach().requires_grad_()
+            return torch.autograd.grad(self(evidence.but(raw_outputs=leaf)).sum(), leaf)[0]
 
 
 class Plain(Objective):

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,6 +18,13 @@ class CrossEntropy(Objective):
     def forward(self, evidence: Evidence) -> Tensor:
         return functional.cross_entropy(evidence.outputs, evidence.targets, reduction="none")
 
+    def output_gradient(self, evidence: Evidence) -> Tensor:
+        """softmax(outputs) - target, which needs no graph."""
+        chances, targets = evidence.outputs.detach().softmax(1), evidence.targets
+        if targets.ndim == 2:
+            return chances * targets.sum(1, keepdim=True) - targets
+        return chances.scatter_add(1, targets[:, None], -torch.ones_like(chances[:, :1]))
+
 
 class SquaredError(Objective):
     """ℓᵢ = ½ Σ_d (outputsᵢd - targetᵢd)², so that its output gradient is outputs - target."""
@@ -25,3 +33,7 @@ class SquaredError(Objective):
 
     def forward(self, evidence: Evidence) -> Tensor:
         return (evidence.outputs - evidence.targets).square().sum(1) / 2
+
+    def output_gradient(self, evidence: Evidence) -> Tensor:
+        """outputs - target."""
+        return evidence.outputs.detach() - evidence.targets

@@ -54,9 +54,9 @@ def _choose_far(points: Points, cover: Cover, count: int) -> int:
 
 
 def _largest(points: Points, gains: Tensor, fresh: Tensor, reach: Tensor) -> int:
-    """The first of the candidates whose gain is largest; gains are taken again, and marked as fresh, until it is sure."""
+    """The first candidate of the largest gain; old gains are taken again, and marked as fresh, until that is sure."""
     while True:
-        largest = gains.where(fresh, -1.0).max()
+        largest = gains.where(fresh, 0.0).max()  # at least 0: medoids, whose gains are below, stay out
         doubtful = (~fresh & (gains >= largest)).nonzero()[:, 0]
         if len(doubtful) == 0:
             return int((fresh & (gains == largest)).int().argmax())
