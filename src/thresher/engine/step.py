@@ -54,6 +54,7 @@ class Step:
         self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
         device = next(learners[0].model.parameters()).device
         self.everyone = torch.ones(batch, device=device)
+        self.even = self.everyone / batch
         self.skipped = [torch.zeros((), device=device) for _ in learners]
 
     def __call__(
@@ -152,7 +153,9 @@ class Step:
 
     def _shares(self, weights: Tensor) -> Tensor:
         """cᵢ such that the step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n."""
-        if self.recipe.divide_by == "batch" or not self.weighs:
+        if not self.weighs:
+            return self.even
+        if self.recipe.divide_by == "batch":
             return weights / len(weights)
         return weights / weights.sum().clamp_min(1e-12)
 

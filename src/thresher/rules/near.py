@@ -13,7 +13,7 @@ from thresher.rules.distances import Points, blocks
 
 Whole = NDArray[Any]
 SHORTEN = 4  # the list is shortened whenever there are so many times as many medoids as the last time
-AT_ONCE = 2**17  # pairs looked at together while it is
+AT_ONCE = 2**17  # pairs looked at together
 
 
 @dataclass
@@ -85,6 +85,10 @@ def _lose(pairs: Pairs, gains: Whole, rows: Whole, before: Whole, after: Whole) 
     """Take from every candidate's gain what it loses as the reach of these rows falls."""
     starts = pairs.starts.take(rows)
     sizes = pairs.starts.take(rows + 1) - starts
+    if len(rows) > 1 and sizes.sum() > AT_ONCE:
+        for half in (slice(None, len(rows) // 2), slice(len(rows) // 2, None)):
+            _lose(pairs, gains, rows[half], before[half], after[half])
+        return
     places = np.repeat(starts - sizes.cumsum() + sizes, sizes)
     places += np.arange(len(places))
     low = np.maximum(pairs.distance.take(places), np.repeat(after, sizes))
