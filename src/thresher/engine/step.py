@@ -52,6 +52,8 @@ class Step:
         self.needs = needs_of((recipe.each_batch, recipe.relabel))
         self.asks = recipe.each_batch is not None or recipe.relabel is not None
         self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
+        own = next(learners[0].objective.parameters(), None)
+        self.keeps_graph = recipe.relabel is not None or len(recipe.views) > 1 or own is not None
         device = next(learners[0].model.parameters()).device
         self.everyone = torch.ones(batch, device=device)
         self.even = self.everyone / batch
@@ -96,7 +98,7 @@ class Step:
                 wanted=self.wanted,
                 views=views,
                 precision=self.precision,
-                keep_graph=self.recipe.relabel is not None or len(views) > 1 or _has_parameters(learner.objective),
+                keep_graph=self.keeps_graph,
                 **facts,
             )
         if not self.asks:
@@ -245,7 +247,3 @@ def _unseen(batch: Batch, learner: Learner, classes: int | None, now: Now) -> Lo
         generator=now.generator,
     )
     return Look(evidence, empty, None)
-
-
-def _has_parameters(module: nn.Module) -> bool:
-    return next(module.parameters(), None) is not None

@@ -240,8 +240,8 @@ class Training:
             extra |= self.noise_rate.columns()
             self.ledger.add(epoch_table(self.train, seen, extra, epoch=self.epoch + 1, peer=place))
         record = epoch_record(columns, self.train)
-        sound = torch.stack([p.isfinite().all() for learner in self.learners for p in learner.model.parameters()])
-        if record["loss"] != record["loss"] or not sound.all():
+        length = nn.utils.get_total_norm([p.detach() for own in self.learners for p in own.model.parameters()])
+        if record["loss"] != record["loss"] or not length.isfinite():
             raise ThresherError(
                 f"Training diverged to NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
             )
