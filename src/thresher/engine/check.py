@@ -11,13 +11,14 @@ from thresher.draw import class_balanced
 from thresher.engine.evidence import HOW_TO_GIVE
 from thresher.engine.learner import evaluating, last_linear
 from thresher.engine.look import Batch, Ways
+from thresher.engine.partners import check_mix
 from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.recipe import Recipe
 from thresher.rules import KeepSmallest, Rule, per_class
-from thresher.rules.rule import columns_of, needs_of, parts, signals_of
+from thresher.rules.rule import columns_of, gives_of, needs_of, parts, signals_of
 from thresher.schedules import Schedule
 from thresher.seeding import generator, preserved
 from thresher.signals import features
@@ -46,6 +47,7 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
                 f"A rule of this recipe reads the column {column!r}: add it by train.with_columns(...)."
             )
     _check_clocks(recipe)
+    check_mix(recipe.mix, gives_of(recipe.each_epoch), recipe.relabel is not None, task)
     _check_sets(train, given)
 
 
