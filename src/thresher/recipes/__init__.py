@@ -2,11 +2,12 @@
 
 from thresher.naming import unknown
 from thresher.procedures import clean_only, noise_layer_from_confusion
-from thresher.recipes import l2rw, prl
+from thresher.recipes import crust, l2rw, prl
 from thresher.recipes.method import Method, Setting
 
 PRL = "Provable robust learning (2020)"
 L2RW, S_MODEL = "Learning to reweight examples (2018)", "Goldberger and Ben-Reuven (2017)"
+CRUST = "Coresets for robust training (2020)"
 REED = "Reed et al. (2014)"
 RATE, RATE_AND_PEER = ("noise_rate",), ("noise_rate", "model factory")
 CLASSES, REAL = ("classification",), ("regression",)
@@ -106,6 +107,23 @@ METHODS: dict[str, Method] = {
             needs=("column is_corrupt",),
             tasks=CLASSES,
         ),
+        Method(
+            "crust",
+            crust.crust,
+            "every epoch, the half of each predicted class whose gradients lie most central",
+            CRUST,
+            clock="epoch",
+            tasks=CLASSES,
+        ),
+        Method(
+            "crust-facility",
+            crust.crust_facility,
+            "every epoch, medoids of the gradients, weighted by their clusters",
+            CRUST,
+            clock="epoch",
+            tasks=CLASSES,
+        ),
+        Method("mixup", crust.mixup, "learn from blends of random pairs", "Zhang et al. (2018)"),
     )
 }
 
