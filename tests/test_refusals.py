@@ -182,7 +182,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "no mixing within classes": (lambda: SameClassMixup(b=0.0), "b above 0"),
     "no clusters": (
         lambda: call(Recipe(each_epoch=per_class(Centrality(fraction=0.5)), mix=ClusterMixup())),
-        "use FacilityLocation there",
+        "put one there, such as FacilityLocation",
     ),
     "clusters and other labels": (
         lambda: call(

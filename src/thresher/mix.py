@@ -11,6 +11,7 @@ from torch import Tensor
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 from thresher.examples import Examples
+from thresher.rules.rule import Reader
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,13 @@ class Visits:
     generator: torch.Generator  # on the host
 
 
-class MixFromSet(ABC):
+class MixFromSet(Reader, ABC):
     """Mixing with partners from the whole training set, drawn when an epoch begins, so that a stream can fetch them.
 
     A mixed example has the weight of its first part: the partner only lends itself, and may have none.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
-    reads: ClassVar[frozenset[str]] = frozenset()  # columns that a rule of each_epoch has to give
     blends_targets: ClassVar[bool] = True
 
     @abstractmethod

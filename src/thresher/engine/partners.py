@@ -71,17 +71,12 @@ class Blend:
         return weights if self.within is None else self.within.blend(weights)
 
 
-def check_mix(mix: MixLike | None, given: frozenset[str], relabels: bool, task: str) -> None:
+def check_mix(mix: MixLike | None, relabels: bool, task: str) -> None:
     """Refuse partners that this task, or the recipe's other slots, cannot give."""
     if not isinstance(mix, MixFromSet):
         return
     name = type(mix).__name__
     if task not in mix.tasks:
         raise ThresherError(f"{name} is defined for {mix.tasks[0]} only: choose another mix for {task}.")
-    for column in sorted(mix.reads - given):
-        raise ThresherError(
-            f"{name} mixes within what the column {column!r} tells, which no rule of each_epoch gives: "
-            "use FacilityLocation there, or another mix."
-        )
     if relabels and mix.blends_targets:
         raise ThresherError(f"{name} blends given targets, which relabel would replace: leave one of the two out.")

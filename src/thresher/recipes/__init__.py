@@ -1,7 +1,14 @@
 """The registry: every method by its name."""
 
 from thresher.naming import unknown
-from thresher.procedures import clean_only, noise_layer_from_confusion
+from thresher.procedures import (
+    clean_only,
+    determinant,
+    forward_correction,
+    incv,
+    noise_layer_from_confusion,
+    t_revision,
+)
 from thresher.recipes import crust, l2rw, prl
 from thresher.recipes.method import Method, Setting
 
@@ -124,6 +131,51 @@ METHODS: dict[str, Method] = {
             tasks=CLASSES,
         ),
         Method("mixup", crust.mixup, "learn from blends of random pairs", "Zhang et al. (2018)"),
+        Method(
+            "f-correction",
+            None,
+            "estimate how labels turn wrong by a first training, then train through that",
+            "Patrini et al. (2017)",
+            kind="procedure",
+            tasks=CLASSES,
+            procedure=forward_correction,
+        ),
+        Method(
+            "d2l",
+            crust.d2l,
+            "predictions replace labels as the features' dimensionality rises",
+            "Ma et al. (2018)",
+            clock="epoch",
+            tasks=CLASSES,
+        ),
+        Method(
+            "incv",
+            None,
+            "two networks learn from what trainings on the other half predict",
+            "Chen et al. (2019)",
+            kind="procedure",
+            needs=("model factory",),
+            tasks=CLASSES,
+            procedure=incv,
+        ),
+        Method(
+            "t-revision",
+            None,
+            "losses reweighted by a transition that training revises",
+            "Xia et al. (2019)",
+            kind="procedure",
+            tasks=CLASSES,
+            procedure=t_revision,
+        ),
+        Method(
+            "dmi",
+            None,
+            "after plain training, the determinant of how predictions and labels go together",
+            "Xu et al. (2019)",
+            kind="procedure",
+            tasks=CLASSES,
+            procedure=determinant,
+        ),
     )
 }
 

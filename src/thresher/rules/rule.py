@@ -27,6 +27,7 @@ class Reader:
 
     needs: ClassVar[frozenset[str]] = frozenset()  # other evidence: "peer", "average", "clean", ...
     columns: ClassVar[frozenset[str]] = frozenset()  # columns of the examples
+    reads: ClassVar[frozenset[str]] = frozenset()  # columns that a rule of each_epoch gives
 
 
 class Rule(Reader, ABC):
@@ -94,6 +95,11 @@ def needs_of(value: Any) -> frozenset[str]:
 def columns_of(value: Any) -> frozenset[str]:
     """The columns of the examples that a rule, or all rules of a recipe, read."""
     return frozenset().union(*(part.columns for part in parts(value) if isinstance(part, Reader)))
+
+
+def reads_of(value: Any) -> frozenset[str]:
+    """The columns of the epoch's decisions that `mix` and `relabel` read."""
+    return frozenset().union(*(part.reads for part in parts(value) if isinstance(part, Reader)))
 
 
 def gives_of(value: Any) -> frozenset[str]:
