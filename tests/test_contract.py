@@ -17,6 +17,7 @@ from thresher.rules import (
     ClipNorm,
     Curriculum,
     Decision,
+    Dimensionality,
     Disagree,
     FacilityLocation,
     HardestOfMajority,
@@ -27,6 +28,7 @@ from thresher.rules import (
     OnlyClean,
     RandomWeights,
     Rule,
+    Selected,
     Uniform,
     ask,
     every,
@@ -41,7 +43,7 @@ from thresher.schedules import ramp
 
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
-NOT_RULES |= COVERS
+NOT_RULES |= {*COVERS, "local_dimensionality"}
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
@@ -67,6 +69,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     ],
     "CleanShare": [(CleanShare(), LABELLED)],
     "Curriculum": [(Curriculum(0.6), EVERY_TASK), (Curriculum(ramp(1.0, 0.5, epochs=2), width=0.5), EVERY_TASK)],
+    "Dimensionality": [(Dimensionality(), EVERY_TASK), (Dimensionality(start=0, window=2, neighbours=3), EVERY_TASK)],
     "Disagree": [(Disagree(), LABELLED), (Disagree(of=signals.loss), EVERY_TASK)],
     "FacilityLocation": [(FacilityLocation(fraction=0.5), EVERY_TASK)],
     "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
@@ -84,6 +87,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
     "OnlyClean": [(OnlyClean(), EVERY_TASK)],
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
+    "Selected": [(Selected(), EVERY_TASK), (Selected(epochs=0), EVERY_TASK)],
     "Uniform": [(Uniform(), EVERY_TASK)],
     "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
     "from_peer": [(from_peer(KEEP), EVERY_TASK), (from_peer(per_class(KEEP)), LABELLED)],

@@ -33,12 +33,14 @@ from thresher.engine.evidence import Evidence
 from thresher.engine.optimizer import prepare, step_unless
 from thresher.engine.step import Step
 from thresher.engine.sweep import Sweeper
-from thresher.mix import Mixup, Pairing
+from thresher.mix import ClusterMixup, Mixup, Pairing, SameClassMixup
 from thresher.objectives import CrossEntropy
 from thresher.recipes import METHODS
 from thresher.relabel import AverageLabels
 from thresher.rules import (
+    Centrality,
     ClipNorm,
+    FacilityLocation,
     KeepLargest,
     KeepSmallest,
     MetaGradient,
@@ -456,6 +458,15 @@ OTHER_RECIPES: dict[str, Recipe] = {
     "mix": Recipe(mix=Mixup()),
     "mix and rule": Recipe(each_batch=KEEP, mix=Mixup()),
     "mix and norms": Recipe(each_batch=KeepSmallest(by=signals.gradient_norm, fraction=0.5), mix=Mixup()),
+    "most central, mixed within the class": Recipe(
+        each_epoch=per_class(Centrality(fraction=0.5)), mix=SameClassMixup(), views=(Flip(),)
+    ),
+    "medoids, mixed within the cluster": Recipe(
+        each_epoch=warmup(1, per_class(FacilityLocation(fraction=0.5))), mix=ClusterMixup(), views=(Flip(), Shift(0.25))
+    ),
+    "medoids, a rule and mixing": Recipe(
+        each_epoch=FacilityLocation(fraction=0.7), each_batch=KEEP, mix=ClusterMixup(0.3), average=0.9
+    ),
     "relabel": Recipe(relabel=AverageLabels(), average=0.9),
     "relabel and mix": Recipe(each_batch=KEEP, relabel=AverageLabels(), average=0.9, mix=Mixup(), views=(Flip(),)),
     "norms, relabel and views": Recipe(

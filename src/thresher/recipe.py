@@ -8,7 +8,7 @@ from torch import nn
 
 from thresher.draw import Draw, shuffled
 from thresher.errors import ThresherError
-from thresher.mix import Mix
+from thresher.mix import MixLike
 from thresher.objectives import ObjectiveLike
 from thresher.relabel import Relabel
 from thresher.rules import RuleLike
@@ -25,7 +25,7 @@ class Recipe:
     relabel    what an example should teach, where the given target is not trusted
     objective  losses [n]: an Objective, or a function (outputs, targets) -> [n]
     views      augmented copies of a batch; signals are read on the first
-    mix        train on blends of examples
+    mix        train on blends of examples, of the same batch or of the whole set
     draw       in which order, and how often, an epoch visits the examples
     clip       a bound on the norm of the whole gradient, or a function of the parameters that changes their gradients
     peers      how many networks are trained side by side
@@ -38,7 +38,7 @@ class Recipe:
     relabel: Relabel | None = None
     objective: ObjectiveLike | None = None
     views: tuple[View, ...] = ()
-    mix: Mix | None = None
+    mix: MixLike | None = None
     draw: Draw = shuffled
     clip: Clip | None = None
     peers: int = 1

@@ -50,3 +50,20 @@ class AverageLabels(Relabel):
     def _blend_real(self, evidence: Evidence) -> Tensor:
         """Real targets have no agreement to test, so everyone gets trust · given + (1 - trust) · prediction."""
         return self.trust * evidence.targets + (1 - self.trust) * evidence.other("average").outputs
+
+
+@dataclass(frozen=True)
+class PredictedLabels(Relabel):
+    """share · given + (1 - share) · the predicted class, where the epoch's rule says the share: column `given_share`.
+
+    With `Dimensionality` in each_epoch this is D2L (Ma et al. 2018, Eq. 6).
+    """
+
+    reads: ClassVar[frozenset[str]] = frozenset({"given_share"})
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        if evidence.classes is None:
+            raise ThresherError("PredictedLabels needs classes to predict: choose another relabel for regression.")
+        share = evidence.columns["given_share"][:, None]
+        guesses = as_mixable(evidence.read(predicted), evidence.classes)
+        return share * as_mixable(evidence.targets, evidence.classes) + (1 - share) * guesses

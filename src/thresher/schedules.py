@@ -76,3 +76,20 @@ class cosine(Schedule):  # noqa: N801
     def __call__(self, epoch: float, epochs: float) -> float:
         share = min(epoch / max(epochs, 1e-12), 1.0)
         return self.end + (self.start - self.end) * (1 + math.cos(math.pi * share)) / 2
+
+
+@dataclass(frozen=True)
+class switched(Schedule):  # noqa: N801
+    """One schedule, or number, before the epoch `at`, and another from then on.
+
+    >>> [switched(1.0, 0.5, at=3)(epoch, 10) for epoch in (0, 2.9, 3)]
+    [1.0, 1.0, 0.5]
+    """
+
+    first: float | Schedule
+    then: float | Schedule
+    at: float
+
+    def __call__(self, epoch: float, epochs: float) -> float:
+        now = self.first if epoch < self.at else self.then
+        return now(epoch, epochs) if isinstance(now, Schedule) else now

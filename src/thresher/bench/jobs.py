@@ -78,7 +78,7 @@ def settings_of(job: Job) -> dict[str, Any]:
     told = {
         **{name: value for name, value in about_data.items() if value is not None},
         **chosen(replace(setup, seeds=Setup.seeds)),
-        "method": entry.procedure if entry.procedure is not None else entry.make(setting),
+        "method": entry.several if entry.several is not None else entry.make(setting),
     }
     settings: dict[str, Any] = json.loads(json.dumps(plain(told)))
     return settings

@@ -7,7 +7,7 @@ from typing import Any
 from thresher.bench.claims import CLAIM_HEADS, averages_table, claims_table, digits_of
 from thresher.bench.compare import Mean, Row, column_mean, compare, left_out
 from thresher.bench.jobs import Result
-from thresher.bench.plot import curves_svg, rates_svg
+from thresher.bench.plot import columns_svg, curves_svg, rates_svg, sizes_svg
 from thresher.bench.suite import Cell, Published, Setup, Suite, setup_for
 from thresher.files import write_whole
 
@@ -17,13 +17,15 @@ NOT_RUN = "not run here"
 
 
 def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
-    """Write SUITE-SCALE.md and, beside it, a picture of the curves for each data set and one of the rates told."""
+    """Write SUITE-SCALE.md and, beside it, pictures: curves for each data set, and scores against rates and sizes."""
     rows = compare(suite, scale, results)
     curves = curves_svg(suite, rows)
     drawn = {_picture(suite, scale, data if len(curves) > 1 else ""): svg for data, svg in curves.items()}
-    rates = rates_svg(rows)
-    if rates is not None:
-        drawn[_picture(suite, scale, "rates")] = rates
+    for data, svg in columns_svg(suite, rows).items():
+        drawn[_picture(suite, scale, f"{data.partition(':')[0]}-shares")] = svg
+    for part, svg_or_none in (("rates", rates_svg(rows)), ("sizes", sizes_svg(rows))):
+        if svg_or_none is not None:
+            drawn[_picture(suite, scale, part)] = svg_or_none
     for name, svg in drawn.items():
         _write(folder / name, svg)
     page = folder / f"{suite.name}-{scale}.md"
@@ -85,8 +87,13 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
 
 
 def _alt_text(suite: Suite, name: str) -> str:
-    if name.endswith("rates.svg"):
-        return "The score against the noise rate that was told"
+    for end, words in (
+        ("rates.svg", "The score against the noise rate that was told"),
+        ("sizes.svg", "The score against the share that is kept"),
+        ("shares.svg", "The share of clean labels among those kept, over the epochs"),
+    ):
+        if name.endswith(end):
+            return words
     return f"The score of each method over the {suite.clock}s"
 
 

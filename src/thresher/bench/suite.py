@@ -70,7 +70,15 @@ class Entry:
     label: str = ""  # as the paper writes it
     recipe: Callable[[Setting], Recipe] | None = None
     procedure: "Callable[[Task], Measured] | None" = None
+    size: float | None = None  # of what it keeps, where several rows differ in that alone
     changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def several(self) -> Callable[..., Any] | None:
+        """The procedure, its own or the registered method's, where there is no single recipe."""
+        if self.procedure is not None or self.recipe is not None:
+            return self.procedure
+        return method(self.name).procedure
 
     def make(self, setting: Setting) -> Recipe:
         if self.recipe is not None:
@@ -118,6 +126,7 @@ class Suite:
     """A comparison: cells × methods at each scale, with the paper's numbers by (cell, method).
 
     columns  what is kept of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
+    drawn    those of the columns that the page draws over the epochs
     missing  for a scale that does not exist, the sentence that says why
     clock    what a score belongs to: an epoch, or a round
     claims   what the paper concludes; the page says of each how far it holds here
@@ -130,6 +139,7 @@ class Suite:
     paper: str = ""
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     columns: tuple[str, ...] = ("clean_share",)
+    drawn: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
     clock: str = "epoch"
     claims: tuple[Claim, ...] = ()
@@ -151,6 +161,10 @@ class Suite:
         for cell, row in self.published:
             if cell not in cells or row not in rows:
                 raise ThresherError(f"The suite {self.name} has a number for {cell} × {row}, which is not in its grid.")
+        if unstored := set(self.drawn) - set(self.columns):
+            raise ThresherError(
+                f"The suite {self.name} draws {min(unstored)}, which it does not keep: add it to columns."
+            )
         for name in (name for claim in self.claims for name in (*claim.better, *claim.worse)):
             if name not in rows:
                 raise ThresherError(f"The suite {self.name} claims something of {name}, which it lacks: add its entry.")

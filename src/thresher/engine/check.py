@@ -11,16 +11,19 @@ from thresher.draw import class_balanced
 from thresher.engine.evidence import HOW_TO_GIVE
 from thresher.engine.learner import evaluating, last_linear
 from thresher.engine.look import Batch, Ways
+from thresher.engine.partners import check_mix
 from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.recipe import Recipe
 from thresher.rules import KeepSmallest, Rule, per_class
-from thresher.rules.rule import columns_of, needs_of, parts, signals_of
+from thresher.rules.rule import columns_of, gives_of, needs_of, parts, reads_of, signals_of
 from thresher.schedules import Schedule
 from thresher.seeding import generator, preserved
 from thresher.signals import features
+
+GIVERS = {"cluster": "FacilityLocation(fraction=0.5)", "given_share": "Dimensionality()"}
 
 
 def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
@@ -46,6 +49,12 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
                 f"A rule of this recipe reads the column {column!r}: add it by train.with_columns(...)."
             )
     _check_clocks(recipe)
+    check_mix(recipe.mix, recipe.relabel is not None, task)
+    for column in sorted(reads_of((recipe.mix, recipe.relabel)) - gives_of(recipe.each_epoch)):
+        raise ThresherError(
+            f"This recipe reads the column {column!r}, which no rule of its each_epoch gives: "
+            f"put one there, such as {GIVERS.get(column, 'your own, with gives=')}."
+        )
     _check_sets(train, given)
 
 

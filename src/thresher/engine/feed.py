@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from thresher.engine.look import Batch
+from thresher.engine.partners import Beside
 from thresher.examples import Examples
 from thresher.rules import Decision
 
@@ -38,11 +39,17 @@ class Feed:
 
     def clean_batch(self, index: Tensor | None, inputs: Tensor | None) -> Batch | None:
         """The clean examples at these positions, where there are any."""
-        clean = self.clean
-        if clean is None or index is None:
+        return None if self.clean is None or index is None else self._plain_batch(self.clean, index, inputs)
+
+    def beside(self, partner: Tensor | None, share: Tensor | None, inputs: Tensor | None) -> Beside | None:
+        """The partners at these positions of the training set, where there are any."""
+        if partner is None or share is None:
             return None
-        inputs = self._inputs(clean, index, inputs)
-        return Batch(index, clean.ids.index_select(0, index), inputs, clean.targets.index_select(0, index), {})
+        return Beside(self._plain_batch(self.train, partner, inputs), share)
+
+    def _plain_batch(self, examples: Examples, index: Tensor, inputs: Tensor | None) -> Batch:
+        inputs = self._inputs(examples, index, inputs)
+        return Batch(index, examples.ids.index_select(0, index), inputs, examples.targets.index_select(0, index), {})
 
     def _inputs(self, examples: Examples, index: Tensor, streamed: Tensor | None) -> Tensor:
         inputs = streamed

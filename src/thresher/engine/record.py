@@ -42,7 +42,7 @@ def fill_unvisited(
 
 
 def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
-    """Loss, share kept, share of clean targets among the kept, and effective sample size, over all networks."""
+    """Loss, share kept, the clean targets' share of them and of their weight, and effective size, over all networks."""
     visited = np.concatenate([columns["visited"] for columns in networks])
     weights = np.concatenate([columns["weight"] for columns in networks])[visited].astype(np.float64)
     losses = np.concatenate([columns["loss"] for columns in networks])[visited].astype(np.float64)
@@ -52,11 +52,14 @@ def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
         "kept": float(kept.mean()) if len(kept) else 0.0,
         "effective": float(weights.sum() ** 2 / max((weights**2).sum(), 1e-12) / max(len(weights), 1)),
         "clean_share": None,
+        "clean_weight": None,
         "train_score": None,
     }
     if "is_corrupt" in train.columns:
         corrupt = np.tile(train.columns["is_corrupt"].cpu().numpy().astype(bool), len(networks))[visited]
-        record["clean_share"] = float(1 - corrupt[kept].mean()) if kept.any() else None
+        if kept.any():
+            record["clean_share"] = float(1 - corrupt[kept].mean())
+            record["clean_weight"] = float(weights[~corrupt].sum() / weights.sum())
     if not train.is_regression:
         right = np.concatenate([columns["prediction"][:, 0] for columns in networks]) == np.tile(
             train.labels.cpu().numpy(), len(networks)

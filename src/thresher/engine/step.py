@@ -15,8 +15,9 @@ from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Learner, Taps
 from thresher.engine.look import Batch, Look, Precision, Ways, autocast, look, read_all
 from thresher.engine.optimizer import step_unless
+from thresher.engine.partners import Beside, Blend
 from thresher.ledger import EpochRows, Note
-from thresher.mix import Pairing, as_mixable
+from thresher.mix import MixFromSet
 from thresher.recipe import Recipe
 from thresher.rules.rule import Decision, ask, needs_of, signals_of
 from thresher.schedules import Schedule
@@ -51,6 +52,7 @@ class Step:
         self.wanted = signals_of((recipe.each_batch, recipe.relabel, recipe.mix))
         self.needs = needs_of((recipe.each_batch, recipe.relabel))
         self.asks = recipe.each_batch is not None or recipe.relabel is not None
+        self.mixes_within = recipe.mix is not None and not isinstance(recipe.mix, MixFromSet)
         self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
         own = next(learners[0].objective.parameters(), None)
         self.keeps_graph = recipe.relabel is not None or len(recipe.views) > 1 or own is not None
@@ -60,28 +62,36 @@ class Step:
         self.skipped = [torch.zeros((), device=device) for _ in learners]
 
     def __call__(
-        self, batch: Batch, epoch_weights: Sequence[Tensor] | None, now: Now, clean: Batch | None = None
+        self,
+        batch: Batch,
+        epoch_weights: Sequence[Tensor] | None,
+        now: Now,
+        clean: Batch | None = None,
+        beside: Beside | None = None,
     ) -> None:
+        mixes = beside is not None or self.mixes_within
         views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
         if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
             clean = replace(clean, inputs=self.recipe.views[0](clean.inputs, now.generator))
-        looks = [self._look(learner, batch, views, now, clean) for learner in self.learners]
+        looks = [self._look(learner, batch, views, now, clean, mixes) for learner in self.learners]
         seen = [self._linked(place, looks, batch, views, now) for place in range(len(looks))]
         targets = [
             evidence.targets if self.recipe.relabel is None else self.recipe.relabel(evidence).detach()
             for evidence in seen
         ]
         decisions = [self._decide(evidence) for evidence in seen]
-        pairing = self.recipe.mix(seen[0]) if self.recipe.mix is not None else None
+        blend = self._blend(seen[0], beside, now)
         for place, learner in enumerate(self.learners):
             learner.remember(decisions[place].memory)
             weights = decisions[place].weights
             if epoch_weights is not None:
                 weights = weights * epoch_weights[place]
-            lesson = Lesson(looks[place], targets[place], weights.detach(), pairing)
+            lesson = Lesson(looks[place], targets[place], weights.detach(), blend)
             self._learn(place, learner, lesson, views, batch)
 
-    def _look(self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now, clean: Batch | None) -> Look:
+    def _look(
+        self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now, clean: Batch | None, mixes: bool
+    ) -> Look:
         facts: dict[str, Any] = {
             "classes": self.classes,
             "epoch": now.epoch,
@@ -89,7 +99,7 @@ class Step:
             "generator": now.generator,
         }
         facts |= {"scalars": now.scalars, "memory": learner.batch_memory, "ways": self.ways, "clean": clean}
-        if self.recipe.mix is None:
+        if not mixes:
             return look(
                 learner.model,
                 learner.objective,
@@ -127,6 +137,16 @@ class Step:
         read_all(evidence, self.wanted)
         return evidence
 
+    def _blend(self, evidence: Evidence, beside: Beside | None, now: Now) -> Blend | None:
+        """How the batch is mixed, within itself or with partners from the whole set; None where it is not."""
+        mix = self.recipe.mix
+        if isinstance(mix, MixFromSet):
+            return None if beside is None else beside.seen_by(self.recipe.views, now.generator, mix.blends_targets)
+        if mix is None:
+            return None
+        pairing = mix(evidence)
+        return Blend(pairing.share, within=pairing)
+
     def _decide(self, evidence: Evidence) -> Decision:
         if self.recipe.each_batch is None:
             return Decision(self.everyone)
@@ -145,10 +165,10 @@ class Step:
             self._differentiate_factored(learner, lesson, self._shares(lesson.weights))
         else:
             trained = self._train_forward(learner, lesson, views)
-            weights = lesson.weights if lesson.pairing is None else lesson.pairing.blend(lesson.weights)
+            weights = lesson.weights if lesson.blend is None else lesson.blend.of_weights(lesson.weights)
             shares = self._shares(weights) / len(trained) if len(trained) > 1 else self._shares(weights)
             torch.autograd.backward([shares.dot(each.losses) for each in trained])
-            if lesson.pairing is not None and not self.asks:
+            if lesson.blend is not None and not self.asks:
                 evidence = trained[0].but(targets=batch.targets)
         self._move(learner, skip)
         self.rows[place].add(self._note(batch.rows, evidence, lesson.weights))
@@ -174,16 +194,16 @@ class Step:
     def _train_forward(self, learner: Learner, lesson: "Lesson", views: Sequence[Tensor]) -> list[Evidence]:
         """The evidence of each view that the losses come from: the look's own, or of a new pass over mixed inputs."""
         seen, targets = lesson.look.evidence, lesson.targets
-        if lesson.pairing is None:
+        if lesson.blend is None:
             if len(views) == 1:
                 return [seen if targets is seen.targets else seen.but(targets=targets)]
             outputs, layers = lesson.look.outputs, [seen.layers] * len(views)
         else:
-            inputs = torch.cat([lesson.pairing.blend(view) for view in views])
+            inputs = torch.cat(lesson.blend.of_inputs(views))
             with autocast(inputs.device, self.precision):
                 outputs = learner.model(inputs).float()
             layers = [learner.taps.take()] * len(views)
-            targets = lesson.pairing.blend(as_mixable(targets, self.classes))
+            targets = lesson.blend.of_targets(targets, self.classes)
         return [
             seen.but(raw_outputs=part, targets=targets, layers=kept, known={})
             for part, kept in zip(outputs.chunk(len(views)), layers, strict=True)
@@ -224,11 +244,11 @@ class Lesson:
     look: Look
     targets: Tensor
     weights: Tensor
-    pairing: Pairing | None
+    blend: Blend | None
 
     def is_as_seen(self, recipe: Recipe) -> bool:
         """Whether the pass that gave the signals is also the one to learn from."""
-        return self.pairing is None and recipe.relabel is None and len(recipe.views) <= 1
+        return self.blend is None and recipe.relabel is None and len(recipe.views) <= 1
 
 
 def _unseen(batch: Batch, learner: Learner, classes: int | None, now: Now) -> Look:

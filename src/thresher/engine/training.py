@@ -18,6 +18,7 @@ from thresher.engine.feed import Feed
 from thresher.engine.learner import Learner
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer
+from thresher.engine.partners import PartnerStream
 from thresher.engine.record import epoch_record, fill_unvisited
 from thresher.engine.step import Now, Step
 from thresher.engine.sweep import Sweeper, measure, metric_of
@@ -83,6 +84,7 @@ class Training:
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
         self.noise_rate = NoiseRate(recipe, train, plan.epochs)
+        self.partners = PartnerStream(recipe.mix, train, plan.seed)
         self.feed = Feed(train, sorted(columns_of(recipe)), plan.channels_last, clean)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
         self.epoch, self.steps_done, self.finished, self.stopped = 0, 0, False, False
@@ -133,16 +135,28 @@ class Training:
         order = self._order(decisions)
         clean = self.clean.order(self.epoch, len(order))
         clean_inputs = self.clean.inputs(clean, self.epoch, self.plan.workers, len(order))
-        rows, key = last_visits(order, len(self.train)), phase(self.recipe, self.epoch)
+        drawn = self.partners.draw(order, self.feed.decided, self.epoch)
+        fetched = self.partners.inputs(drawn, self.epoch, self.plan.workers, len(order))
+        rows, key = last_visits(order, len(self.train)), (*phase(self.recipe, self.epoch), drawn is None)
+        streams = zip(self._inputs(order), clean_inputs, fetched, strict=True)
         with preserved(self.device):
-            for done, (inputs, beside) in enumerate(zip(self._inputs(order), clean_inputs, strict=True)):
+            for done, (inputs, clean_seen, partner_seen) in enumerate(streams):
                 progress = self.epoch + done / len(order)
                 if self.plan.schedule is not None:
                     for learner in self.learners:
                         learner.set_learning_rate(self.plan.schedule(progress, self.plan.epochs))
                 seed_global(self.device, self.plan.seed, self.epoch, done)
-                at = None if clean is None else clean[done]
-                self._take_step(key, index=order[done], rows=rows[done], inputs=inputs, clean=at, clean_inputs=beside)
+                self._take_step(
+                    key,
+                    index=order[done],
+                    rows=rows[done],
+                    inputs=inputs,
+                    clean=None if clean is None else clean[done],
+                    clean_inputs=clean_seen,
+                    partner=None if drawn is None else drawn.partner[done],
+                    share=None if drawn is None else drawn.share[done],
+                    partner_inputs=partner_seen,
+                )
                 self.steps_done += 1
                 yield done + 1, len(order)
         self._end_epoch(started, len(order), sights, decisions)
@@ -157,10 +171,19 @@ class Training:
             warnings.warn(f"The step runs without a CUDA graph: {self.refusal}", stacklevel=2)
 
     def _one_step(
-        self, index: Tensor, rows: Tensor, inputs: Tensor | None, clean: Tensor | None, clean_inputs: Tensor | None
+        self,
+        index: Tensor,
+        rows: Tensor,
+        inputs: Tensor | None,
+        clean: Tensor | None,
+        clean_inputs: Tensor | None,
+        partner: Tensor | None,
+        share: Tensor | None,
+        partner_inputs: Tensor | None,
     ) -> None:
         batch, weights = self.feed.batch(index, rows, inputs)
-        self.step(batch, weights, self.now, self.feed.clean_batch(clean, clean_inputs))
+        beside = self.feed.beside(partner, share, partner_inputs)
+        self.step(batch, weights, self.now, self.feed.clean_batch(clean, clean_inputs), beside)
 
     def _inputs(self, order: Tensor) -> Iterable[Tensor | None]:
         """What a stream brings for each step; a set in memory is gathered inside the step."""

@@ -2,7 +2,21 @@
 
 from thresher.procedures.clean_only import clean_only, with_clean
 from thresher.procedures.confusion import noise_layer_from_confusion
+from thresher.procedures.correction import forward_correction
+from thresher.procedures.determinant import determinant
 from thresher.procedures.fine_tune import fine_tune
+from thresher.procedures.incv import incv
+from thresher.procedures.revision import t_revision
 from thresher.procedures.trainer import Trainer
 
-__all__ = ["Trainer", "clean_only", "fine_tune", "noise_layer_from_confusion", "with_clean"]
+__all__ = [
+    "Trainer",
+    "clean_only",
+    "determinant",
+    "fine_tune",
+    "forward_correction",
+    "incv",
+    "noise_layer_from_confusion",
+    "t_revision",
+    "with_clean",
+]

@@ -6,6 +6,7 @@ from thresher.rules.combinators import every, from_peer, once, per_class, produc
 from thresher.rules.coreset import Centrality, FacilityLocation
 from thresher.rules.cover import Coreset
 from thresher.rules.curriculum import Curriculum
+from thresher.rules.dimensionality import Dimensionality, local_dimensionality
 from thresher.rules.disagree import Disagree
 from thresher.rules.facility_location import facility_location
 from thresher.rules.frequency import CleanShare, HardestOfMajority, InverseFrequency, OnlyClean
@@ -15,6 +16,7 @@ from thresher.rules.meta_gradient import MetaGradient, rectified
 from thresher.rules.partitioned import partitioned_facility_location
 from thresher.rules.random import RandomWeights
 from thresher.rules.rule import Decision, Rule, RuleLike, ask
+from thresher.rules.selected import Selected
 from thresher.rules.stochastic import stochastic_facility_location
 from thresher.rules.streaming import streamed_facility_location
 
@@ -25,6 +27,7 @@ __all__ = [
     "Coreset",
     "Curriculum",
     "Decision",
+    "Dimensionality",
     "Disagree",
     "FacilityLocation",
     "HardestOfMajority",
@@ -36,6 +39,7 @@ __all__ = [
     "RandomWeights",
     "Rule",
     "RuleLike",
+    "Selected",
     "Uniform",
     "ask",
     "centrality",
@@ -44,6 +48,7 @@ __all__ = [
     "from_peer",
     "in_groups",
     "keep_smallest",
+    "local_dimensionality",
     "once",
     "partitioned_facility_location",
     "per_class",

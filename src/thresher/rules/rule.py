@@ -27,12 +27,14 @@ class Reader:
 
     needs: ClassVar[frozenset[str]] = frozenset()  # other evidence: "peer", "average", "clean", ...
     columns: ClassVar[frozenset[str]] = frozenset()  # columns of the examples
+    reads: ClassVar[frozenset[str]] = frozenset()  # columns that a rule of each_epoch gives
 
 
 class Rule(Reader, ABC):
     """How much should each example count, now?"""
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch", "epoch", "round"})
+    gives: ClassVar[frozenset[str]] = frozenset()  # columns of its decisions, for `mix`, `relabel` and the ledger
 
     @property
     def by_groups(self) -> bool:
@@ -93,6 +95,16 @@ def needs_of(value: Any) -> frozenset[str]:
 def columns_of(value: Any) -> frozenset[str]:
     """The columns of the examples that a rule, or all rules of a recipe, read."""
     return frozenset().union(*(part.columns for part in parts(value) if isinstance(part, Reader)))
+
+
+def reads_of(value: Any) -> frozenset[str]:
+    """The columns of the epoch's decisions that `mix` and `relabel` read."""
+    return frozenset().union(*(part.reads for part in parts(value) if isinstance(part, Reader)))
+
+
+def gives_of(value: Any) -> frozenset[str]:
+    """The columns that the decisions of a rule, or of the rules inside it, have."""
+    return frozenset().union(*(part.gives for part in parts(value) if isinstance(part, Rule)))
 
 
 def schedules_of(value: Any) -> list[Schedule]:
