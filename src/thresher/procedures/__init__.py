@@ -2,7 +2,7 @@
 
 from thresher.procedures.clean_only import clean_only, with_clean
 from thresher.procedures.confusion import noise_layer_from_confusion
-from thresher.procedures.fine_tune import fine_tune
+from thresher.procedures.fine_tune import fine_tune, last_rate
 from thresher.procedures.trainer import Trainer
 
-__all__ = ["Trainer", "clean_only", "fine_tune", "noise_layer_from_confusion", "with_clean"]
+__all__ = ["Trainer", "clean_only", "fine_tune", "last_rate", "noise_layer_from_confusion", "with_clean"]
