@@ -135,14 +135,17 @@ def about(suite: Suite, scale: str, cell: Cell, told: str | None = None) -> str:
     """What a cell is, in one line."""
     if told is None:
         told = "told nothing of the noise" if cell.noise_rate is None else f"told a noise rate of {cell.noise_rate:g}"
-    clean = ""
-    if cell.clean is not None:
-        clean = f", {cell.clean.count} clean examples{' a class' if cell.clean.per_class else ''}"
+    clean = "" if cell.clean is None else f", {cell.clean} clean examples"
+    if cell.validation is not None:
+        clean += f", {cell.validation:.0%} left alone for early stopping"
+    corruption = cell.corruption or "as it is"
+    if cell.options:
+        corruption += f" to {', '.join(cell.options)} by seed"
     setup: Setup = setup_for(suite.scale(scale), cell, suite.methods[0])
     options = ", ".join(f"{name} {value}" for name, value in setup.optimizer.items() if name != "name")
     length = f"{setup.epochs} epochs" if setup.epochs is not None else f"{setup.steps} steps"
     return (
-        f"{cell.metric} on {cell.data}, {cell.corruption or 'as it is'}{clean}; methods are {told}; "
+        f"{cell.metric} on {cell.data}, {corruption}{clean}; methods are {told}; "
         f"{setup.model}, {setup.optimizer['name']} ({options}), batch {setup.batch}, {length}."
     )
 
@@ -193,7 +196,7 @@ def with_spread(found: Mean | None, digits: int) -> str:
 
 def _columns_table(suite: Suite, rows: Sequence[Row]) -> str:
     """Whatever else the suite measures, over the last ten epochs; the clean share already has its place."""
-    names = [name for name in suite.columns if name != "clean_share"]
+    names = [name for name in (*suite.columns, *(rows[0].cell.columns if rows else ())) if name != "clean_share"]
     body = []
     for row in rows:
         values = [column_mean(row, name) for name in names]

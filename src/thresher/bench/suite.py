@@ -31,59 +31,100 @@ class Setup:
     views: tuple[View, ...] = ()
     precision: str = "float32"
     seeds: int = 3
+    tuning_steps: int = 5000  # of methods that are fine-tuned on the clean set
 
 
 @dataclass(frozen=True)
-class Clean:
-    """A clean set, taken out of the training set before it is corrupted: so many examples, or so many a class."""
+class Axis:
+    """A number that cells of a suite differ in; as errors, scores are drawn as 100% less the score."""
 
-    count: int
-    per_class: bool = False
+    title: str
+    log: bool = False
+    as_errors: bool = False
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a cell stands in a picture of scores against a number; cells of one panel share all else.
+
+    mark  a number to be marked in the panel, such as the true noise rate
+    """
+
+    axis: Axis
+    value: float
+    panel: str
+    mark: float | None = None
 
 
 @dataclass(frozen=True)
 class Cell:
     """One column of a paper's table: data and what is done to it.
 
+    options     the option of the corruption for each seed, where trials differ by it: a background class
     noise_rate  what the methods are told, openly; None tells them nothing
+    clean       how many examples are taken out with their true targets, before the others are corrupted
+    validation  the share of the training set, as corrupt as the rest, that every method leaves alone for early stopping
     prepare     a change of both sets before anything else, such as `standardise_targets`
     methods     the names of the methods that make sense here; None: all of the suite
+    columns     what is kept of each epoch's record here, beside the suite's columns
+    points      where the cell stands in pictures of scores against a number
     changes     what differs here from the scale's setup: {"model": "resnet32", "seeds": 5}
     """
 
     name: str
     data: str
     corruption: str | None = None
+    options: tuple[str, ...] = ()
     noise_rate: float | None = None
     metric: str = "accuracy"
-    clean: Clean | None = None
+    clean: int | None = None
+    validation: float | None = None
     prepare: Callable[[Splits], Splits] | None = None
     methods: tuple[str, ...] | None = None
+    columns: tuple[str, ...] = ()
+    points: tuple[Point, ...] = ()
     changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def corruption_of(self, seed: int) -> str | None:
+        """What is done to the training set of this seed.
+
+        >>> Cell("c", "digits", "backgroundflip:0.4", options=("0", "3")).corruption_of(1)
+        'backgroundflip:0.4:3'
+        """
+        if self.corruption is None or not self.options:
+            return self.corruption
+        return f"{self.corruption}:{self.options[seed % len(self.options)]}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the table: the registered method of this name, another recipe, or a procedure over several fits."""
+    """One row of the table: a registered method, another recipe, or a procedure over several fits.
+
+    of          the registered method, where the row has a name of its own: Entry("standard+ft", of="standard", ...)
+    early_stop  keep the epoch that does best on the cell's validation set, which is as corrupt as the training set
+    fine_tune   afterwards, train on the clean set alone
+    """
 
     name: str
     label: str = ""  # as the paper writes it
     recipe: Callable[[Setting], Recipe] | None = None
     procedure: "Callable[[Task], Measured] | None" = None
     size: float | None = None  # of what it keeps, where several rows differ in that alone
+    of: str = ""
+    early_stop: bool = False
+    fine_tune: bool = False
     changes: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def several(self) -> Callable[..., Any] | None:
-        """The procedure, its own or the registered method's, where there is no single recipe."""
-        if self.procedure is not None or self.recipe is not None:
+    def how(self, setting: Setting) -> "Recipe | Callable[..., Any]":
+        """What trains: a recipe, or else a procedure."""
+        if self.procedure is not None:
             return self.procedure
-        return method(self.name).procedure
-
-    def make(self, setting: Setting) -> Recipe:
         if self.recipe is not None:
             return self.recipe(setting)
-        return method(self.name).recipe(noise_rate=setting.noise_rate, classes=setting.classes, epochs=setting.epochs)
+        known = method(self.of or self.name)
+        return known.procedure or known.recipe(
+            noise_rate=setting.noise_rate, classes=setting.classes, epochs=setting.epochs
+        )
 
 
 @dataclass(frozen=True)
@@ -149,8 +190,8 @@ class Suite:
         if STANDARD not in rows:
             raise ThresherError(f"The suite {self.name} lacks {STANDARD}: no table goes without it, so add its entry.")
         for entry in self.methods:
-            if entry.recipe is None and entry.procedure is None and entry.name not in METHODS:
-                raise unknown("method", entry.name, METHODS)
+            if entry.recipe is None and entry.procedure is None and (entry.of or entry.name) not in METHODS:
+                raise unknown("method", entry.of or entry.name, METHODS)
         for label, scale in self.scales.items():
             names = [cell.name for cell in scale.cells]
             if len(set(names)) < len(names) or len(set(rows)) < len(rows):

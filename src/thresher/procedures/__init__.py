@@ -4,7 +4,7 @@ from thresher.procedures.clean_only import clean_only, with_clean
 from thresher.procedures.confusion import noise_layer_from_confusion
 from thresher.procedures.correction import forward_correction
 from thresher.procedures.determinant import determinant
-from thresher.procedures.fine_tune import fine_tune
+from thresher.procedures.fine_tune import fine_tune, last_rate
 from thresher.procedures.incv import incv
 from thresher.procedures.revision import t_revision
 from thresher.procedures.trainer import Trainer
@@ -16,6 +16,7 @@ __all__ = [
     "fine_tune",
     "forward_correction",
     "incv",
+    "last_rate",
     "noise_layer_from_confusion",
     "t_revision",
     "with_clean",
