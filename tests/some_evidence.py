@@ -38,6 +38,7 @@ def some_evidence(n: int, task: str = "classes", *, width: int = 4, seed: int = 
         "columns": {
             "is_corrupt": torch.rand(n, generator=generator) < 0.4,
             "is_clean": torch.rand(n, generator=generator) < 0.5,
+            "from_teacher": torch.rand(n, generator=generator) < 0.7,
         },
     }
     return Evidence(**(given | facts))

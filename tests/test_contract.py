@@ -16,15 +16,18 @@ from thresher.rules import (
     CleanShare,
     ClipNorm,
     Curriculum,
+    Debias,
     Decision,
     Disagree,
     FacilityLocation,
+    Fidelity,
     HardestOfMajority,
     InverseFrequency,
     KeepLargest,
     KeepSmallest,
     MetaGradient,
     OnlyClean,
+    OnlyCorrect,
     RandomWeights,
     Rule,
     Uniform,
@@ -41,7 +44,7 @@ from thresher.schedules import ramp
 
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
-NOT_RULES |= COVERS
+NOT_RULES |= COVERS | {"debias_weights", "nearest", "teacher_labels"}
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
@@ -67,8 +70,13 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     ],
     "CleanShare": [(CleanShare(), LABELLED)],
     "Curriculum": [(Curriculum(0.6), EVERY_TASK), (Curriculum(ramp(1.0, 0.5, epochs=2), width=0.5), EVERY_TASK)],
+    "Debias": [
+        (Debias(), LABELLED),
+        (Debias(by=signals.entropy, hard=True, temperature=2.0), LABELLED),
+    ],
     "Disagree": [(Disagree(), LABELLED), (Disagree(of=signals.loss), EVERY_TASK)],
     "FacilityLocation": [(FacilityLocation(fraction=0.5), EVERY_TASK)],
+    "Fidelity": [(Fidelity(), LABELLED)],
     "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
     "InverseFrequency": [(InverseFrequency(), LABELLED), (InverseFrequency(of=signals.predicted), LABELLED)],
     "KeepLargest": [
@@ -83,6 +91,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     ],
     "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
     "OnlyClean": [(OnlyClean(), EVERY_TASK)],
+    "OnlyCorrect": [(OnlyCorrect(), EVERY_TASK)],
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
     "Uniform": [(Uniform(), EVERY_TASK)],
     "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
@@ -96,7 +105,11 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (per_class(product(KEEP, Remembering())), LABELLED),
         (per_class(FacilityLocation(fraction=0.5)), LABELLED),
     ],
-    "product": [(product(KEEP, ClipNorm(1.0)), EVERY_TASK), (product(Remembering(), Remembering()), EVERY_TASK)],
+    "product": [
+        (product(KEEP, ClipNorm(1.0)), EVERY_TASK),
+        (product(Remembering(), Remembering()), EVERY_TASK),
+        (product(Fidelity(), once(Debias())), LABELLED),
+    ],
     "warmup": [(warmup(1, KEEP), EVERY_TASK), (warmup(9, KEEP), EVERY_TASK), (warmup(0, Remembering()), EVERY_TASK)],
 }
 ROWS = [
@@ -110,14 +123,15 @@ over_everything = pytest.mark.parametrize(("rule", "task", "n"), ROWS)
 
 
 def about(n: int, task: str, *, tied: bool = False, **facts: Any) -> Evidence:
-    """Evidence with a peer, an average and a generator; with `tied`, nothing but the ids differs."""
-    own, peer, average = (some_evidence(n, task, seed=seed) for seed in range(3))
+    """Evidence with all other evidence there is and a generator; with `tied`, nothing but the ids differs."""
+    own, peer, average, teacher, known, judge = (some_evidence(n, task, seed=seed) for seed in range(6))
     if tied:
-        own, peer, average = (_all_alike(evidence) for evidence in (own, peer, average))
+        own, peer, average, teacher, known = (_all_alike(each) for each in (own, peer, average, teacher, known))
     others = {
         name: same_but(other, ids=own.ids, targets=own.targets)
-        for name, other in (("peer", peer), ("average", average))
+        for name, other in (("peer", peer), ("average", average), ("teacher", teacher))
     }
+    others["validation"] = known.but(others={"teacher": same_but(judge, ids=known.ids, targets=known.targets)})
     return own.but(others=others, generator=torch.Generator().manual_seed(7), **({"epoch": 1, "epochs": 4.0} | facts))
 
 

@@ -6,6 +6,7 @@ from thresher.rules.combinators import every, from_peer, once, per_class, produc
 from thresher.rules.coreset import Centrality, FacilityLocation
 from thresher.rules.cover import Coreset
 from thresher.rules.curriculum import Curriculum
+from thresher.rules.debias import Debias, Fidelity, OnlyCorrect, debias_weights, nearest, teacher_labels
 from thresher.rules.disagree import Disagree
 from thresher.rules.facility_location import facility_location
 from thresher.rules.frequency import CleanShare, HardestOfMajority, InverseFrequency, OnlyClean
@@ -24,26 +25,31 @@ __all__ = [
     "ClipNorm",
     "Coreset",
     "Curriculum",
+    "Debias",
     "Decision",
     "Disagree",
     "FacilityLocation",
+    "Fidelity",
     "HardestOfMajority",
     "InverseFrequency",
     "KeepLargest",
     "KeepSmallest",
     "MetaGradient",
     "OnlyClean",
+    "OnlyCorrect",
     "RandomWeights",
     "Rule",
     "RuleLike",
     "Uniform",
     "ask",
     "centrality",
+    "debias_weights",
     "every",
     "facility_location",
     "from_peer",
     "in_groups",
     "keep_smallest",
+    "nearest",
     "once",
     "partitioned_facility_location",
     "per_class",
@@ -51,5 +57,6 @@ __all__ = [
     "rectified",
     "stochastic_facility_location",
     "streamed_facility_location",
+    "teacher_labels",
     "warmup",
 ]
