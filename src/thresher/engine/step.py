@@ -15,6 +15,7 @@ from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Learner, Taps
 from thresher.engine.look import Batch, Look, Precision, Ways, autocast, look, read_all
 from thresher.engine.optimizer import step_unless
+from thresher.engine.teacher import TEACHER_OUTPUT, Teacher
 from thresher.ledger import EpochRows, Note
 from thresher.mix import Pairing, as_mixable
 from thresher.recipe import Recipe
@@ -45,11 +46,13 @@ class Step:
         rows: Sequence[EpochRows],
         ways: Ways,
         batch: int,
+        teacher: Teacher | None = None,
     ):
         self.ways = ways
         self.recipe, self.learners, self.classes, self.precision, self.rows = recipe, learners, classes, precision, rows
         self.wanted = signals_of((recipe.each_batch, recipe.relabel, recipe.mix))
         self.needs = needs_of((recipe.each_batch, recipe.relabel))
+        self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
         self.asks = recipe.each_batch is not None or recipe.relabel is not None
         self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
         device = next(learners[0].model.parameters()).device
@@ -87,6 +90,7 @@ class Step:
             "generator": now.generator,
         }
         facts |= {"scalars": now.scalars, "memory": learner.batch_memory, "ways": self.ways, "clean": clean}
+        facts["teacher"] = self.teacher
         if self.recipe.mix is None:
             return look(
                 learner.model,
@@ -171,21 +175,30 @@ class Step:
 
     def _train_forward(self, learner: Learner, lesson: "Lesson", views: Sequence[Tensor]) -> list[Evidence]:
         """The evidence of each view that the losses come from: the look's own, or of a new pass over mixed inputs."""
-        seen, targets = lesson.look.evidence, lesson.targets
-        if lesson.pairing is None:
+        seen, targets, pairing = lesson.look.evidence, lesson.targets, lesson.pairing
+        if pairing is None:
             if len(views) == 1:
                 return [seen if targets is seen.targets else seen.but(targets=targets)]
-            outputs, layers = lesson.look.outputs, [seen.layers] * len(views)
+            outputs, layers = lesson.look.outputs, lesson.look.layers
         else:
-            inputs = torch.cat([lesson.pairing.blend(view) for view in views])
-            with autocast(inputs.device, self.precision):
-                outputs = learner.model(inputs).float()
-            layers = [learner.taps.take()] * len(views)
-            targets = lesson.pairing.blend(as_mixable(targets, self.classes))
-        return [
-            seen.but(raw_outputs=part, targets=targets, layers=kept, known={})
-            for part, kept in zip(outputs.chunk(len(views)), layers, strict=True)
-        ]
+            views = [pairing.blend(view) for view in views]
+            with autocast(views[0].device, self.precision):
+                outputs = learner.model(torch.cat(views)).float()
+            layers = learner.taps.take()
+            targets = pairing.blend(as_mixable(targets, self.classes))
+            seen = seen.but(columns=_blended(seen.columns, pairing))
+        trained = []
+        for place, part in enumerate(outputs.chunk(len(views))):
+            kept = {name: value.chunk(len(views))[place] for name, value in layers.items()}
+            each = seen.but(raw_outputs=part, targets=targets, inputs=views[place], layers=kept, known={})
+            trained.append(self._with_teacher(each))
+        return trained
+
+    def _with_teacher(self, evidence: Evidence) -> Evidence:
+        if self.teacher is None:
+            return evidence
+        with autocast(evidence.ids.device, self.precision):
+            return evidence.but(others={**evidence.others, "teacher": self.teacher(evidence)})
 
     def _move(self, learner: Learner, skip: Tensor | None) -> None:
         clip = self.recipe.clip
@@ -244,7 +257,14 @@ def _unseen(batch: Batch, learner: Learner, classes: int | None, now: Now) -> Lo
         epochs=now.epochs,
         generator=now.generator,
     )
-    return Look(evidence, empty, None)
+    return Look(evidence, empty, {}, None)
+
+
+def _blended(columns: Mapping[str, Tensor], pairing: Pairing) -> Mapping[str, Tensor]:
+    """What a teacher's column says of mixed examples: the mixture of its predictions."""
+    if TEACHER_OUTPUT not in columns:
+        return columns
+    return {**columns, TEACHER_OUTPUT: pairing.blend(columns[TEACHER_OUTPUT].log_softmax(1).exp()).log()}
 
 
 def _has_parameters(module: nn.Module) -> bool:

@@ -6,25 +6,31 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from thresher.objectives.bootstrap import Bootstrap, SoftBootstrap
+from thresher.objectives.distillation import Distillation
 from thresher.objectives.huber import Huber, huber
 from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoothed_identity
 from thresher.objectives.objective import Objective, Plain
 from thresher.objectives.standard import CrossEntropy, SquaredError
+from thresher.objectives.variational import Pair, Variational, pairs_between
 
 ObjectiveLike = nn.Module | Callable[[Tensor, Tensor], Tensor]
 
 __all__ = [
     "Bootstrap",
     "CrossEntropy",
+    "Distillation",
     "Huber",
     "NoiseLayer",
     "Objective",
     "ObjectiveLike",
+    "Pair",
     "Plain",
     "SoftBootstrap",
     "SquaredError",
+    "Variational",
     "as_objective",
     "huber",
+    "pairs_between",
     "smoothed_confusion",
     "smoothed_identity",
 ]
