@@ -49,7 +49,8 @@ class Mixup:
 def beta(a: float, b: float, generator: torch.Generator | None, device: torch.device) -> Tensor:
     """One draw from Beta(a, b) as a device scalar, without host synchronisation."""
     # In float32 small a and b would often make both draws 0, and so a share of one half.
-    gammas = torch._standard_gamma(torch.tensor([a, b], dtype=torch.float64).to(device), generator=generator)
+    both = [torch.full((), value, dtype=torch.float64, device=device) for value in (a, b)]
+    gammas = torch._standard_gamma(torch.stack(both), generator=generator)
     gammas = gammas.clamp_min(torch.finfo(gammas.dtype).tiny)
     return (gammas[0] / gammas.sum()).float()
 

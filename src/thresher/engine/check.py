@@ -18,7 +18,7 @@ from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.recipe import Recipe
 from thresher.rules import KeepSmallest, Rule, per_class
-from thresher.rules.rule import columns_of, needs_of, parts, signals_of
+from thresher.rules.rule import columns_of, gives_of, needs_of, parts, signals_of
 from thresher.schedules import Schedule
 from thresher.seeding import generator, preserved
 from thresher.signals import clean_agreement, features, gradient_norm
@@ -41,7 +41,7 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
     for need in sorted(needs_of(recipe)):
         if given.get(need) is None:
             raise ThresherError(f"A rule of this recipe reads {need!r}, which is missing: {HOW_TO_GIVE[need]}")
-    for column in sorted(columns_of(recipe)):
+    for column in sorted(columns_of(recipe) - gives_of(recipe.each_epoch)):
         if column not in train.columns:
             raise ThresherError(
                 f"A rule of this recipe reads the column {column!r}: add it by train.with_columns(...)."

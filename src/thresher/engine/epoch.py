@@ -10,12 +10,13 @@ from thresher.engine.step import Now
 from thresher.engine.sweep import Sweeper
 from thresher.engine.teacher import Teacher
 from thresher.examples import Examples
+from thresher.relabel import Relabel
 from thresher.rules import RuleLike
 from thresher.rules.rule import needs_of, signals_of
 
 
 def epoch_evidence(
-    rule: RuleLike | None,
+    asked: tuple[RuleLike | None, Relabel | None],
     learner: Learner,
     train: Examples,
     columns: Mapping[str, Tensor],
@@ -27,7 +28,7 @@ def epoch_evidence(
 
     Of the validation set there is the same again: `evidence.other("validation").other("teacher")`.
     """
-    wanted, needs = signals_of(rule), needs_of(rule)
+    wanted, needs = signals_of(asked), needs_of(asked)
 
     def about(examples: Examples, columns: Mapping[str, Tensor], model: nn.Module, taps: Taps | None) -> Evidence:
         return Evidence(

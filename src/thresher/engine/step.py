@@ -1,7 +1,8 @@
 """The training step: the only place that reduces losses, differentiates them and moves parameters.
 
 Order: views -> signals (on the first view) -> relabel -> batch rule -> mix -> training forward -> reduce -> step ->
-average -> ledger. Every network's rules are asked before any network moves.
+average -> ledger. Every network's rules are asked before any network moves. Targets that an epoch's relabelling gave,
+the lessons, are there from the beginning, so that signals and rules are about them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,10 +51,12 @@ class Step:
     ):
         self.ways = ways
         self.recipe, self.learners, self.classes, self.precision, self.rows = recipe, learners, classes, precision, rows
-        self.wanted = signals_of((recipe.each_batch, recipe.relabel, recipe.mix))
-        self.needs = needs_of((recipe.each_batch, recipe.relabel))
+        self.relabel = recipe.relabel if recipe.relabel is not None and recipe.relabel.clock == "batch" else None
+        self.wanted = signals_of((recipe.each_batch, self.relabel, recipe.mix))
+        self.needs = needs_of((recipe.each_batch, self.relabel))
         self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
-        self.asks = recipe.each_batch is not None or recipe.relabel is not None
+        self.asks = recipe.each_batch is not None or self.relabel is not None
+        self.blends = recipe.mix is not None and not self.asks  # no forward pass sees an example as it is
         self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
         device = next(learners[0].model.parameters()).device
         self.everyone = torch.ones(batch, device=device)
@@ -61,17 +64,20 @@ class Step:
         self.skipped = [torch.zeros((), device=device) for _ in learners]
 
     def __call__(
-        self, batch: Batch, epoch_weights: Sequence[Tensor] | None, now: Now, clean: Batch | None = None
+        self,
+        batch: Batch,
+        epoch_weights: Sequence[Tensor] | None,
+        now: Now,
+        clean: Batch | None = None,
+        lessons: Sequence[Tensor] | None = None,
     ) -> None:
+        batches = [batch] * len(self.learners) if lessons is None else [replace(batch, targets=t) for t in lessons]
         views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
         if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
             clean = replace(clean, inputs=self.recipe.views[0](clean.inputs, now.generator))
-        looks = [self._look(learner, batch, views, now, clean) for learner in self.learners]
-        seen = [self._linked(place, looks, batch, views, now) for place in range(len(looks))]
-        targets = [
-            evidence.targets if self.recipe.relabel is None else self.recipe.relabel(evidence).detach()
-            for evidence in seen
-        ]
+        looks = [self._look(*own, views, now, clean) for own in zip(self.learners, batches, strict=True)]
+        seen = [self._linked(place, looks, own, views, now) for place, own in enumerate(batches)]
+        targets = [evidence.targets if self.relabel is None else self.relabel(evidence).detach() for evidence in seen]
         decisions = [self._decide(evidence) for evidence in seen]
         pairing = self.recipe.mix(seen[0]) if self.recipe.mix is not None else None
         for place, learner in enumerate(self.learners):
@@ -100,7 +106,7 @@ class Step:
                 wanted=self.wanted,
                 views=views,
                 precision=self.precision,
-                keep_graph=self.recipe.relabel is not None or len(views) > 1 or _has_parameters(learner.objective),
+                keep_graph=self.relabel is not None or len(views) > 1 or _has_parameters(learner.objective),
                 **facts,
             )
         if not self.asks:
@@ -122,7 +128,8 @@ class Step:
                 taps = learner.average_taps or Taps(learner.average)
                 others["average"] = look(
                     learner.average, learner.objective, taps, batch, views=views[:1], precision=self.precision,
-                    classes=self.classes, epoch=now.epoch, epochs=now.epochs,
+                    classes=self.classes, epoch=now.epoch, epochs=now.epochs, generator=now.generator,
+                    scalars=now.scalars,
                 ).evidence  # fmt: skip
         if others:
             evidence = evidence.but(others=others)
@@ -151,9 +158,9 @@ class Step:
             shares = self._shares(weights) / len(trained) if len(trained) > 1 else self._shares(weights)
             torch.autograd.backward([shares.dot(each.losses) for each in trained])
             if lesson.pairing is not None and not self.asks:
-                evidence = trained[0].but(targets=batch.targets)
+                evidence = trained[0]
         self._move(learner, skip)
-        self.rows[place].add(self._note(batch.rows, evidence, lesson.weights))
+        self.rows[place].add(self._note(batch, evidence, lesson.weights))
 
     def _shares(self, weights: Tensor) -> Tensor:
         """cᵢ such that the step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n."""
@@ -214,11 +221,12 @@ class Step:
             step_unless(skip, learner.optimizer)
         learner.move_average(skip)
 
-    def _note(self, rows: Tensor, evidence: Evidence, weights: Tensor) -> Note:
+    def _note(self, batch: Batch, evidence: Evidence, weights: Tensor) -> Note:
         """What the ledger keeps: outputs, loss by the given target, weight, and the first signal that ranks."""
         known = evidence.known
         signal = next((known[s] for s in self.wanted if s in known and known[s].ndim == 1), None)
-        return Note(rows, evidence.outputs.detach(), evidence.losses.detach(), weights, signal)
+        given = evidence if evidence.targets is batch.targets else evidence.but(targets=batch.targets)
+        return Note(batch.rows, evidence.outputs.detach(), given.losses.detach(), weights, signal)
 
     def take_skipped(self) -> int:
         """How many steps were skipped since the last time, over all networks."""
@@ -239,7 +247,8 @@ class Lesson:
 
     def is_as_seen(self, recipe: Recipe) -> bool:
         """Whether the pass that gave the signals is also the one to learn from."""
-        return self.pairing is None and recipe.relabel is None and len(recipe.views) <= 1
+        relabel = recipe.relabel
+        return self.pairing is None and len(recipe.views) <= 1 and (relabel is None or relabel.clock == "epoch")
 
 
 def _unseen(batch: Batch, learner: Learner, classes: int | None, now: Now) -> Look:

@@ -55,7 +55,7 @@ class Sweeper:
         feed = Feed(examples, sorted(read) if wanted else (), self.channels_last)
 
         def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
-            batch, _ = feed.batch(index, index, inputs)
+            batch = feed.batch(index, index, inputs)
             evidence = look(
                 model, objective, taps, batch, wanted=wanted, precision=self.precision,
                 ways=Ways(self.factored), classes=examples.classes, teacher=teacher,
@@ -64,7 +64,8 @@ class Sweeper:
             return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
 
         found: list[list[Tensor]] = []
-        with preserved(device), evaluating(model), torch.set_grad_enabled(gradient_norm in wanted):
+        grad = torch.set_grad_enabled(gradient_norm in wanted)
+        with preserved(device), evaluating(model), evaluating(objective), grad:
             stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
             for row, inputs in zip(rows, stream, strict=True):
                 if self.captured and examples.in_memory and gradient_norm not in wanted:

@@ -19,17 +19,18 @@ from thresher.engine.feed import Feed
 from thresher.engine.learner import Learner
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer
-from thresher.engine.record import epoch_record, fill_unvisited
+from thresher.engine.record import epoch_record, fill_unseen
 from thresher.engine.step import Now, Step
 from thresher.engine.sweep import Sweeper, measure, metric_of
 from thresher.engine.teacher import TEACHER_OUTPUT, Teacher
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.ledger import EpochRows, Ledger, epoch_table, last_visits
+from thresher.mix import as_mixable
 from thresher.noise_rate import NoiseRate
 from thresher.objectives import Objective, as_objective
-from thresher.recipe import Recipe
-from thresher.rules.rule import Decision, ask, columns_of, needs_of, schedules_of
+from thresher.recipe import Recipe, over
+from thresher.rules.rule import Decision, ask, columns_of, gives_of, needs_of, schedules_of
 from thresher.schedules import Schedule
 from thresher.seeding import derive, generator, preserved, seed_global
 
@@ -75,8 +76,11 @@ class Training:
         device = train.targets.device
         fits = check_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
         check_sets(models[0], sets, plan.seed)
+        rate = recipe.average
+        if isinstance(rate, over):
+            rate = rate.rate(len(train) / plan.batch)
         self.learners = [
-            Learner(m, as_objective(recipe.objective, train.classes).to(device), plan.make_optimizer, recipe.average)
+            Learner(m, as_objective(recipe.objective, train.classes).to(device), plan.make_optimizer, rate)
             for m in models
         ]
         for learner in self.learners:
@@ -96,7 +100,8 @@ class Training:
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
         self.noise_rate = NoiseRate(recipe, train, plan.epochs)
-        read = columns_of(recipe) if self.step.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
+        read = columns_of(recipe) - gives_of(recipe.each_epoch)
+        read = read if self.step.teacher is None else read | {TEACHER_OUTPUT}
         self.feed = Feed(train, sorted(read), plan.channels_last, clean)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
         self.epoch, self.steps_done, self.finished, self.stopped = 0, 0, False, False
@@ -162,7 +167,8 @@ class Training:
         self.now = Now(self.epoch, self.plan.epochs, self.generator, self.scalars)
         sights = [self._epoch_evidence(learner) for learner in self.learners]
         decisions = self._decide_epoch(sights)
-        self.feed.begin(decisions)
+        lessons = self._relabel_epoch(sights, decisions)
+        self.feed.begin(decisions, lessons)
         order = self._order(decisions)
         clean = self.clean.order(self.epoch, len(order))
         clean_inputs = self.clean.inputs(clean, self.epoch, self.plan.workers, len(order))
@@ -178,7 +184,7 @@ class Training:
                 self._take_step(key, index=order[done], rows=rows[done], inputs=inputs, clean=at, clean_inputs=beside)
                 self.steps_done += 1
                 yield done + 1, len(order)
-        self._end_epoch(started, len(order), sights, decisions)
+        self._end_epoch(started, len(order), sights, decisions, lessons)
 
     def _take_step(self, key: Hashable, **given: Any) -> None:
         if self.captured is None:
@@ -192,8 +198,9 @@ class Training:
     def _one_step(
         self, index: Tensor, rows: Tensor, inputs: Tensor | None, clean: Tensor | None, clean_inputs: Tensor | None
     ) -> None:
-        batch, weights = self.feed.batch(index, rows, inputs)
-        self.step(batch, weights, self.now, self.feed.clean_batch(clean, clean_inputs))
+        weights, lessons = self.feed.decisions(index)
+        beside = self.feed.clean_batch(clean, clean_inputs)
+        self.step(self.feed.batch(index, rows, inputs), weights, self.now, beside, lessons)
 
     def _inputs(self, order: Tensor) -> Iterable[Tensor | None]:
         """What a stream brings for each step; a set in memory is gathered inside the step."""
@@ -202,8 +209,9 @@ class Training:
         return self.train.batches(order, seed=self.plan.seed, epoch=self.epoch, workers=self.plan.workers)
 
     def _epoch_evidence(self, learner: Learner) -> Evidence:
-        columns, validation = self.feed.columns, self.sets.get("validation")
-        return epoch_evidence(self.recipe.each_epoch, learner, self.train, columns, validation, self.sweeper, self.now)
+        columns, validation, relabel = self.feed.columns, self.sets.get("validation"), self.recipe.relabel
+        asked = (self.recipe.each_epoch, relabel if relabel is not None and relabel.clock == "epoch" else None)
+        return epoch_evidence(asked, learner, self.train, columns, validation, self.sweeper, self.now)
 
     def _decide_epoch(self, sights: Sequence[Evidence]) -> list[Decision] | None:
         if self.recipe.each_epoch is None:
@@ -220,6 +228,15 @@ class Training:
         for learner, decision in zip(self.learners, decisions, strict=True):
             learner.epoch_memory.update(decision.memory)
         return decisions
+
+    def _relabel_epoch(self, sights: Sequence[Evidence], decisions: Sequence[Decision] | None) -> list[Tensor] | None:
+        """The targets of this epoch for each network, where the recipe relabels once an epoch."""
+        relabel = self.recipe.relabel
+        if relabel is None or relabel.clock != "epoch":
+            return None
+        columns = [{} for _ in sights] if decisions is None else [decision.columns for decision in decisions]
+        seen = [s.but(columns={**s.columns, **own}) for s, own in zip(sights, columns, strict=True)]
+        return [as_mixable(relabel(evidence), self.train.classes).detach() for evidence in seen]
 
     def _order(self, decisions: Sequence[Decision] | None) -> Tensor:
         """Positions [steps, batch]: full batches of the examples that count; the remainder opens the next epoch."""
@@ -241,16 +258,25 @@ class Training:
         return order[:used].view(steps, self.plan.batch).to(self.device)
 
     def _end_epoch(
-        self, started: float, steps: int, sights: Sequence[Evidence], decisions: Sequence[Decision] | None
+        self,
+        started: float,
+        steps: int,
+        sights: Sequence[Evidence],
+        decisions: Sequence[Decision] | None,
+        lessons: Sequence[Tensor] | None,
     ) -> None:
-        columns = []
+        columns, extras = [], []
         for place, (learner, rows) in enumerate(zip(self.learners, self.rows, strict=True)):
             weights = None if decisions is None else decisions[place].weights
-            columns.append(fill_unvisited(rows, learner, self.train, self.sweeper, weights, sights[place]))
+            seen = fill_unseen(rows, learner, self.train, self.sweeper, weights, sights[place], self.step.blends)
+            decided = {} if decisions is None else {k: v.cpu().numpy() for k, v in decisions[place].columns.items()}
+            if lessons is not None and not self.train.is_regression:
+                decided["taught"] = lessons[place].argmax(1).int().cpu().numpy()
+            columns.append({**seen, **decided})
+            extras.append(decided)
         self.noise_rate.look(self.epoch + 1, columns)
         for place, seen in enumerate(columns):
-            extra = {} if decisions is None else {k: v.cpu().numpy() for k, v in decisions[place].columns.items()}
-            extra |= self.noise_rate.columns()
+            extra = extras[place] | self.noise_rate.columns()
             self.ledger.add(epoch_table(self.train, seen, extra, epoch=self.epoch + 1, peer=place))
         record = epoch_record(columns, self.train)
         sound = torch.stack([p.isfinite().all() for learner in self.learners for p in learner.model.parameters()])

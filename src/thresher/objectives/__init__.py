@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from thresher.objectives.bootstrap import Bootstrap, SoftBootstrap
 from thresher.objectives.distillation import Distillation
 from thresher.objectives.huber import Huber, huber
+from thresher.objectives.near_uniform import NearUniform, near_uniform
 from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoothed_identity
 from thresher.objectives.objective import Objective, Plain
 from thresher.objectives.standard import CrossEntropy, SquaredError
@@ -20,6 +21,7 @@ __all__ = [
     "CrossEntropy",
     "Distillation",
     "Huber",
+    "NearUniform",
     "NoiseLayer",
     "Objective",
     "ObjectiveLike",
@@ -30,6 +32,7 @@ __all__ = [
     "Variational",
     "as_objective",
     "huber",
+    "near_uniform",
     "pairs_between",
     "smoothed_confusion",
     "smoothed_identity",

@@ -4,6 +4,7 @@ from thresher.naming import unknown
 from thresher.procedures import clean_only, noise_layer_from_confusion
 from thresher.recipes import l2rw, prl
 from thresher.recipes.method import Method, Setting
+from thresher.recipes.reclaim import reclaim
 
 PRL = "Provable robust learning (2020)"
 L2RW, S_MODEL = "Learning to reweight examples (2018)", "Goldberger and Ben-Reuven (2017)"
@@ -104,6 +105,14 @@ METHODS: dict[str, Method] = {
             L2RW,
             clock="epoch",
             needs=("column is_corrupt",),
+            tasks=CLASSES,
+        ),
+        Method(
+            "reclaim",
+            reclaim,
+            "trust some labels, let the averaged model label the rest, learn from both",
+            "the five papers as one loop",
+            clock="epoch",
             tasks=CLASSES,
         ),
     )

@@ -33,6 +33,7 @@ class Rule(Reader, ABC):
     """How much should each example count, now?"""
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch", "epoch", "round"})
+    gives: ClassVar[frozenset[str]] = frozenset()  # columns of its decisions, for `mix`, `relabel` and the ledger
 
     @property
     def by_groups(self) -> bool:
@@ -93,6 +94,11 @@ def needs_of(value: Any) -> frozenset[str]:
 def columns_of(value: Any) -> frozenset[str]:
     """The columns of the examples that a rule, or all rules of a recipe, read."""
     return frozenset().union(*(part.columns for part in parts(value) if isinstance(part, Reader)))
+
+
+def gives_of(value: Any) -> frozenset[str]:
+    """The columns that the decisions of a rule, or of the rules inside it, have."""
+    return frozenset().union(*(part.gives for part in parts(value) if isinstance(part, Rule)))
 
 
 def schedules_of(value: Any) -> list[Schedule]:
