@@ -12,6 +12,7 @@ from torch import Tensor
 from thresher import rules, signals
 from thresher.engine.evidence import Evidence
 from thresher.rules import (
+    Agree,
     Centrality,
     CleanShare,
     ClipNorm,
@@ -23,6 +24,7 @@ from thresher.rules import (
     Fidelity,
     HardestOfMajority,
     InverseFrequency,
+    KeepAbove,
     KeepLargest,
     KeepSmallest,
     MetaGradient,
@@ -32,11 +34,15 @@ from thresher.rules import (
     Rule,
     Uniform,
     ask,
+    either,
     every,
+    from_average,
     from_peer,
     once,
     per_class,
     product,
+    trusting,
+    until,
     warmup,
 )
 from thresher.rules.rule import heeds_groups, parts, schedules_of
@@ -63,6 +69,7 @@ class Remembering(Rule):
 
 # name exported from thresher.rules -> (a rule of that kind, the tasks it is for)
 TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
+    "Agree": [(Agree(), LABELLED)],
     "Centrality": [(Centrality(fraction=0.5), EVERY_TASK), (Centrality(by=signals.features, count=1), EVERY_TASK)],
     "ClipNorm": [
         (ClipNorm(1.0), EVERY_TASK),
@@ -79,6 +86,10 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "Fidelity": [(Fidelity(), LABELLED)],
     "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
     "InverseFrequency": [(InverseFrequency(), LABELLED), (InverseFrequency(of=signals.predicted), LABELLED)],
+    "KeepAbove": [
+        (KeepAbove(by=signals.loss, bound=0.5), EVERY_TASK),
+        (KeepAbove(by=signals.confidence, bound=ramp(0.2, 0.9, epochs=3)), LABELLED),
+    ],
     "KeepLargest": [
         (KeepLargest(by=signals.loss, fraction=0.3), EVERY_TASK),
         (KeepLargest(by=signals.entropy, count=3), LABELLED),
@@ -94,7 +105,9 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "OnlyCorrect": [(OnlyCorrect(), EVERY_TASK)],
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
     "Uniform": [(Uniform(), EVERY_TASK)],
+    "either": [(either(KEEP, ClipNorm(1.0)), EVERY_TASK), (either(Agree(), Remembering()), LABELLED)],
     "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
+    "from_average": [(from_average(KEEP), EVERY_TASK), (from_average(per_class(KEEP)), LABELLED)],
     "from_peer": [(from_peer(KEEP), EVERY_TASK), (from_peer(per_class(KEEP)), LABELLED)],
     "once": [(once(KEEP), EVERY_TASK)],
     "per_class": [
@@ -110,6 +123,12 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (product(Remembering(), Remembering()), EVERY_TASK),
         (product(Fidelity(), once(Debias())), LABELLED),
     ],
+    "trusting": [
+        (trusting(KEEP), EVERY_TASK),
+        (trusting(from_average(Agree()), rest=Remembering()), LABELLED),
+        (trusting(Remembering(), rest=Uniform()), EVERY_TASK),
+    ],
+    "until": [(until(1, KEEP, then=Remembering()), EVERY_TASK), (until(2, Remembering(), then=KEEP), EVERY_TASK)],
     "warmup": [(warmup(1, KEEP), EVERY_TASK), (warmup(9, KEEP), EVERY_TASK), (warmup(0, Remembering()), EVERY_TASK)],
 }
 ROWS = [

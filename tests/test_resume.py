@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ CASES: dict[str, dict[str, Any]] = {
     "mix": {"recipe": Recipe(mix=Mixup())},
     "views": {"recipe": Recipe(views=(Flip(), Shift(0.3)))},
     "relabel": {"recipe": Recipe(relabel=AverageLabels(), average=0.8, each_batch=KEEP, mix=Mixup())},
+    "reclaim": {"recipe": replace(registered()["reclaim"], views=(Flip(), Shift(0.3)))},
     "a ramp": {"recipe": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=ramp(1.0, 0.5, epochs=3)))},
     "momentum and schedule": {
         "optimizer": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),

@@ -22,6 +22,8 @@ class Relabel(Reader, ABC):
     """
 
     clock: ClassVar[str] = "batch"
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
+    reads: ClassVar[frozenset[str]] = frozenset()  # columns of the epoch rule's decision
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor: ...
@@ -74,11 +76,10 @@ class TeacherLabels(AverageLabels):
     """
 
     clock: ClassVar[str] = "epoch"
-    columns: ClassVar[frozenset[str]] = frozenset({"trusted"})
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    reads: ClassVar[frozenset[str]] = frozenset({"trusted"})
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        if evidence.classes is None:
-            raise ThresherError("TeacherLabels sharpens class probabilities, which real targets lack: choose another.")
         targets = as_mixable(evidence.targets, evidence.classes)
         if "trusted" not in evidence.columns:
             return targets

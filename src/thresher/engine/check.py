@@ -41,12 +41,13 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
     for need in sorted(needs_of(recipe)):
         if given.get(need) is None:
             raise ThresherError(f"A rule of this recipe reads {need!r}, which is missing: {HOW_TO_GIVE[need]}")
-    for column in sorted(columns_of(recipe) - gives_of(recipe.each_epoch)):
+    for column in sorted(columns_of(recipe)):
         if column not in train.columns:
             raise ThresherError(
                 f"A rule of this recipe reads the column {column!r}: add it by train.with_columns(...)."
             )
     _check_clocks(recipe)
+    _check_relabel(recipe, task)
     _check_sets(train, given)
     _check_teacher(recipe, objective, train, given)
 
@@ -83,6 +84,20 @@ def _check_teacher(recipe: Recipe, objective: Objective, train: Examples, given:
             raise ThresherError(
                 f"The column {TEACHER_OUTPUT} of the {name} set has shape {list(said.shape)}: make it {list(shape)}."
             )
+
+
+def _check_relabel(recipe: Recipe, task: str) -> None:
+    """Refuse a relabelling that the task, or the epoch rule, gives nothing to go by."""
+    relabel = recipe.relabel
+    if relabel is None:
+        return
+    name = type(relabel).__name__
+    if task not in relabel.tasks:
+        raise ThresherError(f"{name} is defined for {relabel.tasks[0]} only: choose another relabelling for {task}.")
+    for column in sorted(relabel.reads - gives_of(recipe.each_epoch)):
+        raise ThresherError(
+            f"{name} reads the column {column!r}, which no rule of each_epoch gives: use trusting(...) there."
+        )
 
 
 def _check_sets(train: Examples, given: Mapping[str, object]) -> None:

@@ -30,7 +30,7 @@ from thresher.mix import as_mixable
 from thresher.noise_rate import NoiseRate
 from thresher.objectives import Objective, as_objective
 from thresher.recipe import Recipe, over
-from thresher.rules.rule import Decision, ask, columns_of, gives_of, needs_of, schedules_of
+from thresher.rules.rule import Decision, ask, columns_of, needs_of, schedules_of
 from thresher.schedules import Schedule
 from thresher.seeding import derive, generator, preserved, seed_global
 
@@ -100,8 +100,7 @@ class Training:
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
         self.noise_rate = NoiseRate(recipe, train, plan.epochs)
-        read = columns_of(recipe) - gives_of(recipe.each_epoch)
-        read = read if self.step.teacher is None else read | {TEACHER_OUTPUT}
+        read = columns_of(recipe) if self.step.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
         self.feed = Feed(train, sorted(read), plan.channels_last, clean)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
         self.epoch, self.steps_done, self.finished, self.stopped = 0, 0, False, False

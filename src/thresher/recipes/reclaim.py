@@ -60,6 +60,11 @@ def patient(setting: Setting) -> RuleLike:
     return until(warm_epochs(setting, WARM + SURE), smallest(setting), then=Agree())
 
 
+def anchored(setting: Setting) -> RuleLike:
+    """Labels that are predicted and, at all times, the smallest losses: no class can be given up."""
+    return either(Agree(), smallest(setting))
+
+
 def central(setting: Setting) -> RuleLike:
     """The most central output gradients within each predicted class, which is what CRUST's code selects."""
     return per_class(Centrality(fraction=setting.keep()))
