@@ -40,6 +40,7 @@ def some_evidence(n: int, task: str = "classes", *, width: int = 4, seed: int = 
             "is_clean": torch.rand(n, generator=generator) < 0.5,
             "selected": torch.arange(n) % 3 == 0,
             "candidate": torch.arange(n) % 3 == 1,
+            "from_teacher": torch.rand(n, generator=generator) < 0.7,
         },
     }
     return Evidence(**(given | facts))

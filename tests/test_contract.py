@@ -12,30 +12,39 @@ from torch import Tensor
 from thresher import rules, signals
 from thresher.engine.evidence import Evidence
 from thresher.rules import (
+    Agree,
     Centrality,
     CleanShare,
     ClipNorm,
     Curriculum,
+    Debias,
     Decision,
     Dimensionality,
     Disagree,
     FacilityLocation,
+    Fidelity,
     HardestOfMajority,
     InverseFrequency,
+    KeepAbove,
     KeepLargest,
     KeepSmallest,
     MetaGradient,
     OnlyClean,
+    OnlyCorrect,
     RandomWeights,
     Rule,
     Selected,
     Uniform,
     ask,
+    either,
     every,
+    from_average,
     from_peer,
     once,
     per_class,
     product,
+    trusting,
+    until,
     warmup,
 )
 from thresher.rules.rule import heeds_groups, parts, schedules_of
@@ -43,7 +52,7 @@ from thresher.schedules import ramp
 
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
-NOT_RULES |= {*COVERS, "local_dimensionality"}
+NOT_RULES |= COVERS | {"debias_weights", "local_dimensionality", "nearest", "teacher_labels"}
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
@@ -62,6 +71,7 @@ class Remembering(Rule):
 
 # name exported from thresher.rules -> (a rule of that kind, the tasks it is for)
 TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
+    "Agree": [(Agree(), LABELLED)],
     "Centrality": [(Centrality(fraction=0.5), EVERY_TASK), (Centrality(by=signals.features, count=1), EVERY_TASK)],
     "ClipNorm": [
         (ClipNorm(1.0), EVERY_TASK),
@@ -69,11 +79,20 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     ],
     "CleanShare": [(CleanShare(), LABELLED)],
     "Curriculum": [(Curriculum(0.6), EVERY_TASK), (Curriculum(ramp(1.0, 0.5, epochs=2), width=0.5), EVERY_TASK)],
+    "Debias": [
+        (Debias(), LABELLED),
+        (Debias(by=signals.entropy, hard=True, temperature=2.0), LABELLED),
+    ],
     "Dimensionality": [(Dimensionality(), EVERY_TASK), (Dimensionality(start=0, window=2, neighbours=3), EVERY_TASK)],
     "Disagree": [(Disagree(), LABELLED), (Disagree(of=signals.loss), EVERY_TASK)],
     "FacilityLocation": [(FacilityLocation(fraction=0.5), EVERY_TASK)],
+    "Fidelity": [(Fidelity(), LABELLED)],
     "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
     "InverseFrequency": [(InverseFrequency(), LABELLED), (InverseFrequency(of=signals.predicted), LABELLED)],
+    "KeepAbove": [
+        (KeepAbove(by=signals.loss, bound=0.5), EVERY_TASK),
+        (KeepAbove(by=signals.confidence, bound=ramp(0.2, 0.9, epochs=3)), LABELLED),
+    ],
     "KeepLargest": [
         (KeepLargest(by=signals.loss, fraction=0.3), EVERY_TASK),
         (KeepLargest(by=signals.entropy, count=3), LABELLED),
@@ -86,10 +105,13 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     ],
     "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
     "OnlyClean": [(OnlyClean(), EVERY_TASK)],
+    "OnlyCorrect": [(OnlyCorrect(), EVERY_TASK)],
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
     "Selected": [(Selected(), EVERY_TASK), (Selected(epochs=0), EVERY_TASK)],
     "Uniform": [(Uniform(), EVERY_TASK)],
+    "either": [(either(KEEP, ClipNorm(1.0)), EVERY_TASK), (either(Agree(), Remembering()), LABELLED)],
     "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
+    "from_average": [(from_average(KEEP), EVERY_TASK), (from_average(per_class(KEEP)), LABELLED)],
     "from_peer": [(from_peer(KEEP), EVERY_TASK), (from_peer(per_class(KEEP)), LABELLED)],
     "once": [(once(KEEP), EVERY_TASK)],
     "per_class": [
@@ -100,7 +122,17 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (per_class(product(KEEP, Remembering())), LABELLED),
         (per_class(FacilityLocation(fraction=0.5)), LABELLED),
     ],
-    "product": [(product(KEEP, ClipNorm(1.0)), EVERY_TASK), (product(Remembering(), Remembering()), EVERY_TASK)],
+    "product": [
+        (product(KEEP, ClipNorm(1.0)), EVERY_TASK),
+        (product(Remembering(), Remembering()), EVERY_TASK),
+        (product(Fidelity(), once(Debias())), LABELLED),
+    ],
+    "trusting": [
+        (trusting(KEEP), EVERY_TASK),
+        (trusting(from_average(Agree()), rest=Remembering()), LABELLED),
+        (trusting(Remembering(), rest=Uniform()), EVERY_TASK),
+    ],
+    "until": [(until(1, KEEP, then=Remembering()), EVERY_TASK), (until(2, Remembering(), then=KEEP), EVERY_TASK)],
     "warmup": [(warmup(1, KEEP), EVERY_TASK), (warmup(9, KEEP), EVERY_TASK), (warmup(0, Remembering()), EVERY_TASK)],
 }
 ROWS = [
@@ -114,14 +146,15 @@ over_everything = pytest.mark.parametrize(("rule", "task", "n"), ROWS)
 
 
 def about(n: int, task: str, *, tied: bool = False, **facts: Any) -> Evidence:
-    """Evidence with a peer, an average and a generator; with `tied`, nothing but the ids differs."""
-    own, peer, average = (some_evidence(n, task, seed=seed) for seed in range(3))
+    """Evidence with all other evidence there is and a generator; with `tied`, nothing but the ids differs."""
+    own, peer, average, teacher, known, judge = (some_evidence(n, task, seed=seed) for seed in range(6))
     if tied:
-        own, peer, average = (_all_alike(evidence) for evidence in (own, peer, average))
+        own, peer, average, teacher, known = (_all_alike(each) for each in (own, peer, average, teacher, known))
     others = {
         name: same_but(other, ids=own.ids, targets=own.targets)
-        for name, other in (("peer", peer), ("average", average))
+        for name, other in (("peer", peer), ("average", average), ("teacher", teacher))
     }
+    others["validation"] = known.but(others={"teacher": same_but(judge, ids=known.ids, targets=known.targets)})
     return own.but(others=others, generator=torch.Generator().manual_seed(7), **({"epoch": 1, "epochs": 4.0} | facts))
 
 

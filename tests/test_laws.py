@@ -5,7 +5,7 @@ import gc
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ from thresher.engine.step import Step
 from thresher.engine.sweep import Sweeper
 from thresher.mix import ClusterMixup, Mixup, Pairing, SameClassMixup
 from thresher.objectives import CrossEntropy
-from thresher.recipes import METHODS
+from thresher.recipes import METHODS, Setting
+from thresher.recipes.reclaim import reclaim
 from thresher.relabel import AverageLabels
 from thresher.rules import (
     Centrality,
@@ -484,6 +485,13 @@ OTHER_RECIPES: dict[str, Recipe] = {
     "epoch rule per class": Recipe(each_epoch=per_class(product(KEEP, Uniform()))),
     "peers and epochs": Recipe(peers=2, each_epoch=from_peer(KEEP)),
     "features": Recipe(each_batch=product(KEEP, NearOrigin())),
+    "reclaim with views, two networks": replace(
+        reclaim(Setting(0.25, 3, 3), rest=Uniform(), views=(Flip(), Shift(0.25))), peers=2
+    ),
+    "reclaim and agreement": reclaim(Setting(0.25, 3, 3), correct=MetaGradient(), rest=Uniform()),
+    "reclaim as seen": reclaim(
+        Setting(0.25, 3, 3), correct=KeepSmallest(by=signals.gradient_norm, fraction=0.9), rest=Uniform(), mix=None
+    ),
     "largest": Recipe(each_batch=KeepLargest(by=signals.margin, fraction=0.5)),
 }
 
@@ -506,9 +514,10 @@ def test_law_5_every_method_has_its_figures(recipe: Recipe) -> None:
     assert len(table) == 3 * recipe.peers * len(train)
     for record in run.history:
         rows = table[(table["epoch"] == record["epoch"]) & table["visited"]]
-        corrupt = train.columns["is_corrupt"].numpy()[(rows["id"] - 1) // 3]
+        true = train.columns["true_target"].numpy()[(rows["id"] - 1) // 3]
+        right = (rows["taught"] if "taught" in rows else rows["target"]).to_numpy() == true
         weights = rows["weight"].to_numpy(np.float64)
-        assert record["clean_share"] == pytest.approx(1 - corrupt[weights > 0].mean())
+        assert record["clean_share"] == pytest.approx(right[weights > 0].mean())
         assert record["kept"] == pytest.approx((weights > 0).mean())
         assert record["effective"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum() / len(weights))
         assert record["loss"] == pytest.approx((weights * rows["loss"]).sum() / weights.sum(), rel=1e-5)

@@ -41,6 +41,7 @@ DIGITS = {
     "mentornet": (0.07, 0.9),
     "clean-only": (-0.1, 1.0),
     "weighted-oracle": (-0.01, 0.59),
+    "reclaim": (0.1, 0.95),
 }
 
 # Generated real targets with 30% of the signs turned: by how much R² must exceed Standard's.

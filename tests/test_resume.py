@@ -21,8 +21,10 @@ from thresher import Ledger, Moment, Recipe, Run, ThresherError, fit, signals
 from thresher.engine import checkpoint
 from thresher.engine.evidence import Evidence
 from thresher.mix import ClusterMixup, Mixup
+from thresher.recipes import Setting
+from thresher.recipes.reclaim import reclaim
 from thresher.relabel import AverageLabels
-from thresher.rules import FacilityLocation, KeepSmallest, every, product, warmup
+from thresher.rules import FacilityLocation, KeepSmallest, Uniform, every, product, warmup
 from thresher.rules.rule import Decision
 from thresher.schedules import cosine, ramp
 from thresher.views import Flip, Shift
@@ -66,6 +68,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "views": {"recipe": Recipe(views=(Flip(), Shift(0.3)))},
     "relabel": {"recipe": Recipe(relabel=AverageLabels(), average=0.8, each_batch=KEEP, mix=Mixup())},
+    "reclaim": {"recipe": reclaim(Setting(0.25, 3, 5), rest=Uniform(), views=(Flip(), Shift(0.3)))},
     "a ramp": {"recipe": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=ramp(1.0, 0.5, epochs=3)))},
     "momentum and schedule": {
         "optimizer": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),

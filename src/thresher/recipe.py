@@ -18,6 +18,25 @@ Clip = float | Callable[[Iterable[nn.Parameter]], object]
 
 
 @dataclass(frozen=True)
+class over:  # noqa: N801  # used like a function: average=over(5)
+    """The rate of a moving average that looks back on about so many epochs, however many steps an epoch has.
+
+    >>> over(5).rate(steps=200)
+    0.999
+    """
+
+    epochs: float
+
+    def __post_init__(self) -> None:
+        if not self.epochs > 0:
+            raise ThresherError(f"over({self.epochs}) looks back on nothing: give a number of epochs above 0.")
+
+    def rate(self, steps: float) -> float:
+        """1 - 1 / (epochs · steps), for epochs of so many steps; 0 where that is less than one step."""
+        return max(0.0, 1 - 1 / (self.epochs * steps))
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How to train on data that cannot be fully trusted; every slot has plain training as its default.
 
@@ -29,7 +48,7 @@ class Recipe:
     draw       in which order, and how often, an epoch visits the examples
     clip       a bound on the norm of the whole gradient, or a function of the parameters that changes their gradients
     peers      how many networks are trained side by side
-    average    the rate of a moving average of the model (parameters and buffers), such as 0.999
+    average    the rate of a moving average of the model (parameters and buffers), such as 0.999, or `over(5)` epochs
     divide_by  what Σ wℓ is divided by: "weights" (Σ w) or "batch" (n)
     """
 
@@ -42,13 +61,13 @@ class Recipe:
     draw: Draw = shuffled
     clip: Clip | None = None
     peers: int = 1
-    average: float | None = None
+    average: float | over | None = None
     divide_by: Literal["weights", "batch"] = "weights"
 
     def __post_init__(self) -> None:
         if self.peers < 1:
             raise ThresherError(f"peers={self.peers} trains nothing: give at least 1.")
-        if self.average is not None and not 0 <= self.average < 1:
+        if isinstance(self.average, (int, float)) and not 0 <= self.average < 1:
             raise ThresherError(f"average={self.average} never moves: give a rate from 0 up to, but below, 1.")
         if isinstance(self.clip, (int, float)) and not self.clip > 0:
             raise ThresherError(f"clip={self.clip} clips everything away: give a number above 0.")

@@ -68,7 +68,7 @@ def prepare(settings: Settings) -> Job:
         train = corrupt(train, settings.corruption, seed=settings.seed)
     if settings.validation is not None or settings.early_stop:
         train, validation = _held_out(train, VALIDATION if settings.validation is None else settings.validation)
-    views = () if settings.augment is None else (one_of("augmentation", settings.augment, VIEWS)(),)
+    views = tuple(one_of("augmentation", name, VIEWS)() for name in (settings.augment or "").split(",") if name)
     if known.make is not None:
         told = "auto" if settings.noise_rate == "folds" else settings.noise_rate
         recipe = known.recipe(noise_rate=told, classes=train.classes, epochs=_epochs(settings, train))

@@ -22,20 +22,29 @@ class Feed:
         self.columns = {name: train.columns[name] for name in columns}
         self.decided: dict[str, Tensor] = {}
         self.weights: dict[str, Tensor] = {}
+        self.lessons: dict[str, Tensor] = {}
 
-    def begin(self, decisions: Sequence[Decision] | None) -> None:
-        """Take over what the epoch's rules decided for each network."""
+    def begin(self, decisions: Sequence[Decision] | None, lessons: Sequence[Tensor] | None) -> None:
+        """Take over what the epoch's rules decided for each network, and the targets it is to learn."""
+        if lessons is not None:
+            _renew(self.lessons, {str(place): targets for place, targets in enumerate(lessons)})
         if decisions is not None:
             _renew(self.decided, decisions[0].columns)
             _renew(self.weights, {str(place): decision.weights for place, decision in enumerate(decisions)})
 
-    def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> tuple[Batch, list[Tensor] | None]:
+    def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> Batch:
         """The examples at these positions; their inputs are gathered here unless a stream has brought them."""
         train, inputs = self.train, self._inputs(self.train, index, inputs)
         columns = {name: value.index_select(0, index) for name, value in {**self.columns, **self.decided}.items()}
         targets = train.targets.index_select(0, index)
-        weights = [value.index_select(0, index) for value in self.weights.values()] or None
-        return Batch(rows, train.ids.index_select(0, index), inputs, targets, columns), weights
+        return Batch(rows, train.ids.index_select(0, index), inputs, targets, columns)
+
+    def decisions(self, index: Tensor) -> tuple[list[Tensor] | None, list[Tensor] | None]:
+        """The epoch's weights of the examples at these positions, and their new targets, for each network."""
+        weights, lessons = (
+            [value.index_select(0, index) for value in kept.values()] or None for kept in (self.weights, self.lessons)
+        )
+        return weights, lessons
 
     def clean_batch(self, index: Tensor | None, inputs: Tensor | None) -> Batch | None:
         """The clean examples at these positions, where there are any."""

@@ -15,6 +15,7 @@ from thresher.engine.factored import Factors, Recorder, record
 from thresher.engine.learner import FEATURES, Taps
 from thresher.engine.replay import Notes, Replayed
 from thresher.engine.tangent import by_forward_mode, by_two_backwards, direction_of
+from thresher.engine.teacher import Teacher
 from thresher.engine.vmapped import norms_by_vmap
 from thresher.objectives import Objective
 from thresher.signals import Signal, clean_agreement, features, gradient_norm
@@ -39,6 +40,7 @@ class Look:
 
     evidence: Evidence
     outputs: Tensor  # of all views, [views · n, ...]
+    layers: Mapping[str, Tensor]  # of all views
     factors: Factors | None
 
 
@@ -74,9 +76,10 @@ def look(
     leave_no_trace: bool = False,
     ways: Ways = USUAL,
     clean: Batch | None = None,
+    teacher: Teacher | None = None,
     **facts: Any,
 ) -> Look:
-    """Forward the views of a batch at once; the evidence is about the first view, and about a clean batch beside it.
+    """Forward the views of a batch at once; the evidence is about the first view, with a clean batch and a teacher's.
 
     The model's mode stays as it is; with `leave_no_trace` so do its buffers, which a clean batch never changes.
     """
@@ -90,9 +93,10 @@ def look(
         inputs = together[0] if len(together) == 1 else torch.cat(together)
         with watcher or nullcontext():
             outputs = forward(inputs)
-        layers = {name: value[:n] for name, value in taps.take().items()}
+        layers = taps.take()
         if len(together) < len(views):
             outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
+            layers = {name: torch.cat([layers[name], more]) for name, more in taps.take().items()}
         outputs = outputs.float()
     evidence = Evidence(
         ids=batch.ids,
@@ -101,15 +105,18 @@ def look(
         raw_outputs=outputs if len(views) == 1 else outputs[:n],
         inputs=views[0],
         columns=batch.columns,
-        layers=layers,
+        layers={name: value[:n] for name, value in layers.items()},
         **facts,
     )
     if features in wanted:
-        evidence.known[features] = layers[FEATURES].detach().flatten(1).float()
+        evidence.known[features] = evidence.layers[FEATURES].detach().flatten(1).float()
+    if teacher is not None:
+        with autocast(device, precision):
+            evidence = evidence.but(others={"teacher": teacher(evidence)})
     passage = Passage(model, taps, inputs, precision, watcher)
     if clean is not None:
-        evidence = evidence.but(others={"clean": passage.see_clean(objective, clean, facts)})
-    return Look(evidence, outputs, passage.differentiate(evidence, wanted, keep_graph))
+        evidence = evidence.but(others={**evidence.others, "clean": passage.see_clean(objective, clean, facts)})
+    return Look(evidence, outputs, layers, passage.differentiate(evidence, wanted, keep_graph))
 
 
 def _watcher(model: nn.Module, wanted: Sequence[Signal], ways: Ways) -> Recorder | Notes | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from thresher.engine.look import Batch
+from thresher.engine.teacher import TEACHER_OUTPUT
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.mix import MixFromSet, MixLike, Pairing, Visits, as_mixable, blend
@@ -66,17 +67,24 @@ class Blend:
             return targets
         return blend(self.share, as_mixable(targets, classes), as_mixable(self.targets, classes))
 
+    def of_columns(self, columns: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What a teacher's column says of mixed examples: the mixture of its predictions."""
+        if self.within is None or TEACHER_OUTPUT not in columns:
+            return columns
+        predictions = self.within.blend(columns[TEACHER_OUTPUT].softmax(1))
+        return {**columns, TEACHER_OUTPUT: predictions.log()}
+
     def of_weights(self, weights: Tensor) -> Tensor:
         """λwᵢ + (1 - λ)wⱼ within a batch; with a partner from the whole set, wᵢ."""
         return weights if self.within is None else self.within.blend(weights)
 
 
-def check_mix(mix: MixLike | None, relabels: bool, task: str) -> None:
+def check_mix(mix: MixLike | None, replaces_targets: bool, task: str) -> None:
     """Refuse partners that this task, or the recipe's other slots, cannot give."""
     if not isinstance(mix, MixFromSet):
         return
     name = type(mix).__name__
     if task not in mix.tasks:
         raise ThresherError(f"{name} is defined for {mix.tasks[0]} only: choose another mix for {task}.")
-    if relabels and mix.blends_targets:
-        raise ThresherError(f"{name} blends given targets, which relabel would replace: leave one of the two out.")
+    if replaces_targets and mix.blends_targets:
+        raise ThresherError(f"{name} blends given targets, which relabel or a teacher replaces: leave one of them out.")

@@ -11,6 +11,7 @@ from thresher.procedures import (
 )
 from thresher.recipes import crust, l2rw, prl
 from thresher.recipes.method import Method, Setting
+from thresher.recipes.reclaim import reclaim
 
 PRL = "Provable robust learning (2020)"
 L2RW, S_MODEL = "Learning to reweight examples (2018)", "Goldberger and Ben-Reuven (2017)"
@@ -175,6 +176,14 @@ METHODS: dict[str, Method] = {
             kind="procedure",
             tasks=CLASSES,
             procedure=determinant,
+        ),
+        Method(
+            "reclaim",
+            reclaim,
+            "trust some labels, let the averaged model label the rest, learn from both",
+            "the five papers as one loop",
+            clock="epoch",
+            tasks=CLASSES,
         ),
     )
 }

@@ -8,10 +8,11 @@ from thresher.bench.suites.demo import DEMO
 from thresher.bench.suites.l2rw import L2RW
 from thresher.bench.suites.prl import PRL
 from thresher.bench.suites.prl_rates import PRL_RATES
+from thresher.bench.suites.reclaim import RECLAIM
 from thresher.naming import unknown
 
 OF_CRUST = (CRUST, CRUST_ABLATION, CRUST_SIZES, CRUST_PURITY, CRUST_SELECTIONS)
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (DEMO, L2RW, PRL, PRL_RATES, *OF_CRUST)}
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (DEMO, L2RW, PRL, PRL_RATES, *OF_CRUST, RECLAIM)}
 
 
 def suite(name: str) -> Suite:

@@ -1,0 +1,109 @@
+"""Reclaim: the five papers as one loop, in which what cannot be trusted is labelled anew instead of dropped.
+
+Every epoch a moving average of the model is asked about the whole set. A rule selects the examples whose labels are
+trusted (PRL, CRUST, or agreement); the average labels the rest (the averaged model of the active-learning paper as the
+teacher of the distillation paper), and each of those counts as far as the teacher can be believed. A batch rule may
+correct the weights by clean examples (L2RW).
+"""
+
+from collections.abc import Callable
+
+from thresher.mix import Mix, Mixup
+from thresher.objectives import NearUniform
+from thresher.recipe import Recipe, over
+from thresher.recipes.method import Setting
+from thresher.relabel import TeacherLabels
+from thresher.rules import (
+    Agree,
+    Centrality,
+    KeepAbove,
+    KeepSmallest,
+    RuleLike,
+    either,
+    from_average,
+    per_class,
+    trusting,
+    until,
+    warmup,
+)
+from thresher.signals import confidence, given, loss, output_gradient_norm
+from thresher.views import View
+
+# Shares of the run: 15, 10 and 5 of the 115 epochs for which they were found.
+WARM, SURE, LOOK_BACK = 15 / 115, 10 / 115, 5 / 115
+SMALL = 2 / 3  # of the labels that are assumed to be clean, so many are called sure by their small losses
+CONFIDENT = KeepAbove(by=confidence, bound=0.8)
+
+
+def warm_epochs(setting: Setting, share: float = WARM) -> int:
+    """How many epochs train on all labels as they are, at least one.
+
+    >>> warm_epochs(Setting(None, 10, 115)), warm_epochs(Setting(None, 10, 35))
+    (15, 5)
+    """
+    return max(1, round(share * setting.epochs))
+
+
+def smallest(setting: Setting) -> RuleLike:
+    """The smallest losses within each given class: two thirds of what is clean, or 40% where nobody says how much."""
+    rate = setting.noise_rate if isinstance(setting.noise_rate, float) else 0.4
+    return per_class(KeepSmallest(by=loss, fraction=SMALL * (1 - rate)), of=given)
+
+
+def agreeing(setting: Setting) -> RuleLike:
+    """Labels that are predicted, and in the first epochs after the warm-up the smallest losses as well."""
+    return until(warm_epochs(setting, WARM + SURE), either(Agree(), smallest(setting)), then=Agree())
+
+
+def patient(setting: Setting) -> RuleLike:
+    """In the first epochs after the warm-up the smallest losses alone, afterwards labels that are predicted."""
+    return until(warm_epochs(setting, WARM + SURE), smallest(setting), then=Agree())
+
+
+def anchored(setting: Setting) -> RuleLike:
+    """Labels that are predicted and, at all times, the smallest losses: no class can be given up."""
+    return either(Agree(), smallest(setting))
+
+
+def central(setting: Setting) -> RuleLike:
+    """The most central output gradients within each predicted class, which is what CRUST's code selects."""
+    return per_class(Centrality(fraction=setting.keep()))
+
+
+def short(setting: Setting) -> RuleLike:
+    """The smallest output gradients within each given class, as PRL(L) would have it."""
+    return per_class(KeepSmallest(by=output_gradient_norm, fraction=setting.keep()), of=given)
+
+
+def reclaim(
+    setting: Setting,
+    *,
+    trusted: Callable[[Setting], RuleLike] = agreeing,
+    rest: RuleLike | None = CONFIDENT,
+    correct: RuleLike | None = None,
+    trust: float = 0.8,
+    temperature: float = 0.5,
+    uniform: float = 0.1,
+    mix: Mix | None = Mixup(1.0),  # noqa: B008  # a frozen value
+    views: tuple[View, ...] = (),
+    average: float | over | None = None,
+) -> Recipe:
+    """Trust some labels, let the averaged model label the rest, and train on both.
+
+    trusted   what selects, asked about the averaged model once an epoch: agreeing, central, short, or your own
+    rest      how much the others count, under the averaged model's labels (confidence above 0.8); None drops them
+    correct   a batch rule on top, such as MetaGradient() where there are clean examples
+    trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
+    uniform   the strength of the term that holds the mean prediction near uniform
+    views     weak and strong copies, where the trainer has none for all methods alike
+    """
+    rule = trusting(trusted(setting), rest)
+    return Recipe(
+        each_epoch=warmup(warm_epochs(setting), from_average(rule)),
+        each_batch=correct,
+        relabel=TeacherLabels(trust, temperature),
+        objective=NearUniform(uniform),
+        mix=mix,
+        views=views,
+        average=average if average is not None else over(max(LOOK_BACK * setting.epochs, 0.5)),
+    )
