@@ -56,7 +56,7 @@ def weighting(
         raise unknown("weighting", name, WEIGHTINGS)
     debias = Debias(by, hard, temperature)
     asked: RuleLike = debias if every_epoch else once(debias)
-    rules = {
+    rules: dict[str, RuleLike] = {
         "debias": asked,
         "fidelity": Fidelity(),
         "composition": product(Fidelity(), asked),

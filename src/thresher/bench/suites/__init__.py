@@ -2,11 +2,12 @@
 
 from thresher.bench.suite import Suite
 from thresher.bench.suites.demo import DEMO
+from thresher.bench.suites.distil import DISTIL
 from thresher.bench.suites.prl import PRL
 from thresher.bench.suites.prl_rates import PRL_RATES
 from thresher.naming import unknown
 
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (DEMO, PRL, PRL_RATES)}
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (DEMO, PRL, PRL_RATES, DISTIL)}
 
 
 def suite(name: str) -> Suite:
