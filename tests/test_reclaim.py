@@ -325,7 +325,7 @@ def test_refusals(wrong: Any, sentence: str) -> None:
 def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> None:
     suite = SUITES["reclaim"]
     setting = Setting(0.4, 10, 115)
-    told_apart = {repr((entry.make(setting), sorted(entry.changes.items()))) for entry in suite.methods}
+    told_apart = {repr((entry.how(setting), sorted(entry.changes.items()))) for entry in suite.methods}
     assert len(told_apart) == len(suite.methods)
     assert suite.published["cifar10n-worse", "co-teaching"].value == 83.83
     assert {cell.changes.get("epochs", 115) for cell in suite.scale("paper").cells} == {115, 40}

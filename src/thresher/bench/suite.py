@@ -10,12 +10,36 @@ from thresher.naming import unknown
 from thresher.recipe import Recipe
 from thresher.recipes import METHODS, Setting, method
 from thresher.schedules import Schedule
+from thresher.signals import Signal, margin
 from thresher.views import View
 
 if TYPE_CHECKING:
     from thresher.bench.task import Measured, Task
 
 STANDARD = "standard"
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """How a teacher is made and how its labels are weighed, in suites that distil.
+
+    labelled    how many examples, the first of the training set, are labelled
+    validation  how many of the others are, for estimating weights
+    teacher     the model of the teacher, trained on the labelled examples as the student is before it meets the teacher
+    epochs      of both these trainings; None: as many as the setup's
+    every_epoch  whether weights are estimated anew every epoch, or once
+    layers      for VID: pairs of a layer of the student and the teacher's that it should tell
+    """
+
+    labelled: int
+    validation: int
+    teacher: str
+    epochs: int | None = None
+    by: Signal = margin
+    every_epoch: bool = False
+    student_sees_validation: bool = False
+    temperature: float = 1.0
+    layers: tuple[tuple[str, str], ...] = (("body", "body"),)
 
 
 @dataclass(frozen=True)
@@ -32,6 +56,7 @@ class Setup:
     precision: str = "float32"
     seeds: int = 3
     tuning_steps: int = 5000  # of methods that are fine-tuned on the clean set
+    teaching: Teaching | None = None
 
 
 @dataclass(frozen=True)
@@ -260,6 +285,9 @@ def smoke(suite: Suite) -> Suite:
     """The suite cut down to Standard on its first cell of the small scale, two epochs and one seed: does it run?"""
     scale = suite.scale("small")
     first = next(cell for cell in scale.cells if cell.methods is None or STANDARD in cell.methods)
-    cell = replace(first, changes={**first.changes, "epochs": 2, "steps": None, "seeds": 1})
+    changes = {**first.changes, "epochs": 2, "steps": None, "seeds": 1}
+    if (teaching := changes.get("teaching")) is not None:
+        changes["teaching"] = replace(teaching, epochs=2)
+    cell = replace(first, changes=changes)
     entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == STANDARD)
     return replace(suite, methods=entries, scales={"small": Scale((cell,), scale.setup)}, published={}, claims=())
