@@ -18,7 +18,7 @@ from thresher.rules.random import RandomWeights
 from thresher.rules.rule import Decision, Rule, RuleLike, ask
 from thresher.rules.stochastic import stochastic_facility_location
 from thresher.rules.streaming import streamed_facility_location
-from thresher.rules.trust import Agree, trusting
+from thresher.rules.trust import Agree, HoldOut, average_teaches, average_teaches_held_out, trusting
 
 __all__ = [
     "Agree",
@@ -33,6 +33,7 @@ __all__ = [
     "FacilityLocation",
     "Fidelity",
     "HardestOfMajority",
+    "HoldOut",
     "InverseFrequency",
     "KeepAbove",
     "KeepLargest",
@@ -45,6 +46,8 @@ __all__ = [
     "RuleLike",
     "Uniform",
     "ask",
+    "average_teaches",
+    "average_teaches_held_out",
     "centrality",
     "debias_weights",
     "either",
