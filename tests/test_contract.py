@@ -24,6 +24,7 @@ from thresher.rules import (
     FacilityLocation,
     Fidelity,
     HardestOfMajority,
+    HoldOut,
     InverseFrequency,
     KeepAbove,
     KeepLargest,
@@ -36,6 +37,8 @@ from thresher.rules import (
     Selected,
     Uniform,
     ask,
+    average_teaches,
+    average_teaches_held_out,
     either,
     every,
     from_average,
@@ -87,6 +90,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "Disagree": [(Disagree(), LABELLED), (Disagree(of=signals.loss), EVERY_TASK)],
     "FacilityLocation": [(FacilityLocation(fraction=0.5), EVERY_TASK)],
     "Fidelity": [(Fidelity(), LABELLED)],
+    "HoldOut": [(HoldOut(0.3), EVERY_TASK)],
     "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
     "InverseFrequency": [(InverseFrequency(), LABELLED), (InverseFrequency(of=signals.predicted), LABELLED)],
     "KeepAbove": [
@@ -109,6 +113,11 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
     "Selected": [(Selected(), EVERY_TASK), (Selected(epochs=0), EVERY_TASK)],
     "Uniform": [(Uniform(), EVERY_TASK)],
+    "average_teaches": [(average_teaches(Debias()), LABELLED), (average_teaches(Fidelity()), LABELLED)],
+    "average_teaches_held_out": [
+        (average_teaches_held_out(Debias(), held_out=HoldOut(0.5)), LABELLED),
+        (average_teaches_held_out(Debias(), held_out=HoldOut(1e-9)), LABELLED),  # hardly anybody
+    ],
     "either": [(either(KEEP, ClipNorm(1.0)), EVERY_TASK), (either(Agree(), Remembering()), LABELLED)],
     "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
     "from_average": [(from_average(KEEP), EVERY_TASK), (from_average(per_class(KEEP)), LABELLED)],
@@ -154,7 +163,8 @@ def about(n: int, task: str, *, tied: bool = False, **facts: Any) -> Evidence:
         name: same_but(other, ids=own.ids, targets=own.targets)
         for name, other in (("peer", peer), ("average", average), ("teacher", teacher))
     }
-    others["validation"] = known.but(others={"teacher": same_but(judge, ids=known.ids, targets=known.targets)})
+    judge = same_but(judge, ids=known.ids, targets=known.targets)
+    others["validation"] = known.but(others={"teacher": judge, "average": judge})
     return own.but(others=others, generator=torch.Generator().manual_seed(7), **({"epoch": 1, "epochs": 4.0} | facts))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from reference import reclaim as reference
-from some_evidence import some_evidence
+from some_evidence import same_but, some_evidence
 from test_views import NoWaiting
 from tiny import assert_same_run, assert_same_tensors, by_id, examples, net, real_examples, trusted
 from torch import Tensor
@@ -25,17 +25,22 @@ from thresher.models.mlp import MLP
 from thresher.objectives import CrossEntropy, NearUniform, near_uniform
 from thresher.recipe import over
 from thresher.recipes import Setting, method
-from thresher.recipes.reclaim import anchored, central, patient, reclaim, short
+from thresher.recipes.reclaim import DEBIASED, DEBIASED_HELD_OUT, anchored, central, patient, reclaim, short
 from thresher.relabel import TeacherLabels, taught
 from thresher.rules import (
     Agree,
+    Debias,
+    HoldOut,
     KeepAbove,
     KeepSmallest,
     MetaGradient,
     Uniform,
     ask,
+    average_teaches,
+    average_teaches_held_out,
     either,
     from_average,
+    per_class,
     trusting,
     until,
     warmup,
@@ -156,6 +161,44 @@ def test_trusting_keeps_the_memories_of_its_rules_apart() -> None:
     assert sorted(memory) == ["rest.asked", "rule.asked"]
 
 
+def test_the_average_is_the_teacher_of_debias() -> None:
+    own, teacher, known, judge = (some_evidence(40, seed=seed) for seed in range(4))
+    validation = known.but(others={"average": same_but(judge, ids=known.ids, targets=known.targets)})
+    teacher = same_but(teacher, ids=own.ids, targets=own.targets)
+    found = ask(average_teaches(Debias()), own.but(others={"average": teacher, "validation": validation}))
+    linked = {"teacher": teacher, "validation": known.but(others={"teacher": validation.other("average")})}
+    everyone = {"from_teacher": torch.ones(40, dtype=torch.bool)}
+    assert torch.equal(found.weights, ask(Debias(), own.but(others=linked, columns=everyone)).weights)
+    assert len(found.weights.unique()) > 1
+
+
+def test_held_out_examples_that_are_trusted_stand_for_a_validation_set() -> None:
+    own, teacher = some_evidence(60), some_evidence(60, seed=1)
+    teacher, held = same_but(teacher, ids=own.ids, targets=own.targets), HoldOut(0.4)
+    evidence = own.but(others={"average": teacher})
+    rule = trusting(from_average(per_class(KeepSmallest(by=signals.loss, fraction=0.6))), rest=Uniform())
+    trusted_ones = ask(rule, evidence).columns["trusted"] > 0
+    places = (trusted_ones & held.places(own.ids)).nonzero()[:, 0]
+    assert 3 < len(places) < 30
+    debias = replace(rule, rest=average_teaches_held_out(Debias(), held_out=held))
+    found = ask(debias, evidence)
+    known = own.at(places).but(others={"average": teacher.at(places)})
+    expected = ask(average_teaches(Debias()), evidence.but(others={"average": teacher, "validation": known}))
+    torch.testing.assert_close(found.weights[~trusted_ones], expected.weights[~trusted_ones])
+
+
+def test_held_out_examples_are_never_visited() -> None:
+    train = examples(60)
+    recipe = reclaim(Setting(0.25, 3, 5), rest=DEBIASED_HELD_OUT, trusted=short)
+    run = fit(recipe, net(seed=1), train, epochs=5, batch=8, device="cpu")
+    rows = run.ledger.to_pandas()
+    out = HoldOut(0.1).places(torch.tensor(rows["id"].to_list())).numpy()
+    assert out.any()
+    assert not rows["visited"][out].any()
+    assert rows["visited"][~out].any()
+    assert rows["teacher_confidence"].notna().any(), "Debias was asked"
+
+
 def test_agree_above_either_and_until() -> None:
     evidence = some_evidence(30)
     agrees = (evidence.outputs.argmax(1) == evidence.targets).float()
@@ -238,6 +281,8 @@ def test_an_average_of_rate_zero_is_the_model_itself_with_its_buffers() -> None:
 PARTS: dict[str, Any] = {
     "as it is": {},
     "rest dropped": {"rest": None},
+    "debiased": {"rest": DEBIASED},
+    "debiased, held out": {"rest": DEBIASED_HELD_OUT},
     "by centrality": {"trusted": central},
     "by gradients": {"trusted": short},
     "patient": {"trusted": patient},
@@ -253,7 +298,16 @@ PARTS: dict[str, Any] = {
 def test_every_part_can_be_switched_and_is_another_method(part: dict[str, Any]) -> None:
     train, setting = examples(44), Setting(0.25, 3, 4)
     recipe = reclaim(setting, **part, views=(Flip(), Shift(0.25)))
-    run = fit(recipe, net(seed=1), train, epochs=4, batch=8, device="cpu", clean=trusted(train, 9))
+    run = fit(
+        recipe,
+        net(seed=1),
+        train,
+        epochs=4,
+        batch=8,
+        device="cpu",
+        clean=trusted(train, 9),
+        validation=examples(20, seed=8),
+    )
     assert (describe(recipe) == describe(reclaim(setting, views=recipe.views))) == (not part)
     assert len(run.history) == 4
     assert run.history[-1]["trusted"] > 0
@@ -311,6 +365,8 @@ REFUSED = {
         lambda: call(Recipe(each_epoch=trusting(Uniform()), relabel=TeacherLabels(), average=0.9), real_examples()),
         "choose another relabelling",
     ),
+    "no validation set": (lambda: call(reclaim(Setting(0.4, 3, 1), rest=DEBIASED)), "pass validation=Examples"),
+    "nobody held out": (lambda: HoldOut(0.0), "between 0 and 1"),
     "no epochs": (lambda: over(0), "looks back on nothing"),
     "away from uniform": (lambda: NearUniform(-1.0), "at least 0"),
 }
@@ -325,10 +381,11 @@ def test_refusals(wrong: Any, sentence: str) -> None:
 def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> None:
     suite = SUITES["reclaim"]
     setting = Setting(0.4, 10, 115)
-    told_apart = {repr((entry.how(setting), sorted(entry.changes.items()))) for entry in suite.methods}
-    assert len(told_apart) == len(suite.methods)
+    made = [entry for entry in suite.methods if entry.procedure is None]
+    told_apart = {repr((entry.how(setting), sorted(entry.changes.items()))) for entry in made}
+    assert len(told_apart) == len(made)
     assert suite.published["cifar10n-worse", "co-teaching"].value == 83.83
     assert {cell.changes.get("epochs", 115) for cell in suite.scale("paper").cells} == {115, 40}
-    recipe = next(entry for entry in suite.methods if entry.name == "reclaim").make(setting)
+    recipe = next(entry for entry in suite.methods if entry.name == "reclaim").how(setting)
     assert recipe.each_epoch.epochs == 15
     assert recipe.average == over(5)

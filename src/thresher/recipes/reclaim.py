@@ -16,23 +16,31 @@ from thresher.relabel import TeacherLabels
 from thresher.rules import (
     Agree,
     Centrality,
+    Debias,
+    HoldOut,
     KeepAbove,
     KeepSmallest,
     RuleLike,
+    average_teaches,
+    average_teaches_held_out,
     either,
     from_average,
     per_class,
+    product,
     trusting,
     until,
     warmup,
 )
+from thresher.rules.rule import parts
 from thresher.signals import confidence, given, loss, output_gradient_norm
 from thresher.views import View
 
 # Shares of the run: 15, 10 and 5 of the 115 epochs for which they were found.
 WARM, SURE, LOOK_BACK = 15 / 115, 10 / 115, 5 / 115
 SMALL = 2 / 3  # of the labels that are assumed to be clean, so many are called sure by their small losses
-CONFIDENT = KeepAbove(by=confidence, bound=0.8)
+CONFIDENT = from_average(KeepAbove(by=confidence, bound=0.8))
+DEBIASED = average_teaches(Debias())
+DEBIASED_HELD_OUT = average_teaches_held_out(Debias(), held_out=HoldOut(0.1))
 
 
 def warm_epochs(setting: Setting, share: float = WARM) -> int:
@@ -91,15 +99,18 @@ def reclaim(
     """Trust some labels, let the averaged model label the rest, and train on both.
 
     trusted   what selects, asked about the averaged model once an epoch: agreeing, central, short, or your own
-    rest      how much the others count, under the averaged model's labels (confidence above 0.8); None drops them
+    rest      how much the others count under the averaged model's labels: 1 where its confidence is above 0.8
+              (CONFIDENT), by Debias on a validation set or on held-out trusted examples (DEBIASED, DEBIASED_HELD_OUT),
+              or not at all (None)
     correct   a batch rule on top, such as MetaGradient() where there are clean examples
     trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
     uniform   the strength of the term that holds the mean prediction near uniform
     views     weak and strong copies, where the trainer has none for all methods alike
     """
-    rule = trusting(trusted(setting), rest)
+    rule = warmup(warm_epochs(setting), trusting(from_average(trusted(setting)), rest))
+    held_out = [part for part in parts(rest) if isinstance(part, HoldOut)]
     return Recipe(
-        each_epoch=warmup(warm_epochs(setting), from_average(rule)),
+        each_epoch=product(*held_out, rule) if held_out else rule,
         each_batch=correct,
         relabel=TeacherLabels(trust, temperature),
         objective=NearUniform(uniform),

@@ -20,7 +20,7 @@ from thresher.rules.rule import Decision, Rule, RuleLike, ask
 from thresher.rules.selected import Selected
 from thresher.rules.stochastic import stochastic_facility_location
 from thresher.rules.streaming import streamed_facility_location
-from thresher.rules.trust import Agree, trusting
+from thresher.rules.trust import Agree, HoldOut, average_teaches, average_teaches_held_out, trusting
 
 __all__ = [
     "Agree",
@@ -36,6 +36,7 @@ __all__ = [
     "FacilityLocation",
     "Fidelity",
     "HardestOfMajority",
+    "HoldOut",
     "InverseFrequency",
     "KeepAbove",
     "KeepLargest",
@@ -49,6 +50,8 @@ __all__ = [
     "Selected",
     "Uniform",
     "ask",
+    "average_teaches",
+    "average_teaches_held_out",
     "centrality",
     "debias_weights",
     "either",

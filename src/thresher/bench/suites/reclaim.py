@@ -5,10 +5,19 @@ from functools import partial
 
 from thresher.bench.suite import Cell, Entry, Scale, Setup, Suite, printed
 from thresher.bench.suites.prepare import first
-from thresher.recipes.reclaim import central, patient, reclaim, short
+from thresher.bench.task import Measured, Task, measured, train_by
+from thresher.recipes import Setting
+from thresher.recipes.reclaim import DEBIASED, DEBIASED_HELD_OUT, anchored, central, patient, reclaim, short
 from thresher.rules import MetaGradient, Uniform
 from thresher.schedules import cosine
 from thresher.views import strong, weak
+
+
+def debiased_on_clean(task: Task) -> Measured:
+    """Reclaim that weighs the teacher's labels by what the clean examples say of the teacher."""
+    setting = Setting(task.job.cell.noise_rate, task.train.classes, task.job.setup.epochs or 1)
+    return measured(train_by(reclaim(setting, rest=DEBIASED), task, validation=task.clean), task)
+
 
 BASELINES = (
     Entry("standard", "Standard"),
@@ -21,9 +30,20 @@ PARTS = (
     Entry("reclaim", "Reclaim"),
     Entry("rest-dropped", "the rest dropped", recipe=partial(reclaim, rest=None)),
     Entry("rest-counts-1", "every teacher label counts 1", recipe=partial(reclaim, rest=Uniform())),
+    Entry(
+        "debias-held-out",
+        "teacher labels by Debias, on trusted examples held out",
+        recipe=partial(reclaim, rest=DEBIASED_HELD_OUT),
+    ),
+    Entry(
+        "debias-by-gradient",
+        "the same, trusted by output gradients",
+        recipe=partial(reclaim, rest=DEBIASED_HELD_OUT, trusted=short),
+    ),
     Entry("given-alone", "trusted: the given label alone", recipe=partial(reclaim, trust=1.0)),
     Entry("by-centrality", "trusted by centrality (CRUST)", recipe=partial(reclaim, trusted=central)),
     Entry("by-gradient", "trusted by output gradients (PRL)", recipe=partial(reclaim, trusted=short)),
+    Entry("anchored", "small losses at all times", recipe=partial(reclaim, trusted=anchored)),
     Entry("patient", "small losses first, agreement later", recipe=partial(reclaim, trusted=patient)),
     Entry("not-averaged", "the model itself as the teacher", recipe=partial(reclaim, average=0.0)),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim, mix=None)),
@@ -36,10 +56,11 @@ VIEWS = (
 )
 WITH_CLEAN = (
     Entry("l2rw", "L2RW"),
+    Entry("debias-clean", "teacher labels by Debias, on the clean examples", procedure=debiased_on_clean),
     Entry("corrected", "Reclaim, weights corrected by L2RW", recipe=partial(reclaim, correct=MetaGradient())),
 )
 FOR_ALL = tuple(entry.name for entry in (*BASELINES, *PARTS))
-CLEAN_50 = ("standard", "l2rw", "reclaim", "corrected")
+CLEAN_100 = ("standard", "l2rw", "reclaim", "debias-clean", "debias-held-out", "corrected")
 
 
 def cells(kind: Cell) -> tuple[Cell, ...]:
@@ -61,13 +82,13 @@ SMALL = Scale(
     cells=(
         *cells(DIGITS),
         *cells(FASHION),
-        replace(cells(DIGITS)[1], name="digits-clean-50", clean=50, methods=CLEAN_50),
+        replace(cells(DIGITS)[1], name="digits-clean-100", clean=100, methods=CLEAN_100),
     ),
     setup=Setup(model="mlp:256x256", batch=128, epochs=30, seeds=3, optimizer={"name": "adam", "lr": 1e-3}),
     notes=(
         "digits come with scikit-learn. fashion is the first 3,000 training and 2,000 test images of Fashion-MNIST. "
         "No views here: the network is an MLP, so that the suite stays below twenty minutes of one core.",
-        "digits-clean-50 has 50 clean examples beside 60% symmetric noise, for the methods that can use them.",
+        "digits-clean-100 has 100 clean examples beside 60% symmetric noise, for the methods that can use them.",
     ),
 )
 
