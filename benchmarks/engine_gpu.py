@@ -22,6 +22,7 @@ from torch.nn import functional
 from thresher import Examples, Moment, Recipe, fit
 from thresher.models import build
 from thresher.recipes import method
+from thresher.recipes.crust import WARM_EPOCHS
 from thresher.rules.rule import needs_of
 from thresher.views import weak
 
@@ -103,8 +104,8 @@ def by_fit(name: str, model: str, examples: Examples, batch: int, epochs: int, a
     torch.cuda.reset_peak_memory_stats()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        clean = images(1_000) if "clean" in needs_of(recipe) else None
-        run = fit(recipe, make(model), examples, epochs=epochs, batch=batch, optimizer=sgd, watch=watch, clean=clean)
+        how: dict[str, Any] = {"optimizer": sgd, "clean": clean_for(recipe), "watch": watch}
+        run = fit(recipe, make(model), examples, epochs=epochs, batch=batch, **how)
     for warning in caught:
         print(f"{model} {name}: {warning.message}", flush=True)
     return {
@@ -112,6 +113,10 @@ def by_fit(name: str, model: str, examples: Examples, batch: int, epochs: int, a
         "first_captured": first[0],
         "memory_mib": round(torch.cuda.max_memory_allocated() / 2**20),
     }
+
+
+def clean_for(recipe: Recipe) -> Examples | None:
+    return images(1_000) if "clean" in needs_of(recipe) else None
 
 
 def make(model: str) -> Callable[[], nn.Module]:
@@ -126,8 +131,9 @@ def speed(model: str, batch: int, names: tuple[str, ...], epochs: int, augment: 
     rows = [{"who": "by hand", "epoch": statistics.median(hand[1:]), "memory_mib": memory}]
     for name in names:
         torch.cuda.empty_cache()
-        found = by_fit(name, model, examples, batch, epochs, augment)
-        row = {"who": name, "epoch": statistics.median(found["seconds"][1:])}
+        first = 1 + WARM_EPOCHS if name.startswith("crust") else 1  # before that CRUST selects nothing
+        found = by_fit(name, model, examples, batch, epochs - 1 + first, augment)
+        row = {"who": name, "epoch": statistics.median(found["seconds"][first:])}
         rows.append(row | {key: found[key] for key in ("first_captured", "memory_mib")})
     for row in rows:
         row |= {"kind": "speed", "model": model, "batch": batch, "augment": augment}
@@ -148,9 +154,15 @@ def agreement(name: str) -> dict[str, Any]:
     examples, found = images(2_000), {}
     model = "cnn9-gn" if name == "prl-g" else "resnet20"
     for captured in (False, True):
-        how = {"captured": captured, "deterministic": True, "precision": torch.float32, "channels_last": False}
+        how: dict[str, Any] = {
+            "captured": captured,
+            "deterministic": True,
+            "precision": torch.float32,
+            "channels_last": False,
+        }
         recipe = method(name).recipe(noise_rate=0.4, classes=10, epochs=5)
         recipe = Recipe(**{**vars(recipe), "views": (weak(),)})
+        how["clean"] = clean_for(recipe)
         run = fit(recipe, make(model), examples, steps=50, batch=64, optimizer=sgd, **how)
         found[captured] = torch.cat([p.detach().flatten() for network in run.models for p in network.parameters()])
     same = bool(torch.equal(found[True], found[False]))
@@ -188,10 +200,12 @@ def main() -> None:
         cells = [(settings.only[0], int(settings.only[1]))]
     else:
         cells = [(model, batch) for model in ("resnet32", "resnet18") for batch in (128, 512)]
-        rows = [agreement(name) for name in ("standard", "prl-l", "prl-g", "co-teaching")] + [whole_runs()]
+        rows = [agreement(name) for name in ("standard", "prl-l", "prl-g", "co-teaching", "l2rw")]
+        rows.append(whole_runs())
     for model, batch in cells:
-        epochs, augment = 3 if batch == 128 else 6, model == "resnet32"  # short epochs are noisier
-        rows += speed(model, batch, ("standard", "prl-l", "co-teaching", "l2rw"), epochs, augment)
+        epochs, augment = 3 if batch == 128 else 5, model == "resnet32"  # short epochs are noisier
+        more = ("l2rw", "crust") if model == "resnet32" else ()  # the network of their papers
+        rows += speed(model, batch, ("standard", "prl-l", "co-teaching", *more), epochs, augment)
         rows += speed(f"{model}-gn", batch, ("standard", "prl-g"), epochs, augment)
     facts = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
     settings.out.parent.mkdir(parents=True, exist_ok=True)

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from thresher.engine.aside import Aside
 from thresher.engine.evidence import Evidence
 from thresher.engine.factored import Factors, Recorder, record
 from thresher.engine.learner import FEATURES, Taps
 from thresher.engine.replay import Notes, Replayed
-from thresher.engine.tangent import by_forward_mode, by_two_backwards, direction_of
+from thresher.engine.tangent import Direction, by_forward_mode, by_two_backwards, direction_of
 from thresher.engine.teacher import Teacher
 from thresher.engine.vmapped import norms_by_vmap
 from thresher.objectives import Objective
@@ -85,7 +86,7 @@ def look(
     """
     views = list(views) or [batch.inputs]
     n, device = len(batch.ids), batch.inputs.device
-    watcher = _watcher(model, wanted, ways)
+    watcher, aside = _watcher(model, wanted, ways), Aside()
     forward = partial(untraced, model) if leave_no_trace else model
     with autocast(device, precision):
         # Gradients are of the first view alone, so that one is recorded by itself.
@@ -113,10 +114,13 @@ def look(
     if teacher is not None:
         with autocast(device, precision):
             evidence = evidence.but(others={"teacher": teacher(evidence)})
-    passage = Passage(model, taps, inputs, precision, watcher)
+    passage, direction = Passage(model, taps, inputs, precision, watcher), None
     if clean is not None:
-        evidence = evidence.but(others={**evidence.others, "clean": passage.see_clean(objective, clean, facts)})
-    return Look(evidence, outputs, layers, passage.differentiate(evidence, wanted, keep_graph))
+        with aside.work():
+            trusted = passage.see_clean(objective, clean, facts)
+            direction = direction_of(model, trusted.losses) if clean_agreement in wanted else None
+        evidence = evidence.but(others={**evidence.others, "clean": trusted})
+    return Look(evidence, outputs, layers, passage.differentiate(evidence, wanted, keep_graph, direction))
 
 
 def _watcher(model: nn.Module, wanted: Sequence[Signal], ways: Ways) -> Recorder | Notes | None:
@@ -145,8 +149,10 @@ class Passage:
             columns=clean.columns, layers=self.taps.take(), **facts,
         )  # fmt: skip
 
-    def differentiate(self, evidence: Evidence, wanted: Sequence[Signal], keep_graph: bool) -> Factors | None:
-        """Add gradient norms and agreement to what is known; the factors, if they come from factors."""
+    def differentiate(
+        self, evidence: Evidence, wanted: Sequence[Signal], keep_graph: bool, direction: Direction | None
+    ) -> Factors | None:
+        """Add gradient norms, and agreement with a direction, to what is known; the factors, if they come from such."""
         factors, normed = None, gradient_norm in wanted
         if isinstance(self.watcher, Recorder):
             factors = self.watcher.differentiate(evidence.losses, retain_graph=keep_graph, norms=normed)
@@ -156,14 +162,13 @@ class Passage:
                 if factors is None
                 else factors.norms()
             )
-        if clean_agreement in wanted:
-            direction = direction_of(self.model, evidence.other("clean").losses)
+        if direction is not None:
             evidence.known[clean_agreement] = (
                 self._agreement(evidence, direction) if factors is None else factors.along(direction)
             ).float()
         return factors
 
-    def _agreement(self, evidence: Evidence, direction: Mapping[nn.Parameter, Tensor]) -> Tensor:
+    def _agreement(self, evidence: Evidence, direction: Direction) -> Tensor:
         """The agreement [n] of a pass that was not factored."""
         if not isinstance(self.watcher, Notes):
             return by_two_backwards(evidence.losses, direction)
