@@ -162,7 +162,7 @@ def agreement(name: str) -> dict[str, Any]:
         }
         recipe = method(name).recipe(noise_rate=0.4, classes=10, epochs=5)
         recipe = Recipe(**{**vars(recipe), "views": (weak(),)})
-        how["clean"] = clean_for(recipe)
+        how |= {"precision": torch.float32, "clean": clean_for(recipe)}
         run = fit(recipe, make(model), examples, steps=50, batch=64, optimizer=sgd, **how)
         found[captured] = torch.cat([p.detach().flatten() for network in run.models for p in network.parameters()])
     same = bool(torch.equal(found[True], found[False]))
@@ -206,7 +206,8 @@ def main() -> None:
         epochs, augment = 3 if batch == 128 else 5, model == "resnet32"  # short epochs are noisier
         more = ("l2rw", "crust") if model == "resnet32" else ()  # the network of their papers
         rows += speed(model, batch, ("standard", "prl-l", "co-teaching", *more), epochs, augment)
-        rows += speed(f"{model}-gn", batch, ("standard", "prl-g"), epochs, augment)
+        if model == "resnet32":
+            rows += speed(f"{model}-gn", batch, ("standard", "prl-g"), epochs, augment)
     facts = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
     settings.out.parent.mkdir(parents=True, exist_ok=True)
     settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
