@@ -1,5 +1,6 @@
 """Work that can go on beside the rest of a captured step."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,8 @@ class Aside:
             return
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_event(self.start)
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), warnings.catch_warnings():
+            # Gradients of parameters meet in nodes of the main stream: autograd makes it wait, as we do right after.
+            warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")
             yield
         torch.cuda.current_stream().wait_stream(stream)
