@@ -102,16 +102,17 @@ def reclaim(
     rest      how much the others count under the averaged model's labels: 1 where its confidence is above 0.8
               (CONFIDENT), by Debias on a validation set or on held-out trusted examples (DEBIASED, DEBIASED_HELD_OUT),
               or not at all (None)
-    correct   a batch rule on top, such as MetaGradient() where there are clean examples
+    correct   a batch rule on top, after the warm-up, such as MetaGradient() where there are clean examples
     trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
     uniform   the strength of the term that holds the mean prediction near uniform
     views     weak and strong copies, where the trainer has none for all methods alike
     """
-    rule = warmup(warm_epochs(setting), trusting(from_average(trusted(setting)), rest))
+    warm = warm_epochs(setting)
+    rule = warmup(warm, trusting(from_average(trusted(setting)), rest))
     held_out = [part for part in parts(rest) if isinstance(part, HoldOut)]
     return Recipe(
         each_epoch=product(*held_out, rule) if held_out else rule,
-        each_batch=correct,
+        each_batch=None if correct is None else warmup(warm, correct),
         relabel=TeacherLabels(trust, temperature),
         objective=NearUniform(uniform),
         mix=mix,
