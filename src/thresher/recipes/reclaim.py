@@ -19,6 +19,7 @@ from thresher.rules import (
     Debias,
     HoldOut,
     KeepAbove,
+    KeepLargest,
     KeepSmallest,
     RuleLike,
     average_teaches,
@@ -32,6 +33,7 @@ from thresher.rules import (
     warmup,
 )
 from thresher.rules.rule import parts
+from thresher.schedules import ramp
 from thresher.signals import confidence, given, loss, output_gradient_norm
 from thresher.views import View
 
@@ -83,6 +85,15 @@ def short(setting: Setting) -> RuleLike:
     return per_class(KeepSmallest(by=output_gradient_norm, fraction=setting.keep()), of=given)
 
 
+def growing(setting: Setting) -> RuleLike:
+    """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths by mid-run.
+
+    Where most labels are wrong nobody's confidence comes near 0.8, and the surest are still mostly right.
+    """
+    share = ramp(0.2, 0.9, epochs=max(setting.epochs / 2, 1), after=warm_epochs(setting))
+    return from_average(per_class(KeepLargest(by=confidence, fraction=share)))
+
+
 def reclaim(
     setting: Setting,
     *,
@@ -98,10 +109,10 @@ def reclaim(
 ) -> Recipe:
     """Trust some labels, let the averaged model label the rest, and train on both.
 
-    trusted   what selects, asked about the averaged model once an epoch: agreeing, central, short, or your own
+    trusted   what selects, asked about the averaged model once an epoch: agreeing, anchored, patient, central, short
     rest      how much the others count under the averaged model's labels: 1 where its confidence is above 0.8
-              (CONFIDENT), by Debias on a validation set or on held-out trusted examples (DEBIASED, DEBIASED_HELD_OUT),
-              or not at all (None)
+              (CONFIDENT), the surest of each class (growing(setting)), by Debias on a validation set or on held-out
+              trusted examples (DEBIASED, DEBIASED_HELD_OUT), or not at all (None)
     correct   a batch rule on top, after the warm-up, such as MetaGradient() where there are clean examples
     trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
     uniform   the strength of the term that holds the mean prediction near uniform
