@@ -66,9 +66,9 @@ WITH_CLEAN = (
     Entry("debias-clean", "teacher labels by Debias, on the clean examples", procedure=debiased_on_clean),
     Entry("corrected", "Reclaim, weights corrected by L2RW", recipe=partial(reclaim, correct=MetaGradient())),
 )
-MOST = (*(entry.name for entry in BASELINES), "reclaim", "rest-dropped", "by-centrality", "by-gradient", "anchored")
-MOST = (*MOST, "growing", "not-averaged", "not-mixed")
 FOR_ALL = tuple(entry.name for entry in (*BASELINES, *PARTS))
+ON_DIGITS = ("rest-counts-1", "debias-held-out", "debias-by-gradient", "given-alone", "patient", "not-uniform")
+MOST = tuple(name for name in FOR_ALL if name not in ON_DIGITS)
 CLEAN_100 = ("standard", "l2rw", "reclaim", "debias-clean", "debias-held-out", "corrected")
 
 
