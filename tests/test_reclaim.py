@@ -229,6 +229,9 @@ def test_the_ledger_and_the_history_say_what_was_trusted_and_taught() -> None:
         assert record["reclaimed_right"] == pytest.approx((last["taught"] == true)[~believed].mean())
         assert record["clean_share"] == pytest.approx((last["taught"] == true).mean())
     assert (rows["target"] == np.tile(train.targets.numpy(), 6)).all(), "the given target stays"
+    unknown = fit(recipe, net(seed=2), replace(train, columns={}), epochs=6, batch=10, device="cpu").history[-1]
+    assert unknown["trusted"] == run.history[-1]["trusted"]
+    assert "trusted_clean" not in unknown
 
 
 def test_what_is_only_seen_blended_is_recorded_as_it_is() -> None:
