@@ -33,7 +33,7 @@ from thresher.rules import (
     warmup,
 )
 from thresher.rules.rule import parts
-from thresher.schedules import ramp
+from thresher.schedules import Schedule, ramp
 from thresher.signals import confidence, given, loss, output_gradient_norm
 from thresher.views import View
 
@@ -56,8 +56,9 @@ def warm_epochs(setting: Setting, share: float = WARM) -> int:
 
 def smallest(setting: Setting) -> RuleLike:
     """The smallest losses within each given class: two thirds of what is clean, or 40% where nobody says how much."""
-    rate = setting.noise_rate if isinstance(setting.noise_rate, float) else 0.4
-    return per_class(KeepSmallest(by=loss, fraction=SMALL * (1 - rate)), of=given)
+    keep = setting.keep()
+    share = 0.4 if isinstance(keep, Schedule) else SMALL * keep
+    return per_class(KeepSmallest(by=loss, fraction=share), of=given)
 
 
 def agreeing(setting: Setting) -> RuleLike:
