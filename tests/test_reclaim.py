@@ -25,7 +25,7 @@ from thresher.models.mlp import MLP
 from thresher.objectives import CrossEntropy, NearUniform, near_uniform
 from thresher.recipe import over
 from thresher.recipes import Setting, method
-from thresher.recipes.reclaim import DEBIASED, DEBIASED_HELD_OUT, anchored, central, patient, reclaim, short
+from thresher.recipes.reclaim import DEBIASED, DEBIASED_HELD_OUT, anchored, central, growing, patient, reclaim, short
 from thresher.relabel import TeacherLabels, taught
 from thresher.rules import (
     Agree,
@@ -45,7 +45,7 @@ from thresher.rules import (
     until,
     warmup,
 )
-from thresher.rules.rule import Decision
+from thresher.rules.rule import Decision, schedules_of
 from thresher.views import Flip, Shift
 
 SHAPES = [(1, 2), (3, 2), (40, 10)]
@@ -229,6 +229,9 @@ def test_the_ledger_and_the_history_say_what_was_trusted_and_taught() -> None:
         assert record["reclaimed_right"] == pytest.approx((last["taught"] == true)[~believed].mean())
         assert record["clean_share"] == pytest.approx((last["taught"] == true).mean())
     assert (rows["target"] == np.tile(train.targets.numpy(), 6)).all(), "the given target stays"
+    unknown = fit(recipe, net(seed=2), replace(train, columns={}), epochs=6, batch=10, device="cpu").history[-1]
+    assert unknown["trusted"] == run.history[-1]["trusted"]
+    assert "trusted_clean" not in unknown
 
 
 def test_what_is_only_seen_blended_is_recorded_as_it_is() -> None:
@@ -287,6 +290,7 @@ PARTS: dict[str, Any] = {
     "by gradients": {"trusted": short},
     "patient": {"trusted": patient},
     "anchored": {"trusted": anchored},
+    "growing": {"trusted": anchored, "rest": growing(Setting(0.25, 3, 4))},
     "not mixed": {"mix": None},
     "not averaged": {"average": 0.0},
     "not uniform": {"uniform": 0.0},
@@ -389,3 +393,5 @@ def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> No
     recipe = next(entry for entry in suite.methods if entry.name == "reclaim").how(setting)
     assert recipe.each_epoch.epochs == 15
     assert recipe.average == over(5)
+    share = schedules_of(growing(setting))[0]
+    assert [share(epoch, 115) for epoch in (15, 115)] == [0.2, 0.9]

@@ -25,6 +25,16 @@ class Pairing:
         """share · values + (1 - share) · values[partner], along the first dimension."""
         return blend(self.share, values, values[self.partner])
 
+    def blend_counted(self, labels: Tensor, weights: Tensor) -> Tensor:
+        """Labels [n, classes] by share · weight, which makes λwᵢℓ(yᵢ) + (1 - λ)wⱼℓ(yⱼ): a dropped one teaches nothing.
+
+        >>> half = Pairing(torch.tensor([1, 0]), torch.tensor([0.5, 0.5]))
+        >>> half.blend_counted(torch.eye(2), torch.tensor([3.0, 0.0])).tolist()
+        [[1.0, 0.0], [1.0, 0.0]]
+        """
+        total = self.blend(weights)[:, None]
+        return self.blend(weights[:, None] * labels) / total.clamp_min(torch.finfo(total.dtype).tiny)
+
 
 class Mix(Protocol):
     """`mix(evidence) -> Pairing` for one batch: partners are positions within it."""

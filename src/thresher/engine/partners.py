@@ -60,7 +60,10 @@ class Blend:
             return [self.within.blend(view) for view in views]
         return [blend(self.share, view, other) for view, other in zip(views, self.inputs, strict=True)]
 
-    def of_targets(self, targets: Tensor, classes: int | None) -> Tensor:
+    def of_targets(self, targets: Tensor, classes: int | None, weights: Tensor | None) -> Tensor:
+        """Within a batch labels count as far as their examples do; real targets belong to the blend of the inputs."""
+        if self.within is not None and weights is not None and classes is not None:
+            return self.within.blend_counted(as_mixable(targets, classes), weights)
         if self.within is not None:
             return self.within.blend(as_mixable(targets, classes))
         if self.targets is None:

@@ -71,7 +71,7 @@ def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
         right = np.concatenate([_right(columns, train) for columns in networks])[visited]
         record["clean_share"] = _share(right[kept])
         record["clean_weight"] = float(weights[right].sum() / weights.sum()) if kept.any() else None
-        record |= _trust_record(networks, train)
+    record |= _trust_record(networks, train)
     if not train.is_regression:
         fits = np.concatenate([columns["prediction"][:, 0] for columns in networks]) == np.tile(
             train.labels.cpu().numpy(), len(networks)
@@ -88,19 +88,17 @@ def _right(columns: Columns, train: Examples) -> Truth:
 
 
 def _trust_record(networks: Sequence[Columns], train: Examples) -> Record:
-    """How many examples were trusted and how many of the rest were reclaimed, and how often rightly."""
+    """How many examples were trusted and how many of the rest were reclaimed; and how often rightly, if known."""
     if any("trusted" not in columns for columns in networks):
         return {}
     trusted = np.concatenate([columns["trusted"] for columns in networks]) > 0
     reclaimed = ~trusted & (np.concatenate([columns["weight"] for columns in networks]) > 0)
-    clean = np.tile(~train.columns["is_corrupt"].cpu().numpy().astype(bool), len(networks))
-    right = np.concatenate([_right(columns, train) for columns in networks])
-    return {
-        "trusted": _share(trusted),
-        "trusted_clean": _share(clean[trusted]),
-        "reclaimed": _share(reclaimed),
-        "reclaimed_right": _share(right[reclaimed]),
-    }
+    record: Record = {"trusted": _share(trusted), "reclaimed": _share(reclaimed)}
+    if "is_corrupt" in train.columns:
+        clean = np.tile(~train.columns["is_corrupt"].cpu().numpy().astype(bool), len(networks))
+        right = np.concatenate([_right(columns, train) for columns in networks])
+        record |= {"trusted_clean": _share(clean[trusted]), "reclaimed_right": _share(right[reclaimed])}
+    return record
 
 
 def _share(truth: Truth) -> float | None:

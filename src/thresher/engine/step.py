@@ -209,7 +209,7 @@ class Step:
             with autocast(views[0].device, self.precision):
                 outputs = learner.model(torch.cat(views)).float()
             layers = learner.taps.take()
-            targets = blend.of_targets(targets, self.classes)
+            targets = blend.of_targets(targets, self.classes, lesson.weights if self.weighs else None)
             seen = seen.but(columns=blend.of_columns(seen.columns))
         trained = []
         for place, part in enumerate(outputs.chunk(len(views))):

@@ -19,6 +19,7 @@ from thresher.rules import (
     Debias,
     HoldOut,
     KeepAbove,
+    KeepLargest,
     KeepSmallest,
     RuleLike,
     average_teaches,
@@ -32,6 +33,7 @@ from thresher.rules import (
     warmup,
 )
 from thresher.rules.rule import parts
+from thresher.schedules import Schedule, ramp
 from thresher.signals import confidence, given, loss, output_gradient_norm
 from thresher.views import View
 
@@ -54,8 +56,9 @@ def warm_epochs(setting: Setting, share: float = WARM) -> int:
 
 def smallest(setting: Setting) -> RuleLike:
     """The smallest losses within each given class: two thirds of what is clean, or 40% where nobody says how much."""
-    rate = setting.noise_rate if isinstance(setting.noise_rate, float) else 0.4
-    return per_class(KeepSmallest(by=loss, fraction=SMALL * (1 - rate)), of=given)
+    keep = setting.keep()
+    share = 0.4 if isinstance(keep, Schedule) else SMALL * keep
+    return per_class(KeepSmallest(by=loss, fraction=share), of=given)
 
 
 def agreeing(setting: Setting) -> RuleLike:
@@ -83,6 +86,15 @@ def short(setting: Setting) -> RuleLike:
     return per_class(KeepSmallest(by=output_gradient_norm, fraction=setting.keep()), of=given)
 
 
+def growing(setting: Setting) -> RuleLike:
+    """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths by mid-run.
+
+    Where most labels are wrong nobody's confidence comes near 0.8, and the surest are still mostly right.
+    """
+    share = ramp(0.2, 0.9, epochs=max(setting.epochs / 2, 1), after=warm_epochs(setting))
+    return from_average(per_class(KeepLargest(by=confidence, fraction=share)))
+
+
 def reclaim(
     setting: Setting,
     *,
@@ -98,20 +110,21 @@ def reclaim(
 ) -> Recipe:
     """Trust some labels, let the averaged model label the rest, and train on both.
 
-    trusted   what selects, asked about the averaged model once an epoch: agreeing, central, short, or your own
+    trusted   what selects, asked about the averaged model once an epoch: agreeing, anchored, patient, central, short
     rest      how much the others count under the averaged model's labels: 1 where its confidence is above 0.8
-              (CONFIDENT), by Debias on a validation set or on held-out trusted examples (DEBIASED, DEBIASED_HELD_OUT),
-              or not at all (None)
-    correct   a batch rule on top, such as MetaGradient() where there are clean examples
+              (CONFIDENT), the surest of each class (growing(setting)), by Debias on a validation set or on held-out
+              trusted examples (DEBIASED, DEBIASED_HELD_OUT), or not at all (None)
+    correct   a batch rule on top, after the warm-up, such as MetaGradient() where there are clean examples
     trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
     uniform   the strength of the term that holds the mean prediction near uniform
     views     weak and strong copies, where the trainer has none for all methods alike
     """
-    rule = warmup(warm_epochs(setting), trusting(from_average(trusted(setting)), rest))
+    warm = warm_epochs(setting)
+    rule = warmup(warm, trusting(from_average(trusted(setting)), rest))
     held_out = [part for part in parts(rest) if isinstance(part, HoldOut)]
     return Recipe(
         each_epoch=product(*held_out, rule) if held_out else rule,
-        each_batch=correct,
+        each_batch=None if correct is None else warmup(warm, correct),
         relabel=TeacherLabels(trust, temperature),
         objective=NearUniform(uniform),
         mix=mix,
