@@ -28,6 +28,7 @@ from thresher.engine.ways import ways_through
 from thresher.models import build
 from thresher.objectives import CrossEntropy, NoiseLayer, SquaredError, as_objective, smoothed_identity
 from thresher.procedures import Trainer, clean_only, fine_tune, noise_layer_from_confusion, with_clean
+from thresher.recipes import method
 from thresher.rules import (
     Curriculum,
     Decision,
@@ -558,6 +559,15 @@ def test_curriculum_follows_a_moving_quantile() -> None:
     assert again.weights.tolist() == [0.0] * 4
     assert quantile(torch.tensor([3.0, 1.0, 2.0]), torch.tensor(1.0)) == 3.0
     assert quantile(torch.tensor([3.0, 1.0, 2.0]), 0.01) == 1.0
+
+
+def test_mentornet_keeps_everyone_then_cuts_and_at_last_slopes() -> None:
+    rule = method("mentornet").recipe(noise_rate=0.5, classes=4, epochs=20).each_batch
+    values = some_evidence(4).but(known={signals.loss: torch.tensor([1.0, 2.0, 2.5, 4.0])}, epochs=20)
+    weights = {epoch: ask(rule, values.but(epoch=epoch)).weights.tolist() for epoch in (0, 3, 4, 17, 18, 19)}
+    assert weights[0] == weights[3] == [1.0] * 4
+    assert weights[4] == weights[17] == [1.0, 1.0, 0.0, 0.0]
+    assert weights[18] == weights[19] == [1.0, 1.0, 0.5, 0.0]
 
 
 def test_noise_layer_that_changes_nothing_is_cross_entropy() -> None:
