@@ -1,8 +1,9 @@
 """L2RW in a loop of your own: twelve clean pictures say how much each of the others should count.
 
-The network is one of timm's, where that is installed, and a very small one, so that this runs in seconds. It starts from
-random weights, because nothing is downloaded here; `timm.create_model("resnet18", pretrained=True, num_classes=4)`, or
-torchvision's `resnet18(weights="DEFAULT")` with a last layer of your own, goes through the same loop.
+The network is one of timm's, where that is installed, and a very small one, so that this runs in seconds. It starts
+from random weights, because nothing is downloaded here. A pretrained one goes through the same loop:
+`timm.create_model("resnet18", pretrained=True, num_classes=4)`, or torchvision's `resnet18(weights="DEFAULT")` with a
+last layer of your own.
 """
 
 import torch

@@ -20,6 +20,7 @@ from thresher.corruption import corrupt
 from thresher.data.builtin import digits
 from thresher.data.splits import take_clean
 from thresher.draw import repeated
+from thresher.engine import weigh as weigh_module
 from thresher.engine.clean import CleanStream
 from thresher.engine.evidence import Evidence
 from thresher.engine.look import Batch, Ways
@@ -520,6 +521,28 @@ def test_pairflip_digits() -> None:
     plain = fit(Recipe(), make, train, clean=clean, **settings)
     assert ours.last(5) >= plain.last(5) + 0.1
     assert ours.clean_share(5) >= 0.8
+
+
+def test_weigh_finds_its_ways_once_for_a_model_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = weigh_module.ways_through
+    monkeypatch.setattr(weigh_module, "ways_through", lambda *given: asked.append(given[0]) or real(*given))
+    train, model = examples(16), nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3))
+    pairs = (train.inputs, train.targets), (train.inputs[:5], train.targets[:5])
+
+    def weights() -> Tensor:
+        return weigh(MetaGradient(), model, *pairs[0], clean=pairs[1])
+
+    first, _ = weights(), weights()
+    assert len(asked) == 1
+    model[2] = nn.Identity()  # now all layers have formulas
+    expected = reference.weights(reference.meta_gradient(model, cross_entropy, *pairs))
+    torch.testing.assert_close(weights(), expected, rtol=1e-4, atol=1e-5)
+    assert len(asked) == 2
+    model.eval()
+    weights()
+    assert len(asked) == 3
+    assert first.shape == (16,)
 
 
 # What it is compared with.
