@@ -1,13 +1,15 @@
 """The comparison as a page of the docs and as tables in the terminal, made from stored results only."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from thresher.bench.against import numbers_svg
 from thresher.bench.claims import CLAIM_HEADS, averages_table, claims_table, digits_of
 from thresher.bench.compare import Mean, Row, column_mean, compare, left_out
 from thresher.bench.jobs import Result
-from thresher.bench.plot import columns_svg, curves_svg, rates_svg, sizes_svg
+from thresher.bench.plot import columns_svg, curves_svg
 from thresher.bench.suite import Cell, Published, Setup, Suite, setup_for
 from thresher.files import write_whole
 
@@ -17,19 +19,24 @@ NOT_RUN = "not run here"
 
 
 def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
-    """Write SUITE-SCALE.md and, beside it, pictures: curves for each data set, and scores against rates and sizes."""
+    """Write SUITE-SCALE.md and, beside it, pictures: curves, and scores against numbers that cells differ in."""
     rows = compare(suite, scale, results)
     curves = curves_svg(suite, rows)
-    drawn = {_picture(suite, scale, data if len(curves) > 1 else ""): svg for data, svg in curves.items()}
+    drawn, bare = {}, [data.partition(":")[0] for data in curves]
+    for data, base, svg in zip(curves, bare, curves.values(), strict=True):
+        part = data if bare.count(base) > 1 else base  # digits:4,9 beside digits
+        name = _picture(suite, scale, part if len(curves) > 1 else "")
+        drawn[name] = (f"The score of each method over the {suite.clock}s", svg)
     for data, svg in columns_svg(suite, rows).items():
-        drawn[_picture(suite, scale, f"{data.partition(':')[0]}-shares")] = svg
-    for part, svg_or_none in (("rates", rates_svg(rows)), ("sizes", sizes_svg(rows))):
-        if svg_or_none is not None:
-            drawn[_picture(suite, scale, part)] = svg_or_none
-    for name, svg in drawn.items():
+        name = _picture(suite, scale, f"{data.partition(':')[0]}-shares")
+        drawn[name] = ("The share of clean labels among those kept, over the epochs", svg)
+    for axis, svg in numbers_svg(rows).items():
+        measure = "error" if axis.as_errors else "score"
+        drawn[_picture(suite, scale, axis.title)] = (f"The {measure} of each method against: {axis.title}", svg)
+    for name, (_, svg) in drawn.items():
         _write(folder / name, svg)
     page = folder / f"{suite.name}-{scale}.md"
-    _write(page, markdown(suite, scale, results, source, list(drawn)))
+    _write(page, markdown(suite, scale, results, source, {name: words for name, (words, _) in drawn.items()}))
     return page
 
 
@@ -38,11 +45,16 @@ def _write(place: Path, text: str) -> None:
 
 
 def _picture(suite: Suite, scale: str, part: str) -> str:
-    """The file name of a picture; only the name of a data set goes into it, without its sizes."""
-    return "-".join(filter(None, (suite.name, scale, part.partition(":")[0]))) + ".svg"
+    """The file name of a picture of this part.
+
+    >>> from thresher.bench.suites import SUITES
+    >>> _picture(SUITES["l2rw"], "small", "labels flipped, %")
+    'l2rw-small-labels-flipped.svg'
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", f"{suite.name}-{scale}-{part}".lower())) + ".svg"
 
 
-def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, pictures: Sequence[str]) -> str:
+def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, pictures: Mapping[str, str]) -> str:
     """The whole page: what was run, averages, the table of each cell, curves, and where the numbers come from."""
     rows = compare(suite, scale, results)
     command = f"thresher bench run {suite.name} --scale {scale}"
@@ -57,7 +69,7 @@ def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, 
         f"Run with `{command}`, shown with `{show}`.",
         *suite.scale(scale).notes,
         *_conclusions(suite, rows),
-        *(f"![{_alt_text(suite, name)}]({name})" for name in pictures),
+        *(f"![{words}]({name})" for name, words in pictures.items()),
     ]
     for cell in suite.scale(scale).cells:
         parts += [f"## {cell.name}", about(suite, scale, cell), table(*cell_table(suite, rows, cell))]
@@ -84,17 +96,6 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
         "Each line is a comparison that comes out this way in the paper, and how it comes out here.",
         table(CLAIM_HEADS, found),
     ]
-
-
-def _alt_text(suite: Suite, name: str) -> str:
-    for end, words in (
-        ("rates.svg", "The score against the noise rate that was told"),
-        ("sizes.svg", "The score against the share that is kept"),
-        ("shares.svg", "The share of clean labels among those kept, over the epochs"),
-    ):
-        if name.endswith(end):
-            return words
-    return f"The score of each method over the {suite.clock}s"
 
 
 def cell_table(suite: Suite, rows: Sequence[Row], cell: Cell) -> tuple[list[str], list[list[str]]]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from thresher.bench.points import Point
 from thresher.data import Splits
 from thresher.errors import ThresherError
 from thresher.naming import unknown
@@ -57,28 +58,6 @@ class Setup:
     seeds: int = 3
     tuning_steps: int = 5000  # of methods that are fine-tuned on the clean set
     teaching: Teaching | None = None
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A number that cells of a suite differ in; as errors, scores are drawn as 100% less the score."""
-
-    title: str
-    log: bool = False
-    as_errors: bool = False
-
-
-@dataclass(frozen=True)
-class Point:
-    """Where a cell stands in a picture of scores against a number; cells of one panel share all else.
-
-    mark  a number to be marked in the panel, such as the true noise rate
-    """
-
-    axis: Axis
-    value: float
-    panel: str
-    mark: float | None = None
 
 
 @dataclass(frozen=True)
@@ -223,6 +202,7 @@ class Suite:
                 raise ThresherError(
                     f"The suite {self.name} ({label}) repeats a name: give each cell and method its own."
                 )
+            _refuse_variants_without_data(self.methods, scale.cells)
         cells = {cell.name for scale in self.scales.values() for cell in scale.cells}
         for cell, row in self.published:
             if cell not in cells or row not in rows:
@@ -241,6 +221,20 @@ class Suite:
         if name in self.missing:
             raise ThresherError(self.missing[name])
         raise unknown("scale", name, [*self.scales, *self.missing])
+
+
+def _refuse_variants_without_data(entries: Sequence[Entry], cells: Sequence[Cell]) -> None:
+    for cell in cells:
+        for entry in (entry for entry in entries if fits(entry, cell)):
+            if entry.early_stop and cell.validation is None:
+                raise ThresherError(f"{entry.name} stops early by a validation set: give the cell {cell.name} one.")
+            if entry.fine_tune and cell.clean is None:
+                raise ThresherError(f"{entry.name} is fine-tuned on a clean set: give the cell {cell.name} one.")
+
+
+def fits(entry: Entry, cell: Cell) -> bool:
+    """Whether the cell asks for this method."""
+    return cell.methods is None or entry.name in cell.methods
 
 
 def published(

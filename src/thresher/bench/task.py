@@ -100,10 +100,7 @@ def epochs_of(task: Task) -> float:
 def tuned(run: Run, task: Task) -> Run:
     """The run's networks, trained on the clean set alone, at the learning rate at which training has ended."""
     setup, settings = task.job.setup, trainer(task).settings
-    if task.clean is None:
-        raise ThresherError(
-            f"{task.job.entry.name} is fine-tuned on a clean set: give the cell {task.job.cell.name} one."
-        )
+    assert task.clean is not None  # or the suite would have been refused
     rate = setup.optimizer["lr"] * last_rate(setup.schedule, epochs_of(task))
     shared = {name: settings[name] for name in ("test", "precision", "device", "seed", "watch")}
     return fine_tune(
@@ -143,7 +140,8 @@ def trainer(task: Task) -> Trainer:
         "train": train,
         "test": task.test,
         "clean": task.clean,
-        **_early_stop(task),
+        "validation": task.validation,
+        "keep": "best_on_validation" if task.job.entry.early_stop else "last",
         "epochs": setup.epochs,
         "steps": setup.steps,
         "batch": setup.batch,
@@ -156,16 +154,6 @@ def trainer(task: Task) -> Trainer:
         "watch": task.watch,
     }
     return Trainer(given, setup.views)
-
-
-def _early_stop(task: Task) -> dict[str, Any]:
-    if not task.job.entry.early_stop:
-        return {}
-    if task.validation is None:
-        raise ThresherError(
-            f"{task.job.entry.name} stops early by a validation set: give the cell {task.job.cell.name} a share of one."
-        )
-    return {"validation": task.validation, "keep": "best_on_validation"}
 
 
 def make_optimizer(settings: Mapping[str, Any]) -> MakeOptimizer:

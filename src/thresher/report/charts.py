@@ -116,9 +116,8 @@ def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec
     import altair as alt
 
     order = list(names)
-    tilted = alt.Axis(labelAngle=0 if max(map(len, order), default=0) <= 3 else -45)
     base = alt.Chart({"values": list(cells)}).encode(
-        x=alt.X(f"{across}:N", title=f"{across} label", sort=order, axis=tilted, scale=alt.Scale(domain=order)),
+        x=alt.X(f"{across}:N", title=f"{across} label", sort=order, axis=_tilted(order), scale=alt.Scale(domain=order)),
         y=alt.Y(f"{down}:N", title=f"{down} label", sort=order, scale=alt.Scale(domain=order)),
         tooltip=[
             f"{down}:N",
@@ -143,9 +142,7 @@ def bars(rows: Rows, name: str, share: str) -> Spec:
 
     chart = alt.Chart({"values": list(rows)}).mark_bar(color=METHOD_COLOURS[0])
     chart = chart.encode(
-        x=alt.X(
-            f"{name}:N", title=name, sort=None, axis=alt.Axis(labelAngle=0 if len(rows) <= MOST_CELL_TEXTS else -45)
-        ),
+        x=alt.X(f"{name}:N", title=name, sort=None, axis=_tilted([row[name] for row in rows])),
         y=alt.Y(f"{share}:Q", title=share, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="~%")),
         tooltip=[f"{name}:N", alt.Tooltip(f"{share}:Q", format=".1%")],
     )
@@ -174,6 +171,13 @@ def scatter(rows: Rows) -> Spec:
         ],
     )
     return _finished(alt.layer(line, points), height=360)
+
+
+def _tilted(names: Sequence[str]) -> Any:
+    """An axis below names: only short ones stand side by side."""
+    import altair as alt
+
+    return alt.Axis(labelAngle=0 if max(map(len, names), default=0) <= 3 else -45)
 
 
 def _finished(chart: Any, height: int | str) -> Spec:
