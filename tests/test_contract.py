@@ -21,10 +21,13 @@ from thresher.rules import (
     FacilityLocation,
     HardestOfMajority,
     InverseFrequency,
+    KCentre,
     KeepLargest,
     KeepSmallest,
+    KMeansPlusPlus,
     MetaGradient,
     OnlyClean,
+    RandomPicks,
     RandomWeights,
     Rule,
     Uniform,
@@ -41,6 +44,7 @@ from thresher.schedules import ramp
 
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
+NOT_RULES |= {"k_centre", "kmeans_plus_plus"}
 NOT_RULES |= COVERS
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
@@ -71,6 +75,15 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "FacilityLocation": [(FacilityLocation(fraction=0.5), EVERY_TASK)],
     "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
     "InverseFrequency": [(InverseFrequency(), LABELLED), (InverseFrequency(of=signals.predicted), LABELLED)],
+    "KCentre": [(KCentre(count=3), EVERY_TASK), (KCentre(by=signals.output_gradient, count=70), EVERY_TASK)],
+    "KMeansPlusPlus": [
+        (KMeansPlusPlus(count=5), EVERY_TASK),
+        (
+            KMeansPlusPlus(by=signals.scaled(signals.gradient_embedding, signals.average_divergence), count=5),
+            EVERY_TASK,
+        ),
+        (KMeansPlusPlus(by=signals.features, count=70, largest_first=False), EVERY_TASK),
+    ],
     "KeepLargest": [
         (KeepLargest(by=signals.loss, fraction=0.3), EVERY_TASK),
         (KeepLargest(by=signals.entropy, count=3), LABELLED),
@@ -83,6 +96,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     ],
     "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
     "OnlyClean": [(OnlyClean(), EVERY_TASK)],
+    "RandomPicks": [(RandomPicks(5), EVERY_TASK)],
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
     "Uniform": [(Uniform(), EVERY_TASK)],
     "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
@@ -110,13 +124,13 @@ over_everything = pytest.mark.parametrize(("rule", "task", "n"), ROWS)
 
 
 def about(n: int, task: str, *, tied: bool = False, **facts: Any) -> Evidence:
-    """Evidence with a peer, an average and a generator; with `tied`, nothing but the ids differs."""
-    own, peer, average = (some_evidence(n, task, seed=seed) for seed in range(3))
+    """Evidence with a peer, an average, something labelled and a generator; with `tied`, only the ids differ."""
+    own, peer, average, labelled = (some_evidence(n, task, seed=seed) for seed in range(4))
     if tied:
         own, peer, average = (_all_alike(evidence) for evidence in (own, peer, average))
     others = {
         name: same_but(other, ids=own.ids, targets=own.targets)
-        for name, other in (("peer", peer), ("average", average))
+        for name, other in (("peer", peer), ("average", average), ("labelled", labelled))
     }
     return own.but(others=others, generator=torch.Generator().manual_seed(7), **({"epoch": 1, "epochs": 4.0} | facts))
 

@@ -138,7 +138,8 @@ class Swept:
 
 HOW_TO_GIVE = {
     "peer": "use a recipe with peers=2, or pass peer= to weigh().",
-    "average": "set average=0.999 in the recipe, or pass average= to weigh().",
+    "average": "set average=0.999 in the recipe, or pass average= to weigh() or acquire().",
     "clean": "pass clean=Examples(...) to fit(), or clean=(inputs, targets) to weigh().",
+    "labelled": "pass labelled=Examples(...) to acquire().",
     "validation": "pass validation=Examples(...) to fit().",
 }

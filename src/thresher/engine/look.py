@@ -72,6 +72,7 @@ def look(
     precision: Precision = None,
     keep_graph: bool = False,
     leave_no_trace: bool = False,
+    by_prediction: bool = False,
     ways: Ways = USUAL,
     clean: Batch | None = None,
     **facts: Any,
@@ -79,6 +80,7 @@ def look(
     """Forward the views of a batch at once; the evidence is about the first view, and about a clean batch beside it.
 
     The model's mode stays as it is; with `leave_no_trace` so do its buffers, which a clean batch never changes.
+    With `by_prediction` nobody knows the targets: what the model predicts stands in for them.
     """
     views = list(views) or [batch.inputs]
     n, device = len(batch.ids), batch.inputs.device
@@ -96,7 +98,7 @@ def look(
         outputs = outputs.float()
     evidence = Evidence(
         ids=batch.ids,
-        targets=batch.targets,
+        targets=prediction(outputs[:n], facts["classes"]) if by_prediction else batch.targets,
         objective=objective,
         raw_outputs=outputs if len(views) == 1 else outputs[:n],
         inputs=views[0],
@@ -109,7 +111,18 @@ def look(
     passage = Passage(model, taps, inputs, precision, watcher)
     if clean is not None:
         evidence = evidence.but(others={"clean": passage.see_clean(objective, clean, facts)})
-    return Look(evidence, outputs, passage.differentiate(evidence, wanted, keep_graph))
+    factors = passage.differentiate(evidence, wanted, keep_graph)
+    for signal in wanted:
+        if signal.passes is not None:
+            with autocast(device, precision):
+                evidence.known[signal] = signal.passes(model, views[0])
+            taps.take()
+    return Look(evidence, outputs, factors)
+
+
+def prediction(outputs: Tensor, classes: int | None) -> Tensor:
+    """What the model would answer: the likeliest class [n], or the outputs themselves where targets are real."""
+    return outputs.detach() if classes is None else outputs.detach().argmax(1)
 
 
 def _watcher(model: nn.Module, wanted: Sequence[Signal], ways: Ways) -> Recorder | Notes | None:

@@ -75,14 +75,19 @@ def parts(value: Any) -> Iterator[Any]:
     if isinstance(value, tuple):
         for item in value:
             yield from parts(item)
-    elif is_dataclass(value) and not isinstance(value, (type, Signal)):
+    elif isinstance(value, Signal):
+        yield from parts(value.reads)
+    elif is_dataclass(value) and not isinstance(value, type):
         for each in fields(value):
             yield from parts(getattr(value, each.name))
 
 
 def signals_of(value: Any) -> list[Signal]:
-    """The signals that a rule, or all rules of a recipe, read; in the order they are declared, each once."""
-    return list(dict.fromkeys(part for part in parts(value) if isinstance(part, Signal)))
+    """The signals to compute for a rule, or for all rules of a recipe; in the order they are declared, each once.
+
+    A signal made of others is not among them: it is put together from those when a rule reads it.
+    """
+    return list(dict.fromkeys(part for part in parts(value) if isinstance(part, Signal) and not part.reads))
 
 
 def needs_of(value: Any) -> frozenset[str]:
