@@ -70,8 +70,8 @@ def k_centre(features: Tensor, count: int, labelled: Tensor | None = None, *, or
     """`count` positions of features [n, d], each the farthest from the nearest of those before and of labelled [m, d].
 
     Greedy k-centre (Sener and Savarese 2018): the largest distance to the nearest is at most twice the least possible.
-    Without labelled rows the first is the one nearest to the mean. Nothing of size n × m is made. Ties go to the lower
-    position, or to the first in `order`.
+    Without labelled rows the first is the longest. Nothing of size n × m is made. Ties go to the lower position, or to
+    the first in `order`.
 
     >>> k_centre(torch.tensor([[0.0], [1.0], [5.0], [9.0]]), 2, labelled=torch.tensor([[8.0]])).tolist()
     [0, 2]
@@ -79,14 +79,11 @@ def k_centre(features: Tensor, count: int, labelled: Tensor | None = None, *, or
     products = Products.table(features)
     turns = torch.arange(len(products), device=features.device) if order is None else order
     checked_count(count, len(products))
-    nearest = Nearest.to_nothing(products)
+    nearest, chosen = Nearest.to_nothing(products), list[int]()
     if labelled is None:
-        nearest.add(Products.table(features.double().mean(0, keepdim=True).to(features)))
-        chosen = [int(turns[nearest.squares[turns].argmin()])]
-        nearest = Nearest.to_nothing(products)
+        chosen.append(int(turns[products.squares[turns].argmax()]))
         nearest.add(products.at(turns.new_tensor(chosen)))
     else:
-        chosen = []
         for rows in torch.split(labelled.to(features), AT_ONCE):
             nearest.add(Products.table(rows))
     while len(chosen) < count:

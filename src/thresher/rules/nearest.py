@@ -10,6 +10,7 @@ from thresher.blocks import rows_at_once
 from thresher.errors import ThresherError
 
 SINGLE, DOUBLE = 2.0**-23, 2.0**-52
+Rows = Tensor | slice
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +33,7 @@ class Products:
             shapes = f"{list(left.shape)} and {list(right.shape)}"
             raise ThresherError(f"Factors of shape {shapes} make no embeddings: give rows [n, c] and [n, d].")
         left, right = (f.detach() if f.dtype in (torch.float32, torch.float64) else f.float() for f in (left, right))
-        norms = torch.empty(len(left), 2, dtype=torch.float64, device=left.device)
-        for rows in _blocks(len(left), left.shape[1] + right.shape[1], left):
-            norms[rows] = torch.stack([factor[rows].double().square().sum(1) for factor in (left, right)], 1)
+        norms = torch.stack([_squared_lengths(factor) for factor in (left, right)], 1)
         if scale is not None:
             scale = scale.detach().double()
             norms[:, 0] *= scale.square()
@@ -59,10 +58,10 @@ class Products:
         """‖gᵢ‖² [n]."""
         return self.norms.prod(1)
 
-    def at(self, rows: Tensor | slice) -> "Products":
+    def at(self, rows: Rows) -> "Products":
         """The embeddings at these positions."""
-        scale = None if self.scale is None else self.scale[rows]
-        return Products(self.left[rows], self.right[rows], scale, self.norms[rows])
+        scale = None if self.scale is None else _at(self.scale, rows)
+        return Products(_at(self.left, rows), _at(self.right, rows), scale, _at(self.norms, rows))
 
     def times(self, dots: Tensor, other: "Products") -> Tensor:
         """aᵢ·aⱼ in double precision, from products of the left factors [n] or [n, k] before they are scaled."""
@@ -72,10 +71,14 @@ class Products:
         return dots if other.scale is None else dots * other.scale
 
     def exact(self, other: "Products") -> Tensor:
-        """‖gᵢ - gⱼ‖² [n] to the embedding of the same place in the other, in double precision; 0 where in doubt."""
-        left = self.times((self.left.double() * other.left).sum(1), other)
+        """‖gᵢ - gⱼ‖² [n] to the embedding of the same place in the other, or to its only one; 0 where in doubt."""
+        # Sums row by row: equal rows have equal distances, so that ties stay ties.
+        left, right = (
+            mine.to(torch.float64, copy=True).mul_(theirs.double()).sum(1)
+            for mine, theirs in ((self.left, other.left), (self.right, other.right))
+        )
         both = self.squares + other.squares
-        squares = both - 2 * left * (self.right.double() * other.right).sum(1)
+        squares = both - 2 * self.times(left, other) * right
         return squares.where(squares > DOUBLE * (self.width + 8) * both, 0.0)
 
 
@@ -97,20 +100,21 @@ class Nearest:
 
     def add(self, centres: Products) -> None:
         """Take these embeddings, k of them, in as centres."""
-        for rows in _blocks(len(self.all), self.all.width + 8 * len(centres), self.all.left):
+        n, k, beside = len(self.all), len(centres), self.all.left
+        for rows in _blocks(n, self.all.left.shape[1] + 16 * k, beside):
             some, far = self.all.at(rows), self.squares[rows]
             both = some.squares[:, None] + centres.squares
             doubt = _error(some) * both
             left = some.times(some.left @ centres.left.T, centres)
             at_least = both - 2 * left.abs() * (some.norms[:, 1:] * centres.norms[:, 1]).sqrt() - doubt
             near = (at_least < far[:, None]).any(1).nonzero()[:, 0]
-            if len(near) == 0:
-                continue
-            found = both[near] - 2 * left[near] * (some.right[near] @ centres.right.T)
-            reach = torch.minimum(far[near], (found + doubt[near]).amin(1))
-            place, centre = (found - doubt[near] <= reach[:, None]).nonzero().T
-            at = near[place]
-            far.scatter_reduce_(0, at, some.at(at).exact(centres.at(centre)), "amin")
+            for at in _few_or_all(near, len(some), self.all.width + k, beside):
+                found = _at(both, at) - 2 * _at(left, at) * (_at(some.right, at) @ centres.right.T)
+                reach = torch.minimum(_at(far, at), (found + _at(doubt, at)).amin(1))
+                place, centre = (found - _at(doubt, at) <= reach[:, None]).nonzero().T
+                nearer = place + at.start if isinstance(at, slice) else at[place]
+                exact = some.at(nearer).exact(centres if k == 1 else centres.at(centre))
+                far.scatter_reduce_(0, nearer, exact, "amin")
 
 
 def _error(products: Products) -> float:
@@ -121,6 +125,23 @@ def _error(products: Products) -> float:
     return (products.width + 8) * SINGLE + rounded
 
 
-def _blocks(n: int, width: int, beside: Tensor) -> Iterator[slice]:
-    step = 8 * rows_at_once(width, beside)
-    return (slice(start, min(n, start + step)) for start in range(0, n, step))
+def _squared_lengths(rows: Tensor) -> Tensor:
+    """‖rowᵢ‖² [n] in double precision."""
+    pieces = (rows[at].to(torch.float64, copy=True) for at in _blocks(len(rows), 8 * rows.shape[1], rows))
+    return torch.cat([piece.mul_(piece).sum(1) for piece in pieces])
+
+
+def _at(rows: Tensor, where: Rows) -> Tensor:
+    return rows[where] if isinstance(where, slice) else rows.index_select(0, where)
+
+
+def _few_or_all(places: Tensor, n: int, width: int, beside: Tensor) -> Iterator[Rows]:
+    """The places a piece at a time, or slices of all n where they are so many that to gather them would cost more."""
+    if 2 * len(places) > n:
+        return iter(_blocks(n, width, beside))
+    return iter(torch.split(places, rows_at_once(width, beside)))
+
+
+def _blocks(n: int, width: int, beside: Tensor) -> list[slice]:
+    step = 4 * rows_at_once(width, beside)
+    return [slice(start, min(n, start + step)) for start in range(0, n, step)]
