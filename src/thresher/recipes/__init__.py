@@ -2,7 +2,7 @@
 
 from thresher.naming import unknown
 from thresher.procedures import clean_only, noise_layer_from_confusion
-from thresher.recipes import l2rw, prl
+from thresher.recipes import active, l2rw, prl
 from thresher.recipes.method import Method, Setting
 
 PRL = "Provable robust learning (2020)"
@@ -106,6 +106,7 @@ METHODS: dict[str, Method] = {
             needs=("column is_corrupt",),
             tasks=CLASSES,
         ),
+        Method("top-q", active.top_q, "learn only from the largest losses of each batch", "Kawaguchi and Lu (2020)"),
     )
 }
 
