@@ -101,7 +101,7 @@ class Nearest:
     def add(self, centres: Products) -> None:
         """Take these embeddings, k of them, in as centres."""
         n, k, beside = len(self.all), len(centres), self.all.left
-        for rows in _blocks(n, self.all.left.shape[1] + 16 * k, beside):
+        for rows in _blocks(n, self.all.left.shape[1] // 4 + 4 * k, beside):
             some, far = self.all.at(rows), self.squares[rows]
             both = some.squares[:, None] + centres.squares
             doubt = _error(some) * both
@@ -127,8 +127,11 @@ def _error(products: Products) -> float:
 
 def _squared_lengths(rows: Tensor) -> Tensor:
     """‖rowᵢ‖² [n] in double precision."""
-    pieces = (rows[at].to(torch.float64, copy=True) for at in _blocks(len(rows), 8 * rows.shape[1], rows))
-    return torch.cat([piece.mul_(piece).sum(1) for piece in pieces])
+    lengths = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
+    for at in _blocks(len(rows), 2 * rows.shape[1], rows):
+        piece = rows[at].to(torch.float64, copy=True)
+        lengths[at] = piece.mul_(piece).sum(1)
+    return lengths
 
 
 def _at(rows: Tensor, where: Rows) -> Tensor:
@@ -143,5 +146,5 @@ def _few_or_all(places: Tensor, n: int, width: int, beside: Tensor) -> Iterator[
 
 
 def _blocks(n: int, width: int, beside: Tensor) -> list[slice]:
-    step = 4 * rows_at_once(width, beside)
+    step = rows_at_once(width, beside)
     return [slice(start, min(n, start + step)) for start in range(0, n, step)]
