@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from thresher import ThresherError
-from thresher.rules import KCentre, KMeansPlusPlus, RandomPicks, k_centre, kmeans_plus_plus, nearest
+from thresher.rules import KCentre, KMeansPlusPlus, RandomPicks, k_centre, kmeans_plus_plus, outer_products
 
 SEEDS, SOME = st.integers(0, 2**31), settings(max_examples=60, deadline=None)
 DTYPES = st.sampled_from((torch.float32, torch.float64))
@@ -75,7 +75,7 @@ def test_k_centre_picks_as_the_table_does(seed: int, n: int, m: int, d: int, dty
 @pytest.fixture(params=[1, 7])
 def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     rows: int = request.param
-    monkeypatch.setattr(nearest, "rows_at_once", lambda width, beside: rows)  # noqa: ARG005
+    monkeypatch.setattr(outer_products, "rows_at_once", lambda width, beside: rows)  # noqa: ARG005
     return rows
 
 

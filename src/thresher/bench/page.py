@@ -7,7 +7,7 @@ from typing import Any
 from thresher.bench.claims import CLAIM_HEADS, averages_table, claims_table, digits_of
 from thresher.bench.compare import Mean, Row, column_mean, compare, left_out
 from thresher.bench.jobs import Result
-from thresher.bench.plot import curves_svg, rates_svg
+from thresher.bench.plot import columns_svg, curves_svg, rates_svg, sizes_svg
 from thresher.bench.suite import Cell, Published, Setup, Suite, setup_for
 from thresher.files import write_whole
 
@@ -17,13 +17,15 @@ NOT_RUN = "not run here"
 
 
 def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
-    """Write SUITE-SCALE.md and, beside it, a picture of the curves for each data set and one of the rates told."""
+    """Write SUITE-SCALE.md and, beside it, pictures: curves for each data set, and scores against rates and sizes."""
     rows = compare(suite, scale, results)
     curves = curves_svg(suite, rows)
     drawn = {_picture(suite, scale, data if len(curves) > 1 else ""): svg for data, svg in curves.items()}
-    rates = rates_svg(rows)
-    if rates is not None:
-        drawn[_picture(suite, scale, "rates")] = rates
+    for data, svg in columns_svg(suite, rows).items():
+        drawn[_picture(suite, scale, f"{data.partition(':')[0]}-shares")] = svg
+    for part, svg_or_none in (("rates", rates_svg(rows)), ("sizes", sizes_svg(rows))):
+        if svg_or_none is not None:
+            drawn[_picture(suite, scale, part)] = svg_or_none
     for name, svg in drawn.items():
         _write(folder / name, svg)
     page = folder / f"{suite.name}-{scale}.md"
@@ -85,8 +87,13 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
 
 
 def _alt_text(suite: Suite, name: str) -> str:
-    if name.endswith("rates.svg"):
-        return "The score against the noise rate that was told"
+    for end, words in (
+        ("rates.svg", "The score against the noise rate that was told"),
+        ("sizes.svg", "The score against the share that is kept"),
+        ("shares.svg", "The share of clean labels among those kept, over the epochs"),
+    ):
+        if name.endswith(end):
+            return words
     return f"The score of each method over the {suite.clock}s"
 
 
@@ -128,14 +135,17 @@ def about(suite: Suite, scale: str, cell: Cell, told: str | None = None) -> str:
     """What a cell is, in one line."""
     if told is None:
         told = "told nothing of the noise" if cell.noise_rate is None else f"told a noise rate of {cell.noise_rate:g}"
-    clean = ""
-    if cell.clean is not None:
-        clean = f", {cell.clean.count} clean examples{' a class' if cell.clean.per_class else ''}"
+    clean = "" if cell.clean is None else f", {cell.clean} clean examples"
+    if cell.validation is not None:
+        clean += f", {cell.validation:.0%} left alone for early stopping"
+    corruption = cell.corruption or "as it is"
+    if cell.options:
+        corruption += f" to {', '.join(cell.options)} by seed"
     setup: Setup = setup_for(suite.scale(scale), cell, suite.methods[0])
     options = ", ".join(f"{name} {value}" for name, value in setup.optimizer.items() if name != "name")
     length = f"{setup.epochs} epochs" if setup.epochs is not None else f"{setup.steps} steps"
     return (
-        f"{cell.metric} on {cell.data}, {cell.corruption or 'as it is'}{clean}; methods are {told}; "
+        f"{cell.metric} on {cell.data}, {corruption}{clean}; methods are {told}; "
         f"{setup.model}, {setup.optimizer['name']} ({options}), batch {setup.batch}, {length}."
     )
 
@@ -186,7 +196,7 @@ def with_spread(found: Mean | None, digits: int) -> str:
 
 def _columns_table(suite: Suite, rows: Sequence[Row]) -> str:
     """Whatever else the suite measures, over the last ten epochs; the clean share already has its place."""
-    names = [name for name in suite.columns if name != "clean_share"]
+    names = [name for name in (*suite.columns, *(rows[0].cell.columns if rows else ())) if name != "clean_share"]
     body = []
     for row in rows:
         values = [column_mean(row, name) for name in names]

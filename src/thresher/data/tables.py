@@ -26,7 +26,7 @@ def table(path: Path, target: str = "target") -> Splits:
     Inputs: numbers are standardised by the training rows, a missing one is their median with a 1 in an extra column;
     text becomes one column a category, a missing one is a category of its own. Ids are row numbers.
     """
-    rows = _read(path)
+    rows = read_table(path)
     wanted = target.split(",")
     for column in wanted:
         if column not in rows.column_names:
@@ -43,7 +43,7 @@ def table(path: Path, target: str = "target") -> Splits:
     return Splits(examples.subset(train), examples.subset(test))
 
 
-def _read(path: Path) -> Any:
+def read_table(path: Path) -> Any:
     from pyarrow import csv, parquet
 
     if not path.exists():

@@ -1,5 +1,6 @@
 """fit(): the loop around the step."""
 
+import copy
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -47,6 +48,7 @@ def fit(
     clean: Examples | None = None,
     clean_batch: int | None = None,
     validation: Examples | None = None,
+    teacher: nn.Module | None = None,
     keep: Literal["last", "best_on_validation"] = "last",
     until: Callable[[Record], bool] | None = None,
     batch: int = 128,
@@ -68,6 +70,8 @@ def fit(
     model     a module, trained in place, or a function that makes one (needed for recipes with peers)
     schedule  multiplies the optimizer's learning rates: `cosine(1.0)`, `step(1.0, at=(80, 100))`
     clean     examples whose targets can be trusted, for rules that read them; it may be part of the training set
+    teacher   a network that rules and objectives may ask, seeing what the student sees; its outputs may also lie in the
+              column `teacher_output`, which is enough wherever nobody looks at its layers
     clean_batch  how many of them a step looks at: the batch size, or all of them, whichever is less
     until     stops early: a function of the epoch's record, such as `lambda record: record["train_score"] > 0.99`
     precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
@@ -93,7 +97,8 @@ def fit(
     placed = {name: examples.to(where) for name, examples in sets.items() if examples is not None}
     with _determinism(deterministic):
         models = _models(recipe, model, plan, where)
-        training = Training(recipe, models, placed, plan, keep == "best_on_validation")
+        taught = None if teacher is None else _placed(copy.deepcopy(teacher), plan, where)
+        training = Training(recipe, models, placed, plan, keep == "best_on_validation", taught)
         try:
             return _loop(training, out, until, watch, commit_every)
         except KeyboardInterrupt as stop:

@@ -3,14 +3,16 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from thresher.engine.optimizer import MakeOptimizer, prepare
 from thresher.errors import ThresherError
-from thresher.objectives import Objective
+
+if TYPE_CHECKING:  # objectives may look at layers, and so at this file
+    from thresher.objectives import Objective
 
 FEATURES = "features"  # the name under which taps keep the inputs of the last Linear layer
 
@@ -50,7 +52,7 @@ class Taps:
 class Learner:
     """One network in training."""
 
-    def __init__(self, model: nn.Module, objective: Objective, make_optimizer: MakeOptimizer, average: float | None):
+    def __init__(self, model: nn.Module, objective: "Objective", make_optimizer: MakeOptimizer, average: float | None):
         self.model, self.objective, self.rate = model, objective, average
         if not model.training:
             model.train()  # a model whose root is in training mode keeps the layers its owner froze

@@ -13,21 +13,25 @@ from thresher.engine.capture import Captured, obstacle, phase
 from thresher.engine.check import check_model, check_recipe, check_schedules, check_sets
 from thresher.engine.checkpoint import Record, describe
 from thresher.engine.clean import CleanStream, queued
+from thresher.engine.epoch import epoch_evidence
 from thresher.engine.evidence import Evidence
 from thresher.engine.feed import Feed
 from thresher.engine.learner import Learner
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer
-from thresher.engine.record import epoch_record, fill_unvisited
+from thresher.engine.partners import PartnerStream
+from thresher.engine.record import epoch_record, fill_unseen
 from thresher.engine.step import Now, Step
 from thresher.engine.sweep import Sweeper, measure, metric_of
+from thresher.engine.teacher import TEACHER_OUTPUT, Teacher
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.ledger import EpochRows, Ledger, epoch_table, last_visits
+from thresher.mix import as_mixable
 from thresher.noise_rate import NoiseRate
-from thresher.objectives import as_objective
-from thresher.recipe import Recipe
-from thresher.rules.rule import Decision, ask, columns_of, needs_of, schedules_of, signals_of
+from thresher.objectives import Objective, as_objective
+from thresher.recipe import Recipe, over
+from thresher.rules.rule import Decision, ask, columns_of, needs_of, schedules_of
 from thresher.schedules import Schedule
 from thresher.seeding import derive, generator, preserved, seed_global
 
@@ -53,43 +57,71 @@ class Training:
     """Everything that changes while a run goes on; `state()` is all of it that a checkpoint needs."""
 
     def __init__(
-        self, recipe: Recipe, models: Sequence[nn.Module], sets: Mapping[str, Examples], plan: Plan, keep_best: bool
+        self,
+        recipe: Recipe,
+        models: Sequence[nn.Module],
+        sets: Mapping[str, Examples],
+        plan: Plan,
+        keep_best: bool,
+        teacher: nn.Module | None = None,
     ):
-        self.recipe, self.sets, self.plan, self.keep_best = recipe, sets, plan, keep_best
-        self.train = train = sets["train"]
+        self.recipe, self.plan, self.keep_best = recipe, plan, keep_best
+        train, needs = sets["train"], needs_of(recipe)
         objective = as_objective(recipe.objective, train.classes)
-        given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average}
+        said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
+        given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average, "teacher": said}
         check_recipe(recipe, objective, train, given)
         check_schedules(recipe, plan.epochs)
-        clean = sets.get("clean") if "clean" in needs_of(recipe) else None
+        clean = sets.get("clean") if "clean" in needs else None
         self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
-        fits = check_model(recipe, models[0], objective.to(self.device), train, plan.seed, clean, plan.clean_batch)
+        device = train.targets.device
+        fits = check_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
         check_sets(models[0], sets, plan.seed)
+        rate = recipe.average
+        if isinstance(rate, over):
+            rate = rate.rate(len(train) / plan.batch)
         self.learners = [
-            Learner(
-                m, as_objective(recipe.objective, train.classes).to(self.device), plan.make_optimizer, recipe.average
-            )
+            Learner(m, as_objective(recipe.objective, train.classes).to(device), plan.make_optimizer, rate)
             for m in models
         ]
         for learner in self.learners:
             learner.watch_layers(learner.objective.layers, fits.head)
-        self.refusal = obstacle(self.learners[0].optimizer, self.device) if plan.captured else "nobody asked for it"
+        self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "nobody asked for it"
         captured = self.refusal is None
-        self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
-        self.step = Step(recipe, self.learners, train.classes, plan.precision, self.rows, fits.ways, plan.batch)
+        taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
         at_once = max(1024 if captured else 512, plan.batch)
-        self.sweeper = Sweeper(at_once, plan.precision, plan.workers, fits.ways.factored, captured, plan.channels_last)
+        self.sweeper = Sweeper(
+            at_once, plan.precision, plan.workers, fits.ways.factored, captured, plan.channels_last, taught
+        )
+        self.sets = self._with_teacher(sets, taught, objective)
+        self.train = train = self.sets["train"]
+        self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
+        self.step = Step(recipe, self.learners, train.classes, plan.precision, self.rows, fits.ways, plan.batch, taught)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
         self.noise_rate = NoiseRate(recipe, train, plan.epochs)
-        self.feed = Feed(train, sorted(columns_of(recipe)), plan.channels_last, clean)
+        self.partners = PartnerStream(recipe.mix, train, plan.seed)
+        read = columns_of(recipe) if self.step.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
+        self.feed = Feed(train, sorted(read), plan.channels_last, clean)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
         self.epoch, self.steps_done, self.finished, self.stopped = 0, 0, False, False
         self.carry = torch.empty(0, dtype=torch.long)
         self.history: list[Record] = []
         self.ledger = Ledger()
         self.best: dict[str, Any] | None = None
+
+    def _with_teacher(
+        self, sets: Mapping[str, Examples], teacher: Teacher | None, objective: Objective
+    ) -> dict[str, Examples]:
+        """The sets, with the column of a teacher that is a network: it is asked once, for it does not change."""
+        made = dict(sets)
+        if teacher is not None and teacher.network is not None:
+            for name in ("train", "validation"):
+                if name in sets and TEACHER_OUTPUT not in sets[name].columns:
+                    said = self.sweeper(teacher.network, objective, sets[name]).outputs
+                    made[name] = sets[name].with_columns(**{TEACHER_OUTPUT: said})
+        return made
 
     @property
     def device(self) -> torch.device:
@@ -105,6 +137,7 @@ class Training:
             "length": [self.plan.epochs, self.plan.steps],
             "batch": self.plan.batch,
             "clean": None if self.clean.clean is None else self._clean_identity(self.clean.clean),
+            **self._teacher_identity(),
             "seed": self.plan.seed,
             "optimizer": [type(optimizer).__name__, self.learners[0].base_rates, self._optimizer_settings()],
             "keep": "best_on_validation" if self.keep_best else "last",
@@ -116,6 +149,12 @@ class Training:
         hidden = ("params", "lr", "fused", "foreach", "capturable")
         groups = self.learners[0].optimizer.param_groups
         return [{name: describe(value) for name, value in group.items() if name not in hidden} for group in groups]
+
+    def _teacher_identity(self) -> dict[str, Any]:
+        """What the teacher says of the sets that rules read; nothing where nobody asks it."""
+        needs = needs_of(self.recipe)
+        read = [self.sets[name] for name in ("train", "validation") if name == "train" or name in needs]
+        return {"teacher": describe([e.columns[TEACHER_OUTPUT] for e in read])} if "teacher" in needs else {}
 
     def _clean_identity(self, clean: Examples) -> Any:
         return [describe([clean.ids, clean.targets]), self.plan.clean_batch]
@@ -129,23 +168,37 @@ class Training:
         self.now = Now(self.epoch, self.plan.epochs, self.generator, self.scalars)
         sights = [self._epoch_evidence(learner) for learner in self.learners]
         decisions = self._decide_epoch(sights)
-        self.feed.begin(decisions)
+        lessons = self._relabel_epoch(sights, decisions)
+        self.feed.begin(decisions, lessons)
         order = self._order(decisions)
         clean = self.clean.order(self.epoch, len(order))
         clean_inputs = self.clean.inputs(clean, self.epoch, self.plan.workers, len(order))
-        rows, key = last_visits(order, len(self.train)), phase(self.recipe, self.epoch)
+        drawn = self.partners.draw(order, self.feed.decided, self.epoch)
+        fetched = self.partners.inputs(drawn, self.epoch, self.plan.workers, len(order))
+        rows, key = last_visits(order, len(self.train)), (*phase(self.recipe, self.epoch), drawn is None)
+        streams = zip(self._inputs(order), clean_inputs, fetched, strict=True)
         with preserved(self.device):
-            for done, (inputs, beside) in enumerate(zip(self._inputs(order), clean_inputs, strict=True)):
+            for done, (inputs, clean_seen, partner_seen) in enumerate(streams):
                 progress = self.epoch + done / len(order)
                 if self.plan.schedule is not None:
                     for learner in self.learners:
                         learner.set_learning_rate(self.plan.schedule(progress, self.plan.epochs))
                 seed_global(self.device, self.plan.seed, self.epoch, done)
-                at = None if clean is None else clean[done]
-                self._take_step(key, index=order[done], rows=rows[done], inputs=inputs, clean=at, clean_inputs=beside)
+                self._take_step(
+                    key,
+                    index=order[done],
+                    rows=rows[done],
+                    inputs=inputs,
+                    clean=None if clean is None else clean[done],
+                    clean_inputs=clean_seen,
+                    partner=None if drawn is None else drawn.partner[done],
+                    share=None if drawn is None else drawn.share[done],
+                    partner_inputs=partner_seen,
+                )
                 self.steps_done += 1
                 yield done + 1, len(order)
-        self._end_epoch(started, len(order), sights, decisions)
+        blended = (self.step.mixes_within or drawn is not None) and not self.step.asks
+        self._end_epoch(started, len(order), sights, decisions, lessons, blended)
 
     def _take_step(self, key: Hashable, **given: Any) -> None:
         if self.captured is None:
@@ -157,10 +210,19 @@ class Training:
             warnings.warn(f"The step runs without a CUDA graph: {self.refusal}", stacklevel=2)
 
     def _one_step(
-        self, index: Tensor, rows: Tensor, inputs: Tensor | None, clean: Tensor | None, clean_inputs: Tensor | None
+        self,
+        index: Tensor,
+        rows: Tensor,
+        inputs: Tensor | None,
+        clean: Tensor | None,
+        clean_inputs: Tensor | None,
+        partner: Tensor | None,
+        share: Tensor | None,
+        partner_inputs: Tensor | None,
     ) -> None:
-        batch, weights = self.feed.batch(index, rows, inputs)
-        self.step(batch, weights, self.now, self.feed.clean_batch(clean, clean_inputs))
+        weights, lessons = self.feed.decisions(index)
+        trusted, beside = self.feed.clean_batch(clean, clean_inputs), self.feed.beside(partner, share, partner_inputs)
+        self.step(self.feed.batch(index, rows, inputs), weights, self.now, trusted, beside, lessons)
 
     def _inputs(self, order: Tensor) -> Iterable[Tensor | None]:
         """What a stream brings for each step; a set in memory is gathered inside the step."""
@@ -169,28 +231,9 @@ class Training:
         return self.train.batches(order, seed=self.plan.seed, epoch=self.epoch, workers=self.plan.workers)
 
     def _epoch_evidence(self, learner: Learner) -> Evidence:
-        """Evidence about the whole training set, which sweeps when a rule first reads it."""
-        rule, train = self.recipe.each_epoch, self.train
-
-        def about(model: nn.Module, taps: Any) -> Evidence:
-            return Evidence(
-                ids=train.ids,
-                targets=train.targets,
-                objective=learner.objective,
-                raw_outputs=lambda: self.sweeper(model, learner.objective, train, wanted=signals_of(rule), taps=taps),
-                classes=train.classes,
-                epoch=self.epoch,
-                epochs=self.plan.epochs,
-                generator=self.generator,
-                columns=self.feed.columns,
-                memory=learner.epoch_memory,
-                scalars=self.scalars,
-            )
-
-        evidence = about(learner.model, learner.taps)
-        if learner.average is not None and "average" in needs_of(rule):
-            evidence = evidence.but(others={"average": about(learner.average, learner.average_taps)})
-        return evidence
+        columns, validation, relabel = self.feed.columns, self.sets.get("validation"), self.recipe.relabel
+        asked = (self.recipe.each_epoch, relabel if relabel is not None and relabel.clock == "epoch" else None)
+        return epoch_evidence(asked, learner, self.train, columns, validation, self.sweeper, self.now)
 
     def _decide_epoch(self, sights: Sequence[Evidence]) -> list[Decision] | None:
         if self.recipe.each_epoch is None:
@@ -207,6 +250,15 @@ class Training:
         for learner, decision in zip(self.learners, decisions, strict=True):
             learner.epoch_memory.update(decision.memory)
         return decisions
+
+    def _relabel_epoch(self, sights: Sequence[Evidence], decisions: Sequence[Decision] | None) -> list[Tensor] | None:
+        """The targets of this epoch for each network, where the recipe relabels once an epoch."""
+        relabel = self.recipe.relabel
+        if relabel is None or relabel.clock != "epoch":
+            return None
+        columns = [{} for _ in sights] if decisions is None else [decision.columns for decision in decisions]
+        seen = [s.but(columns={**s.columns, **own}) for s, own in zip(sights, columns, strict=True)]
+        return [as_mixable(relabel(evidence), self.train.classes).detach() for evidence in seen]
 
     def _order(self, decisions: Sequence[Decision] | None) -> Tensor:
         """Positions [steps, batch]: full batches of the examples that count; the remainder opens the next epoch."""
@@ -228,20 +280,30 @@ class Training:
         return order[:used].view(steps, self.plan.batch).to(self.device)
 
     def _end_epoch(
-        self, started: float, steps: int, sights: Sequence[Evidence], decisions: Sequence[Decision] | None
+        self,
+        started: float,
+        steps: int,
+        sights: Sequence[Evidence],
+        decisions: Sequence[Decision] | None,
+        lessons: Sequence[Tensor] | None,
+        blended: bool,
     ) -> None:
-        columns = []
+        columns, extras = [], []
         for place, (learner, rows) in enumerate(zip(self.learners, self.rows, strict=True)):
             weights = None if decisions is None else decisions[place].weights
-            columns.append(fill_unvisited(rows, learner, self.train, self.sweeper, weights, sights[place]))
+            seen = fill_unseen(rows, learner, self.train, self.sweeper, weights, sights[place], blended)
+            decided = {} if decisions is None else {k: v.cpu().numpy() for k, v in decisions[place].columns.items()}
+            if lessons is not None and not self.train.is_regression:
+                decided["taught"] = lessons[place].argmax(1).int().cpu().numpy()
+            columns.append({**seen, **decided})
+            extras.append(decided)
         self.noise_rate.look(self.epoch + 1, columns)
         for place, seen in enumerate(columns):
-            extra = {} if decisions is None else {k: v.cpu().numpy() for k, v in decisions[place].columns.items()}
-            extra |= self.noise_rate.columns()
+            extra = extras[place] | self.noise_rate.columns()
             self.ledger.add(epoch_table(self.train, seen, extra, epoch=self.epoch + 1, peer=place))
         record = epoch_record(columns, self.train)
-        sound = torch.stack([p.isfinite().all() for learner in self.learners for p in learner.model.parameters()])
-        if record["loss"] != record["loss"] or not sound.all():
+        length = nn.utils.get_total_norm([p.detach() for own in self.learners for p in own.model.parameters()])
+        if record["loss"] != record["loss"] or not length.isfinite():
             raise ThresherError(
                 f"Training diverged to NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
             )
