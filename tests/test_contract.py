@@ -26,12 +26,15 @@ from thresher.rules import (
     HardestOfMajority,
     HoldOut,
     InverseFrequency,
+    KCentre,
     KeepAbove,
     KeepLargest,
     KeepSmallest,
+    KMeansPlusPlus,
     MetaGradient,
     OnlyClean,
     OnlyCorrect,
+    RandomPicks,
     RandomWeights,
     Rule,
     Selected,
@@ -56,6 +59,7 @@ from thresher.schedules import ramp
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
 NOT_RULES |= COVERS | {"debias_weights", "local_dimensionality", "nearest", "teacher_labels"}
+NOT_RULES |= {"k_centre", "kmeans_plus_plus"}
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
@@ -96,6 +100,15 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "HoldOut": [(HoldOut(0.3), EVERY_TASK)],
     "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
     "InverseFrequency": [(InverseFrequency(), LABELLED), (InverseFrequency(of=signals.predicted), LABELLED)],
+    "KCentre": [(KCentre(count=3), EVERY_TASK), (KCentre(by=signals.output_gradient, count=70), EVERY_TASK)],
+    "KMeansPlusPlus": [
+        (KMeansPlusPlus(count=5), EVERY_TASK),
+        (
+            KMeansPlusPlus(by=signals.scaled(signals.gradient_embedding, signals.average_divergence), count=5),
+            EVERY_TASK,
+        ),
+        (KMeansPlusPlus(by=signals.features, count=70, largest_first=False), EVERY_TASK),
+    ],
     "KeepAbove": [
         (KeepAbove(by=signals.loss, bound=0.5), EVERY_TASK),
         (KeepAbove(by=signals.confidence, bound=ramp(0.2, 0.9, epochs=3)), LABELLED),
@@ -112,6 +125,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     ],
     "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
     "OnlyClean": [(OnlyClean(), EVERY_TASK)],
+    "RandomPicks": [(RandomPicks(5), EVERY_TASK)],
     "OnlyCorrect": [(OnlyCorrect(), EVERY_TASK)],
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
     "Selected": [(Selected(), EVERY_TASK), (Selected(epochs=0), EVERY_TASK)],
@@ -159,13 +173,14 @@ over_everything = pytest.mark.parametrize(("rule", "task", "n"), ROWS)
 
 def about(n: int, task: str, *, tied: bool = False, **facts: Any) -> Evidence:
     """Evidence with all other evidence there is and a generator; with `tied`, nothing but the ids differs."""
-    own, peer, average, teacher, known, judge = (some_evidence(n, task, seed=seed) for seed in range(6))
+    own, peer, average, teacher, known, judge, labelled = (some_evidence(n, task, seed=seed) for seed in range(7))
     if tied:
         own, peer, average, teacher, known = (_all_alike(each) for each in (own, peer, average, teacher, known))
     others = {
         name: same_but(other, ids=own.ids, targets=own.targets)
         for name, other in (("peer", peer), ("average", average), ("teacher", teacher))
     }
+    others["labelled"] = labelled
     judge = same_but(judge, ids=known.ids, targets=known.targets)
     others["validation"] = known.but(others={"teacher": judge, "average": judge})
     return own.but(others=others, generator=torch.Generator().manual_seed(7), **({"epoch": 1, "epochs": 4.0} | facts))

@@ -39,7 +39,9 @@ def changed(before: Examples, after: Examples) -> Tensor:
 
 
 EXACT_FLIPS = ["symmetric", "pairflip", "derangement", "instance", "uniformflip"]
+POOLS = ("blank", "class", "diverse")  # these add examples of a noisy kind
 NEEDS_EXAMPLES = sorted({(name, False) for name in FOR_CLASSES} | {(name, True) for name in FOR_REAL_TARGETS})
+NEEDS_EXAMPLES = [(name, real) for name, real in NEEDS_EXAMPLES if name not in POOLS]
 
 
 def spelled(name: str, rate: float) -> str:
@@ -229,6 +231,86 @@ def test_a_second_corruption_keeps_the_first_truth() -> None:
     marked = clean.with_columns(is_corrupt=torch.arange(400) < 7)  # known to be wrong, truth unknown
     assert corrupt(marked, "pairflip:0").columns["is_corrupt"].sum() == 7
     assert corrupt(once, "imbalance:2").columns["is_corrupt"].any()
+
+
+def pictures(count: int = 300, classes: int = 10, dtype: torch.dtype = torch.float32) -> Examples:
+    """Images [count, 3, 4, 4] with scattered ids; none of them is of one colour."""
+    draws = torch.Generator().manual_seed(0)
+    inputs = 255 * torch.rand(count, 3, 4, 4, generator=draws)
+    ids = 3 * torch.randperm(count, generator=draws) + 5
+    return Examples(inputs.to(dtype), torch.arange(count) % classes, ids=ids, classes=classes)
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_a_pool_is_the_clean_examples_and_the_share_of_noisy_ones(name: str, dtype: torch.dtype) -> None:
+    clean = pictures(2000, dtype=dtype)
+    pool, again, other = (corrupt(clean, f"{name}:0.8", seed=seed) for seed in (3, 3, 4))
+    noisy = pool.columns["is_corrupt"]
+    assert noisy.dtype == torch.bool
+    assert noisy.sum() == 4 * (~noisy).sum()
+    assert pool.inputs.dtype == dtype  # type: ignore[union-attr]
+    for ours, theirs in ((pool.ids, again.ids), (pool.targets, again.targets), (pool.inputs, again.inputs)):
+        assert torch.equal(ours, theirs)  # type: ignore[arg-type]
+    assert not torch.equal(pool.targets, other.targets)
+    assert 0.5 < noisy[: len(pool) // 5].float().mean() < 1, "both kinds are mixed"
+    kept = clean.subset(clean.targets != 1) if name == "class" else clean
+    order, mine = kept.ids.argsort(), pool.subset(~noisy)
+    mine = mine.subset(mine.ids.argsort())
+    for ours, theirs in ((mine.ids, kept.ids), (mine.targets, kept.targets), (mine.inputs, kept.inputs)):
+        assert torch.equal(ours, theirs[order])  # type: ignore[arg-type, index]
+    assert torch.equal(mine.columns["true_target"], mine.targets)
+    assert len(pool.ids.unique()) == len(pool)
+    labels = pool.targets[noisy].bincount(minlength=10) / int(noisy.sum())
+    assert (labels > 0.02).all(), "any label"
+
+
+def test_blanks_are_black_and_colours_have_three_labels_each() -> None:
+    blank, colours = (corrupt(pictures(2000, dtype=torch.uint8), f"{name}:0.8") for name in ("blank", "diverse"))
+    assert not blank.inputs[blank.columns["is_corrupt"]].any()  # type: ignore[index]
+    noisy = colours.subset(colours.columns["is_corrupt"])
+    flat = noisy.inputs.flatten(2)  # type: ignore[union-attr]
+    assert (flat == flat[:, :, :1]).all()
+    kinds = torch.unique(flat[:, :, 0], dim=0, return_inverse=True)[1]
+    assert kinds.max() == 99
+    assert {len(noisy.targets[kinds == kind].unique()) for kind in range(100)} == {3}
+    assert (flat[:, :, 0].float().std(0) > 40).all(), "colours are anywhere in the range of the images"
+    few = corrupt(pictures(classes=2), "diverse:0.8")
+    assert few.targets.max() == 1
+
+
+def test_copies_of_the_noisy_class_have_the_label_of_their_original() -> None:
+    clean = pictures(500)
+    pool = corrupt(clean, "class:0.8:7")
+    noisy = pool.subset(pool.columns["is_corrupt"])
+    assert (noisy.columns["true_target"] == 7).all()
+    originals = torch.isin(noisy.ids, clean.ids)
+    assert set(noisy.ids[originals].tolist()) == set(clean.ids[clean.targets == 7].tolist())
+    _, kinds = torch.unique(noisy.inputs.flatten(1), dim=0, return_inverse=True)  # type: ignore[union-attr]
+    assert kinds.max() + 1 == int(originals.sum()) == 50
+    assert all(len(noisy.targets[kinds == kind].unique()) == 1 for kind in range(50))
+    assert len(corrupt(clean, "class:0").ids) == 450
+    fewer = corrupt(clean, "class:0.1:7")
+    assert int(fewer.columns["is_corrupt"].sum()) == 50
+    assert int(corrupt(clean, "class:0.05:7").columns["is_corrupt"].sum()) == round(450 / 19)
+
+
+def test_pools_that_cannot_be_made_are_refused() -> None:
+    with pytest.raises(ThresherError, match="or use blank"):
+        corrupt(labelled(), "diverse:0.8")
+    for rate in ("1", "-0.1", "nan"):
+        with pytest.raises(ThresherError, match="leaves nothing clean"):
+            corrupt(pictures(), f"blank:{rate}")
+    with pytest.raises(ThresherError, match="from 0 to 9"):
+        corrupt(pictures(), "class:0.8:10")
+    with pytest.raises(ThresherError, match="choose another noisy class"):
+        corrupt(replace(pictures(classes=2), classes=3), "class:0.8:2")
+    with pytest.raises(ThresherError, match="takes no option"):
+        corrupt(pictures(), "blank:0.8:1")
+    with pytest.raises(ThresherError, match="in_memory"):
+        corrupt(Examples([torch.zeros(2)] * 4, torch.tensor([0, 1, 0, 1])), "blank:0.5")
+    assert corrupt(labelled(), "blank:0.5").columns["is_corrupt"].sum() == 500
+    assert corrupt(corrupt(pictures(), "symmetric:0.5"), "blank:0.5").columns["is_corrupt"].sum() == 450
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Train models on data you cannot fully trust, and keep a record of what was trusted."""
 
 from thresher import rules, schedules, signals
+from thresher.engine.acquire import acquire
 from thresher.engine.fit import Moment, fit
 from thresher.engine.run import Run
 from thresher.engine.weigh import weigh
@@ -18,6 +19,7 @@ __all__ = [
     "Recipe",
     "Run",
     "ThresherError",
+    "acquire",
     "fit",
     "rules",
     "schedules",

@@ -4,11 +4,13 @@ outputs [n, classes] or [n, d]; a signal is [n], or [n, width] where its name is
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from thresher.dropout import MutualInformation
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 
@@ -23,6 +25,8 @@ class Signal:
     prepared: bool = False  # the engine computes it during the forward pass, because afterwards is too late
     needs: frozenset[str] = frozenset()  # other evidence that it is taken from: "clean"
     of_targets: bool = False  # it looks at no outputs, so that nobody has to sweep for it
+    reads: tuple["Signal", ...] = ()  # the signals it is made of, which the engine computes in its place
+    passes: Callable[[nn.Module, Tensor], Tensor] | None = field(default=None, repr=False)  # more passes over a batch
 
     def __call__(self, evidence: Evidence) -> Tensor:
         return self.function(evidence)
@@ -73,7 +77,20 @@ def _p_given(evidence: Evidence) -> Tensor:
     return evidence.outputs.softmax(1).gather(1, evidence.read(given)[:, None])[:, 0]
 
 
+def _average_divergence(evidence: Evidence) -> Tensor:
+    return evidence.read(hidden_difference).abs().mean(1)
+
+
+def _hidden_difference(evidence: Evidence) -> Tensor:
+    return evidence.read(features) - evidence.other("average").read(features)
+
+
+def _loss_difference(evidence: Evidence) -> Tensor:
+    return (evidence.read(loss) - evidence.other("average").read(loss)).abs()
+
+
 CLASSES = ("classification",)
+AVERAGE = frozenset({"average"})
 
 loss = Signal("loss", _loss)
 """ℓᵢ of the recipe's own objective."""
@@ -99,3 +116,59 @@ given = Signal("given", _given, CLASSES, of_targets=True)
 """The given class, the likeliest one where the target is soft."""
 p_given = Signal("p_given", _p_given, CLASSES)
 """The probability the model gives to the given class."""
+mutual_information = Signal("mutual_information", _declared_first, CLASSES, prepared=True, passes=MutualInformation())
+"""What an answer would tell about the model, by Monte-Carlo dropout: H(mean p) - mean H(p), which BALD looks for."""
+hidden_difference = Signal("hidden_difference", _hidden_difference, needs=AVERAGE, reads=(features,))
+"""The features minus those of the model's moving average [n, width]."""
+average_divergence = Signal("average_divergence", _average_divergence, needs=AVERAGE, reads=(features,))
+"""How far the features are from those of the moving average: the mean of |hᵢ - h̄ᵢ|, by which S-BADGE scales."""
+loss_difference = Signal("loss_difference", _loss_difference, needs=AVERAGE, reads=(loss,))
+"""|ℓᵢ - ℓ̄ᵢ|: how far the losses of the model and of its moving average are apart."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Outer products leftᵢ ⊗ rightᵢ [n, width of left · width of right], each times scaleᵢ: kept apart, never made."""
+
+    left: Signal
+    right: Signal
+    scale: Signal | None = None
+
+
+@dataclass(frozen=True)
+class _Product:
+    """The product of two signals, of which the second has one number for each example."""
+
+    signal: Signal
+    by: Signal
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        values, factors = evidence.read(self.signal), evidence.read(self.by)
+        return values * factors.reshape(-1, *[1] * (values.ndim - 1))
+
+
+@overload
+def scaled(signal: Signal, by: Signal) -> Signal: ...
+@overload
+def scaled(signal: Pair, by: Signal) -> Pair: ...
+def scaled(signal: Signal | Pair, by: Signal) -> Signal | Pair:
+    """The signal, each example's times its value of `by` [n].
+
+    S-BADGE is BADGE by `scaled(gradient_embedding, average_divergence)`, and nothing else.
+
+    >>> scaled(confidence, margin) == scaled(confidence, margin), scaled(confidence, margin).name
+    (True, 'confidence × margin')
+    """
+    if isinstance(signal, Pair):
+        return replace(signal, scale=by if signal.scale is None else scaled(signal.scale, by))
+    return Signal(
+        f"{signal.name} × {by.name}",
+        _Product(signal, by),
+        tuple(task for task in signal.tasks if task in by.tasks),
+        needs=signal.needs | by.needs,
+        reads=tuple(dict.fromkeys((*(signal.reads or (signal,)), *(by.reads or (by,))))),
+    )
+
+
+gradient_embedding = Pair(output_gradient, features)
+"""∂ℓᵢ/∂W of the last layer, as the pair it is the outer product of; on a pool ℓᵢ is that of the predicted class."""

@@ -1,7 +1,8 @@
 """What benchmarks do to clean data, seeded and on record.
 
 Every corrupted set carries two columns: `true_target`, what the target was before anything was done to it, and
-`is_corrupt`, whether the given target differs from it. No method is ever shown either.
+`is_corrupt`, whether the given target differs from it, or whether the example was added to a pool with a target that
+says nothing. No method is ever shown either.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from thresher.corruption import labels, targets
+from thresher.corruption import labels, pools, targets
 from thresher.corruption.imbalance import imbalance
 from thresher.errors import ThresherError
 from thresher.examples import Examples
@@ -122,6 +123,19 @@ def _imbalance(examples: Examples, ratio: float, option: str | None, draws: torc
     return recorded(kept, kept.targets)
 
 
+def _adding(add: Callable[[Examples, float, torch.Generator], Examples]) -> Corruption:
+    def apply(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
+        _refuse_option(rate, option)
+        return add(examples, rate, draws)
+
+    return apply
+
+
+def _noisy_class(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
+    label = _whole("class", option)
+    return pools.noisy_class(examples, rate, draws, 1 if label is None else label)
+
+
 def _replacing(replace: Callable[[Tensor, float, torch.Generator], Tensor]) -> Corruption:
     def apply(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
         _refuse_option(rate, option)
@@ -150,6 +164,9 @@ FOR_CLASSES: dict[str, Corruption] = {
     "uniformflip-any": _flipping(labels.uniformflip_any),
     "backgroundflip": _backgroundflip,
     "imbalance": _imbalance,
+    "blank": _adding(pools.blank),
+    "diverse": _adding(pools.diverse),
+    "class": _noisy_class,
 }
 
 FOR_REAL_TARGETS: dict[str, Corruption] = {

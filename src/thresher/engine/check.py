@@ -18,7 +18,7 @@ from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.recipe import Recipe
-from thresher.rules import KeepSmallest, Rule, per_class
+from thresher.rules import KeepSmallest, Rule, RuleLike, per_class
 from thresher.rules.rule import columns_of, gives_of, needs_of, parts, reads_of, signals_of
 from thresher.schedules import Schedule
 from thresher.seeding import generator, preserved
@@ -33,26 +33,14 @@ GIVERS = {
 
 def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
     """Refuse a recipe that asks for what this task or this call does not have."""
-    task = "regression" if train.is_regression else "classification"
-    for signal in signals_of(recipe):
-        if task not in signal.tasks:
-            raise ThresherError(
-                f"The signal {signal.name} is defined for {signal.tasks[0]} only: choose another for {task}."
-            )
+    task = _check_signals(recipe, train)
     if task not in objective.tasks:
         raise ThresherError(
             f"{type(objective).__name__} is defined for {objective.tasks[0]} only: choose another objective."
         )
     if train.is_regression and recipe.draw is class_balanced:
         raise ThresherError("class_balanced draws by class, which real targets do not have: choose another draw.")
-    for need in sorted(needs_of(recipe)):
-        if given.get(need) is None:
-            raise ThresherError(f"A rule of this recipe reads {need!r}, which is missing: {HOW_TO_GIVE[need]}")
-    for column in sorted(columns_of(recipe)):
-        if column not in train.columns:
-            raise ThresherError(
-                f"A rule of this recipe reads the column {column!r}: add it by train.with_columns(...)."
-            )
+    _check_given(recipe, train, given)
     _check_clocks(recipe)
     check_mix(recipe.mix, recipe.relabel is not None or "teacher" in needs_of(recipe), task)
     if recipe.relabel is not None and task not in recipe.relabel.tasks:
@@ -98,6 +86,48 @@ def _check_teacher(recipe: Recipe, objective: Objective, train: Examples, given:
         if tuple(said.shape) != shape:
             raise ThresherError(
                 f"The column {TEACHER_OUTPUT} of the {name} set has shape {list(said.shape)}: make it {list(shape)}."
+            )
+
+
+def check_round(rule: RuleLike, pool: Examples, given: Mapping[str, object]) -> None:
+    """Refuse a rule that cannot be asked about a pool, or reads what this call does not have."""
+    _check_signals(rule, pool)
+    _check_given(rule, pool, given)
+    for part in parts(rule):
+        if isinstance(part, Rule) and "round" not in part.clocks:
+            raise ThresherError(f"{type(part).__name__} cannot choose from a pool: use a rule that looks at it once.")
+
+
+def output_width(model: nn.Module, examples: Examples) -> int:
+    """How many outputs the model gives for an example."""
+    place = torch.zeros(1, dtype=torch.long, device=examples.targets.device)
+    with torch.no_grad(), preserved(place.device), evaluating(model):
+        outputs = _forward(model, next(iter(examples.batches([place]))), f" of {examples.name}")
+    if outputs.ndim != 2:
+        raise ThresherError(f"The model gives outputs of shape {list(outputs.shape)}: make it give [n, classes].")
+    return outputs.shape[1]
+
+
+def _check_signals(value: Recipe | RuleLike, examples: Examples) -> str:
+    """The task, for which every signal has to be defined."""
+    task = "regression" if examples.is_regression else "classification"
+    for signal in signals_of(value):
+        if task not in signal.tasks:
+            raise ThresherError(
+                f"The signal {signal.name} is defined for {signal.tasks[0]} only: choose another for {task}."
+            )
+    return task
+
+
+def _check_given(value: Recipe | RuleLike, examples: Examples, given: Mapping[str, object]) -> None:
+    """Refuse rules that read what nobody gave."""
+    for need in sorted(needs_of(value)):
+        if given.get(need) is None:
+            raise ThresherError(f"A rule of this recipe reads {need!r}, which is missing: {HOW_TO_GIVE[need]}")
+    for column in sorted(columns_of(value)):
+        if column not in examples.columns:
+            raise ThresherError(
+                f"A rule of this recipe reads the column {column!r}: add it by {examples.name}.with_columns(...)."
             )
 
 

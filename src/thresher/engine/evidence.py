@@ -138,8 +138,9 @@ class Swept:
 
 HOW_TO_GIVE = {
     "peer": "use a recipe with peers=2, or pass peer= to weigh().",
-    "average": "set average=0.999 in the recipe, or pass average= to weigh().",
+    "average": "set average=0.999 in the recipe, or pass average= to weigh() or acquire().",
     "clean": "pass clean=Examples(...) to fit(), or clean=(inputs, targets) to weigh().",
+    "labelled": "pass labelled=Examples(...) to acquire().",
     "teacher": "add the column teacher_output (outputs or log-probabilities), or pass teacher= to fit().",
     "validation": "pass validation=Examples(...) to fit().",
 }

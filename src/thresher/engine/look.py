@@ -75,6 +75,7 @@ def look(
     precision: Precision = None,
     keep_graph: bool = False,
     leave_no_trace: bool = False,
+    by_prediction: bool = False,
     ways: Ways = USUAL,
     clean: Batch | None = None,
     teacher: Teacher | None = None,
@@ -83,6 +84,7 @@ def look(
     """Forward the views of a batch at once; the evidence is about the first view, with a clean batch and a teacher's.
 
     The model's mode stays as it is; with `leave_no_trace` so do its buffers, which a clean batch never changes.
+    With `by_prediction` nobody knows the targets: what the model predicts stands in for them.
     """
     views = list(views) or [batch.inputs]
     n, device = len(batch.ids), batch.inputs.device
@@ -101,7 +103,7 @@ def look(
         outputs = outputs.float()
     evidence = Evidence(
         ids=batch.ids,
-        targets=batch.targets,
+        targets=prediction(outputs[:n], facts["classes"]) if by_prediction else batch.targets,
         objective=objective,
         raw_outputs=outputs if len(views) == 1 else outputs[:n],
         inputs=views[0],
@@ -120,7 +122,18 @@ def look(
             trusted = passage.see_clean(objective, clean, facts)
             direction = direction_of(model, trusted.losses) if clean_agreement in wanted else None
         evidence = evidence.but(others={**evidence.others, "clean": trusted})
-    return Look(evidence, outputs, layers, passage.differentiate(evidence, wanted, keep_graph, direction))
+    factors = passage.differentiate(evidence, wanted, keep_graph, direction)
+    for signal in wanted:
+        if signal.passes is not None:
+            with autocast(device, precision):
+                evidence.known[signal] = signal.passes(model, views[0])
+            taps.take()
+    return Look(evidence, outputs, layers, factors)
+
+
+def prediction(outputs: Tensor, classes: int | None) -> Tensor:
+    """What the model would answer: the likeliest class [n], or the outputs themselves where targets are real."""
+    return outputs.detach() if classes is None else outputs.detach().argmax(1)
 
 
 def _watcher(model: nn.Module, wanted: Sequence[Signal], ways: Ways) -> Recorder | Notes | None:

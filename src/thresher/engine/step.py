@@ -23,7 +23,7 @@ from thresher.mix import MixFromSet
 from thresher.recipe import Recipe
 from thresher.rules.rule import Decision, ask, needs_of, signals_of
 from thresher.schedules import Schedule
-from thresher.signals import clean_agreement, gradient_norm
+from thresher.signals import clean_agreement, features, gradient_norm
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ class Step:
                 taps = learner.average_taps or Taps(learner.average)
                 others["average"] = look(
                     learner.average, learner.objective, taps, batch, views=views[:1], precision=self.precision,
-                    classes=self.classes, epoch=now.epoch, epochs=now.epochs, generator=now.generator,
-                    scalars=now.scalars,
+                    wanted=[features] if features in self.wanted else [], classes=self.classes,
+                    epoch=now.epoch, epochs=now.epochs, generator=now.generator, scalars=now.scalars,
                 ).evidence  # fmt: skip
         if others:
             evidence = evidence.but(others=others)

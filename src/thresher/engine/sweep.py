@@ -1,6 +1,6 @@
 """Sweeps: one pass over a whole set in evaluation mode, which leaves no trace."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,24 @@ class Sweeper:
         positions: Tensor | None = None,
     ) -> Swept:
         """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order."""
+        found: list[list[Tensor]] = []
+        self.each(found.append, model, objective, examples, wanted=wanted, taps=taps, positions=positions)
+        outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
+        return Swept(outputs, dict(zip(wanted, values, strict=True)))
+
+    def each(
+        self,
+        take: Callable[[list[Tensor]], object],
+        model: nn.Module,
+        objective: Objective,
+        examples: Examples,
+        *,
+        wanted: Sequence[Signal] = (),
+        taps: Taps | None = None,
+        positions: Tensor | None = None,
+        by_prediction: bool = False,
+    ) -> None:
+        """Hand over outputs and wanted signals of a few examples at a time, in order, to whoever takes them."""
         device = examples.targets.device
         places = torch.arange(len(examples), device=device) if positions is None else positions
         n = len(places)
@@ -58,26 +76,23 @@ class Sweeper:
             batch = feed.batch(index, index, inputs)
             evidence = look(
                 model, objective, taps, batch, wanted=wanted, precision=self.precision,
-                ways=Ways(self.factored), classes=examples.classes, teacher=teacher,
+                by_prediction=by_prediction, ways=Ways(self.factored), classes=examples.classes, teacher=teacher,
             ).evidence  # fmt: skip
             read_all(evidence, wanted)
             return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
 
-        found: list[list[Tensor]] = []
         grad = torch.set_grad_enabled(gradient_norm in wanted)
         with preserved(device), evaluating(model), evaluating(objective), grad:
             stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
-            for row, inputs in zip(rows, stream, strict=True):
+            for start, row, inputs in zip(range(0, n, self.batch), rows, stream, strict=True):
                 if self.captured and examples.in_memory and gradient_norm not in wanted:
-                    key = (id(model), id(examples), *wanted)
+                    key = (id(model), id(examples), by_prediction, *wanted)
                     if key not in self.captures:
                         self.captures[key] = Captured(see)
                     seen = self.captures[key]("sweep", index=row, inputs=inputs)
-                    found.append([value.clone() for value in seen])
+                    take([value[: n - start].clone() for value in seen])
                 else:
-                    found.append(see(row, inputs))
-        outputs, *values = (torch.cat(column)[:n] for column in zip(*found, strict=True))
-        return Swept(outputs, dict(zip(wanted, values, strict=True)))
+                    take([value[: n - start] for value in see(row, inputs)])
 
 
 def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:

@@ -35,6 +35,10 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(size) for size in text.split("x"))
 
 
+def _relu_and_dropout() -> nn.Module:
+    return nn.Sequential(nn.ReLU(), nn.Dropout(0.5))
+
+
 _WITH_BATCH_NORM = {
     "cnn9": Known(CNN9),
     "resnet11": Known(resnet11),
@@ -50,6 +54,7 @@ _WITH_BATCH_NORM = {
 MODELS: dict[str, Known] = {
     "mlp": Known(MLP, setting=_sizes, example="256x256"),
     "mlp-leaky": Known(partial(MLP, activation=nn.LeakyReLU), setting=_sizes, example="256x256"),
+    "mlp-dropout": Known(partial(MLP, activation=_relu_and_dropout), setting=_sizes, example="256x256"),
     "lenet": Known(LeNet),
     **_WITH_BATCH_NORM,
 }

@@ -9,7 +9,7 @@ from thresher.procedures import (
     noise_layer_from_confusion,
     t_revision,
 )
-from thresher.recipes import crust, l2rw, prl
+from thresher.recipes import active, crust, l2rw, prl
 from thresher.recipes.method import Method, Setting
 from thresher.recipes.reclaim import reclaim
 
@@ -185,6 +185,7 @@ METHODS: dict[str, Method] = {
             clock="epoch",
             tasks=CLASSES,
         ),
+        Method("top-q", active.top_q, "learn only from the largest losses of each batch", "Kawaguchi and Lu (2020)"),
     )
 }
 

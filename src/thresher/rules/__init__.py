@@ -9,13 +9,14 @@ from thresher.rules.curriculum import Curriculum
 from thresher.rules.debias import Debias, Fidelity, OnlyCorrect, debias_weights, nearest, teacher_labels
 from thresher.rules.dimensionality import Dimensionality, local_dimensionality
 from thresher.rules.disagree import Disagree
+from thresher.rules.diverse import KCentre, KMeansPlusPlus, k_centre, kmeans_plus_plus
 from thresher.rules.facility_location import facility_location
 from thresher.rules.frequency import CleanShare, HardestOfMajority, InverseFrequency, OnlyClean
 from thresher.rules.grouped import in_groups
 from thresher.rules.keep import KeepAbove, KeepLargest, KeepSmallest, Uniform, keep_smallest
 from thresher.rules.meta_gradient import MetaGradient, rectified
 from thresher.rules.partitioned import partitioned_facility_location
-from thresher.rules.random import RandomWeights
+from thresher.rules.random import RandomPicks, RandomWeights
 from thresher.rules.rule import Decision, Rule, RuleLike, ask
 from thresher.rules.selected import Selected
 from thresher.rules.stochastic import stochastic_facility_location
@@ -38,12 +39,15 @@ __all__ = [
     "HardestOfMajority",
     "HoldOut",
     "InverseFrequency",
+    "KCentre",
+    "KMeansPlusPlus",
     "KeepAbove",
     "KeepLargest",
     "KeepSmallest",
     "MetaGradient",
     "OnlyClean",
     "OnlyCorrect",
+    "RandomPicks",
     "RandomWeights",
     "Rule",
     "RuleLike",
@@ -60,7 +64,9 @@ __all__ = [
     "from_average",
     "from_peer",
     "in_groups",
+    "k_centre",
     "keep_smallest",
+    "kmeans_plus_plus",
     "local_dimensionality",
     "nearest",
     "once",

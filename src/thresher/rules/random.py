@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+from thresher.rules.keep import keep_smallest
 from thresher.rules.meta_gradient import rectified
 from thresher.rules.rule import Rule
 
@@ -25,3 +27,21 @@ class RandomWeights(Rule):
         drawn = torch.randn(len(ids), generator=evidence.generator, device=ids.device)
         weights = rectified(drawn.scatter(0, ids.argsort(), drawn))  # by id, whatever their order in the batch
         return torch.where(weights.sum() > 0, weights, 1.0 / len(ids))
+
+
+@dataclass(frozen=True)
+class RandomPicks(Rule):
+    """Weight 1 for `count` examples, all equally likely, 0 for the rest."""
+
+    count: int = 100
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.count, int) and self.count >= 1):
+            raise ThresherError(f"count={self.count} picks nothing: give a whole number of at least 1.")
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        ids = evidence.ids
+        drawn = torch.rand(len(ids), generator=evidence.generator, device=ids.device, dtype=torch.float64)
+        return keep_smallest(drawn.scatter(0, ids.argsort(), drawn), ids, count=self.count)

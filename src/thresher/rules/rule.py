@@ -82,14 +82,19 @@ def parts(value: Any) -> Iterator[Any]:
 def _inside(value: Any) -> list[Any]:
     if isinstance(value, tuple):
         return list(value)
-    if is_dataclass(value) and not isinstance(value, (type, Signal)):
+    if isinstance(value, Signal):
+        return list(value.reads)
+    if is_dataclass(value) and not isinstance(value, type):
         return [getattr(value, each.name) for each in fields(value)]
     return []
 
 
 def signals_of(value: Any) -> list[Signal]:
-    """The signals that a rule, or all rules of a recipe, read; in the order they are declared, each once."""
-    return list(dict.fromkeys(part for part in parts(value) if isinstance(part, Signal)))
+    """The signals to compute for a rule, or for all rules of a recipe; in the order they are declared, each once.
+
+    A signal made of others is not among them: it is put together from those when a rule reads it.
+    """
+    return list(dict.fromkeys(part for part in parts(value) if isinstance(part, Signal) and not part.reads))
 
 
 def needs_of(value: Any) -> frozenset[str]:

@@ -1,0 +1,141 @@
+"""acquire(): which examples of a pool to label next."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thresher.engine.check import check_round, output_width
+from thresher.engine.evidence import Evidence
+from thresher.engine.learner import Taps, last_linear
+from thresher.engine.look import Batch, Precision, prediction
+from thresher.engine.sweep import Sweeper
+from thresher.engine.ways import ways_through
+from thresher.examples import Examples
+from thresher.objectives import Objective, ObjectiveLike, as_objective
+from thresher.rules import RuleLike
+from thresher.rules.rule import ask, columns_of, needs_of, signals_of
+from thresher.seeding import generator, preserved, seed_global
+from thresher.signals import Signal, features
+
+
+def acquire(
+    rule: RuleLike,
+    model: nn.Module,
+    pool: Examples,
+    *,
+    labelled: Examples | None = None,
+    average: nn.Module | None = None,
+    objective: ObjectiveLike | None = None,
+    seed: int = 0,
+    batch: int = 512,
+    precision: Precision = None,
+    workers: int = 0,
+    on_disk: Path | str | None = None,
+) -> Tensor:
+    """The ids of the examples to label next, in the order of the pool: those to which the rule gives a weight.
+
+    The pool's targets are never looked at: what the model predicts stands in for them. The model stays as it is.
+    labelled, average  what some rules read: the examples labelled so far, and the model's moving average
+    on_disk   a folder for outputs and features while the rule looks at them, where n · (features + classes) numbers do
+              not fit into memory; the inputs of a streamed pool never have to
+
+    >>> from thresher import signals
+    >>> from thresher.rules import KeepSmallest
+    >>> pool = Examples(torch.tensor([[0.0, 5.0], [0.0, 1.0], [4.0, 0.0]]), torch.zeros(3, dtype=torch.long))
+    >>> acquire(KeepSmallest(by=signals.confidence, count=1), nn.Identity(), pool)
+    tensor([1])
+    """
+    given = {"average": average, "labelled": labelled}
+    check_round(rule, pool, {name: source for name, source in given.items() if source is not None})
+    where = next((tensor.device for tensor in model.parameters()), pool.targets.device)
+    seen, needs = pool.to(where), needs_of(rule)
+    classes = None if pool.is_regression else output_width(model, seen)
+    own = as_objective(objective, classes).to(where)
+    with _folder(on_disk) as folder, preserved(where):
+        seed_global(where, seed, "acquire")  # for signals that come from dropout
+        sweep = Sweep(Sweeper(batch, precision, workers), own, classes, signals_of(rule), folder)
+        evidence = sweep(model, seen, by_prediction=True)
+        others = {}
+        if average is not None and "average" in needs:
+            others["average"] = sweep(average, replace(seen, targets=evidence.targets.to(where), classes=classes))
+        if labelled is not None and "labelled" in needs:
+            others["labelled"] = sweep(model, labelled.to(where))
+        home = evidence.ids.device
+        columns = {name: seen.columns[name].to(home) for name in columns_of(rule)}
+        draws = generator(seed, "acquire", device=home)
+        weights = ask(rule, evidence.but(others=others, columns=columns, generator=draws)).weights
+    return pool.ids[(weights > 0).to(pool.ids.device)]
+
+
+def _folder(on_disk: Path | str | None) -> AbstractContextManager[str | None]:
+    """A folder of its own inside the one given, gone afterwards."""
+    if on_disk is None:
+        return nullcontext()
+    Path(on_disk).mkdir(parents=True, exist_ok=True)
+    return TemporaryDirectory(dir=on_disk)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Evidence about whole sets, whose outputs and signals lie in memory or in files of a folder."""
+
+    sweeper: Sweeper
+    objective: Objective
+    classes: int | None
+    wanted: list[Signal]
+    folder: str | None
+
+    def __call__(self, model: nn.Module, examples: Examples, by_prediction: bool = False) -> Evidence:
+        places = torch.arange(min(2, len(examples)), device=examples.targets.device)
+        with preserved(places.device):
+            few = next(iter(examples.batches([places])))
+        head = last_linear(model, few) if features in self.wanted else None
+        batch = Batch(places, examples.ids[places], few, examples.targets[places], {})
+        ways = ways_through(model, self.objective, self.wanted, batch, None, self.classes)
+        taps, kept = Taps(model, self.objective.layers, head), Kept(len(examples), self.folder)
+        try:
+            replace(self.sweeper, factored=ways.factored).each(
+                kept.take, model, self.objective, replace(examples, classes=self.classes),
+                wanted=self.wanted, taps=taps, by_prediction=by_prediction,
+            )  # fmt: skip
+        finally:
+            taps.remove()
+        outputs, *values = kept.columns
+        return Evidence(
+            ids=examples.ids.to(outputs.device),
+            targets=prediction(outputs, self.classes) if by_prediction else examples.targets.to(outputs.device),
+            objective=self.objective,
+            raw_outputs=outputs,
+            classes=self.classes,
+            known=dict(zip(self.wanted, values, strict=True)),
+        )
+
+
+@dataclass
+class Kept:
+    """Columns of n rows that come a few at a time, in memory or, where there is a folder, in files of it."""
+
+    n: int
+    folder: str | None
+    columns: list[Tensor] = field(default_factory=list)
+    done: int = 0
+
+    def take(self, values: list[Tensor]) -> None:
+        if not self.columns:
+            self.columns = [self._room(value) for value in values]
+        for column, value in zip(self.columns, values, strict=True):
+            column[self.done : self.done + len(value)] = value
+        self.done += len(values[0])
+
+    def _room(self, value: Tensor) -> Tensor:
+        shape = (self.n, *value.shape[1:])
+        if self.folder is None:
+            return value.new_empty(shape)
+        file = Path(self.folder) / f"{len(list(Path(self.folder).iterdir()))}.bin"
+        size: Any = torch.Size(shape).numel()
+        return torch.from_file(str(file), shared=True, size=size, dtype=value.dtype).view(shape)
