@@ -191,7 +191,7 @@ PAPER_SCALE = Scale(
         "did best on it, and its score after an epoch is that of the network it would keep. +FT trains 5,000 steps on "
         "the clean images alone, at the last learning rate.",
         "On the gaps of background flips: in an eighth of the paper's steps nobody is through. Standard ends above the "
-        "paper's because it has had no time to learn the background by heart. L2RW learns from about half of each batch "
+        "paper's because it has had no time to learn the background by heart. L2RW learns from about half of a batch "
         "and is still rising when the learning rate falls, so it ends below Standard here, far below the paper's, "
         "although nine of ten labels it counts are right; random weights, which learn from half of each batch too, end "
         "lower still. The small scale, where training is long enough, has the paper's order.",
