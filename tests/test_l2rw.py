@@ -21,9 +21,9 @@ from thresher.data.builtin import digits
 from thresher.data.splits import take_clean
 from thresher.draw import repeated
 from thresher.engine import weigh as weigh_module
-from thresher.engine.clean import CleanStream
 from thresher.engine.evidence import Evidence
 from thresher.engine.look import Batch, Ways
+from thresher.engine.streams import CleanStream
 from thresher.engine.sweep import measure
 from thresher.engine.ways import ways_through
 from thresher.models import build
