@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import nn
 
+from thresher.average import Growing
 from thresher.draw import Draw, shuffled
 from thresher.errors import ThresherError
 from thresher.mix import Mix
@@ -29,7 +30,7 @@ class Recipe:
     draw       in which order, and how often, an epoch visits the examples
     clip       a bound on the norm of the whole gradient, or a function of the parameters that changes their gradients
     peers      how many networks are trained side by side
-    average    the rate of a moving average of the model (parameters and buffers), such as 0.999
+    average    the rate of a moving average of the model (parameters and buffers): 0.999, or Growing(0.999)
     divide_by  what Σ wℓ is divided by: "weights" (Σ w) or "batch" (n)
     """
 
@@ -42,13 +43,13 @@ class Recipe:
     draw: Draw = shuffled
     clip: Clip | None = None
     peers: int = 1
-    average: float | None = None
+    average: float | Growing | None = None
     divide_by: Literal["weights", "batch"] = "weights"
 
     def __post_init__(self) -> None:
         if self.peers < 1:
             raise ThresherError(f"peers={self.peers} trains nothing: give at least 1.")
-        if self.average is not None and not 0 <= self.average < 1:
+        if isinstance(self.average, int | float) and not 0 <= self.average < 1:
             raise ThresherError(f"average={self.average} never moves: give a rate from 0 up to, but below, 1.")
         if isinstance(self.clip, (int, float)) and not self.clip > 0:
             raise ThresherError(f"clip={self.clip} clips everything away: give a number above 0.")
