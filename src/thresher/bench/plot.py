@@ -1,6 +1,6 @@
 """Curves over epochs with bands over seeds, and scores against the rate that was told, as SVG."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -13,17 +13,24 @@ DASHES = ([1, 0], [6, 3], [2, 2])  # the colours are used again, each time with 
 LOWEST_R2 = -1.0  # a method that fails outright would flatten all others
 
 
-def curve_points(row: Row) -> list[dict[str, Any]]:
-    """One point an epoch: mean, lowest and highest score over the seeds that got there."""
-    histories = [result["scores"] for result in row.results]
+def curve_points(row: Row, column: str | None = None) -> list[dict[str, Any]]:
+    """One point an epoch, or a round: mean, lowest and highest score (or column) over the seeds that got there.
+
+    The place of a round is the number of labels bought by then.
+    """
+    histories = [result["scores"] if column is None else result["columns"].get(column, []) for result in row.results]
+    queries = row.results[0]["settings"].get("queries") if row.results else None
     points = []
     for place in range(max((len(history) for history in histories), default=0)):
-        scores = [in_table_units(row.cell.metric, history[place]) for history in histories if place < len(history)]
+        found = [history[place] for history in histories if place < len(history) and history[place] is not None]
+        if not found:
+            continue
+        scores = [in_table_units(row.cell.metric, score) for score in found]
         points.append(
             {
                 "cell": row.cell.name,
                 "method": row.entry.label or row.entry.name,
-                "epoch": place + 1,
+                "epoch": place + 1 if queries is None else _labels(queries, place),
                 "score": fmean(scores),
                 "low": min(scores),
                 "high": max(scores),
@@ -32,17 +39,26 @@ def curve_points(row: Row) -> list[dict[str, Any]]:
     return points
 
 
-def curves_svg(suite: Suite, rows: Sequence[Row]) -> dict[str, str]:
+def _labels(queries: Mapping[str, Mapping[str, int]], place: int) -> int:
+    """The labels bought by this round.
+
+    >>> _labels({"Queries": {"start": 2000, "count": 100, "rounds": 30}}, 3)
+    2300
+    """
+    return queries["Queries"]["start"] + place * queries["Queries"]["count"]
+
+
+def curves_svg(suite: Suite, rows: Sequence[Row], column: str | None = None) -> dict[str, str]:
     """A picture for each data set, by its name: one panel a cell, one line a method, the band from the lowest to the
     highest seed; nothing where there are no results."""
     pictures: dict[str, list[Row]] = {}
     for row in rows:
         if row.results:
             pictures.setdefault(row.cell.data, []).append(row)
-    return {data: _panels(suite, found) for data, found in pictures.items()}
+    return {data: _panels(suite, found, column) for data, found in pictures.items()}
 
 
-def _panels(suite: Suite, rows: Sequence[Row]) -> str:
+def _panels(suite: Suite, rows: Sequence[Row], column: str | None) -> str:
     import altair as alt
     import vl_convert
 
@@ -51,18 +67,26 @@ def _panels(suite: Suite, rows: Sequence[Row]) -> str:
     metrics = {row.cell.name: row.cell.metric for row in rows}
     panels = []
     for name, metric in metrics.items():
-        values = [point for row in rows if row.cell.name == name for point in curve_points(row)]
+        values = [point for row in rows if row.cell.name == name for point in curve_points(row, column)]
+        if not values:
+            continue
+        said = metric if column is None else column.replace("_", " ")
         # Curves that leave the picture are cut at its edge.
         lowest = LOWEST_R2 if metric == "r2" else None
         shown = [point["score"] for point in values if lowest is None or point["score"] >= lowest]
         height = alt.Scale(zero=False) if lowest is None or not shown else alt.Scale(domain=[min(shown), max(shown)])
         base = alt.Chart({"values": values}).encode(
-            x=alt.X("epoch:Q", title=suite.clock, axis=alt.Axis(tickMinStep=1, grid=False)),
+            x=alt.X(
+                "epoch:Q",
+                title="labels bought" if suite.clock == "round" else suite.clock,
+                scale=alt.Scale(zero=suite.clock == "epoch", nice=suite.clock == "epoch"),
+                axis=alt.Axis(tickMinStep=1, grid=False),
+            ),
             color=alt.Color("method:N", scale=_colours(methods), legend=_legend()),
         )
-        band = base.mark_area(opacity=0.15, clip=True).encode(y=alt.Y("low:Q", title=metric, scale=height), y2="high:Q")
+        band = base.mark_area(opacity=0.15, clip=True).encode(y=alt.Y("low:Q", title=said, scale=height), y2="high:Q")
         line = base.mark_line(strokeWidth=2, clip=True).encode(
-            y=alt.Y("score:Q", title=metric, scale=height),
+            y=alt.Y("score:Q", title=said, scale=height),
             strokeDash=alt.StrokeDash("method:N", scale=_dashes(methods), legend=_legend()),
         )
         panels.append(alt.layer(band, line).properties(title=name, width=300, height=220))

@@ -1,0 +1,61 @@
+"""thresher query"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was trained with --pool.")]
+By = Annotated[
+    str, typer.Option(help="How to choose: s-badge, badge, margin, confidence, entropy, coreset, random, ...")
+]
+
+
+def query(
+    run: Run,
+    count: Annotated[int, typer.Option(help="How many examples to ask about.")] = 100,
+    by: By = "s-badge",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Choose what people should label next, and write the tasks for Label Studio.
+
+    Example: thresher query runs/photos --count 100 --by s-badge
+
+    A new folder inside the run has tasks.json and interface.xml, which Label Studio imports; answers.csv, which can be
+    filled in instead; and preview.html. The same question again chooses the same. Then: thresher label.
+    """
+    from rich.console import Console
+
+    from thresher.acquisitions import acquisition
+    from thresher.annotate.question import write_question
+    from thresher.commands.choices import choose_device
+    from thresher.commands.rounds import latest, open_run, remember
+    from thresher.errors import ThresherError
+    from thresher.procedures.active import chosen
+    from thresher.procedures.rounds import save_picks
+    from thresher.seeding import derive
+
+    rule, asked = acquisition(by).rule(count), open_run(run)
+    pool, round_ = asked.unlabelled(), asked.last_round
+    if count > len(pool):
+        raise ThresherError(f"--count {count} is more than the {len(pool)} that have no label: ask for fewer.")
+    trained = latest(asked, Console(stderr=True, highlight=False))
+    seed = derive(asked.settings.seed, "query", round_)
+    picked = chosen(
+        rule, trained, pool, asked.job(round_).train, seed=seed,
+        device=choose_device(asked.settings.device), workers=asked.settings.workers,
+    )  # fmt: skip
+    ids = picked.ids.tolist()
+    folder = run / "queries" / f"{round_}-{by}-{count}"
+    write_question(folder, ids, asked.pooled.show(ids), asked.class_names)
+    save_picks(run, round_, picked)
+    remember(asked, by)
+    if as_json:
+        print(json.dumps({"round": round_, "by": by, "ids": ids, "out": str(folder)}))
+        return
+    print(
+        f"{len(ids)} of {len(pool):,} to label, chosen by {by}: {folder}\n"
+        "Import tasks.json into Label Studio (interface.xml is its labelling interface), or fill in answers.csv.\n"
+        f"Then: thresher label {run} ANSWERS"
+    )
