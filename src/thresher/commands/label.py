@@ -48,19 +48,15 @@ def label(
         asked = open_run(run)
     trained = latest(asked, aside)
     page = write_report([run], run / "loop.html")
-    last = trained.history[-1]
-    found = {"round": asked.last_round, "new": len(new), "labelled": len(asked.job(asked.last_round).train)}
-    found |= {
-        "metric": last["metric"],
-        "score": last["score"],
-        "left": len(asked.pooled.pool_ids()) - len(asked.known()),
-    }
+    last, round_ = trained.history[-1], asked.last_round
+    labelled, left = len(asked.job(round_).train), len(asked.pooled.pool_ids()) - len(asked.known())
     if as_json:
-        print(json.dumps(found))
+        found = {name: last[name] for name in ("metric", "score")}
+        print(json.dumps({"round": round_, "new": len(new), "labelled": labelled, "left": left, **found}))
         return
     print(
-        f"{found['new']} new labels, {found['labelled']:,} in all, {found['left']:,} without one.\n"
-        f"Round {found['round']}: {found['metric']} {score_text(found['score'], found['metric'])}\nReport: {page}"
+        f"{len(new)} new labels; {labelled:,} to train on, {left:,} without one.\n"
+        f"Round {round_}: {last['metric']} {score_text(last['score'], last['metric'])}\nReport: {page}"
     )
 
 
