@@ -1,15 +1,16 @@
 """The files of a question: what people are asked to label, for Label Studio, for a spreadsheet and to look at."""
 
-import io
-from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from thresher.annotate.folder import write_json
 from thresher.annotate.tasks import IMAGE, Shown, interface, tasks
 from thresher.errors import ThresherError
 from thresher.files import write_whole
+from thresher.report.gallery import png_address
 
 LARGEST = 512  # pixels on the longer side of a picture that goes along with a task
 
@@ -24,7 +25,8 @@ def write_question(folder: Path, ids: Sequence[int], seen: Sequence[Shown], clas
         "preview.html": _preview(ids, shown, class_names),
     }
     for name, text in texts.items():
-        _write(folder / name, text)
+        if name != "answers.csv" or not (folder / name).exists():  # somebody may have begun to fill it in
+            _write(folder / name, text)
 
 
 def _write(path: Path, text: str) -> None:
@@ -37,18 +39,15 @@ def _with_picture(seen: Shown) -> dict[str, Any]:
 
 
 def picture_address(path: Path) -> str:
-    """An image file as a data address, made smaller where it is large."""
+    """An image file as a data address: small ones with crisp pixels, large ones made smaller."""
     from PIL import Image, ImageOps
 
     try:
         with Image.open(path) as image:
-            picture = ImageOps.exif_transpose(image).convert("RGB")
+            upright = ImageOps.exif_transpose(image).convert("RGB")
     except OSError as error:
         raise ThresherError(f"{path} cannot be read as an image ({error}): replace or remove it.") from error
-    picture.thumbnail((LARGEST, LARGEST))
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
-    return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
+    return png_address(np.moveaxis(np.asarray(upright), 2, 0), LARGEST)
 
 
 def _preview(ids: Sequence[int], shown: Sequence[Shown], class_names: Sequence[str]) -> str:

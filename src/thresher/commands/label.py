@@ -37,7 +37,7 @@ def label(
     from rich.console import Console
 
     from thresher.commands.rounds import latest, open_run
-    from thresher.report import write_report
+    from thresher.report import write_loop_report
     from thresher.report.summary import score_text
 
     aside = Console(stderr=True, highlight=False)
@@ -47,7 +47,7 @@ def label(
     if new:
         asked = open_run(run)
     trained = latest(asked, aside)
-    page = write_report([run], run / "loop.html")
+    page = write_loop_report([run], run / "loop.html")
     last, round_ = trained.history[-1], asked.last_round
     labelled, left = len(asked.job(round_).train), len(asked.pooled.pool_ids()) - len(asked.known())
     if as_json:

@@ -29,7 +29,6 @@ def query(
 
     from thresher.acquisitions import acquisition
     from thresher.annotate.question import write_question
-    from thresher.commands.choices import choose_device
     from thresher.commands.rounds import latest, open_run, remember
     from thresher.errors import ThresherError
     from thresher.procedures.active import chosen
@@ -42,10 +41,7 @@ def query(
         raise ThresherError(f"--count {count} is more than the {len(pool)} that have no label: ask for fewer.")
     trained = latest(asked, Console(stderr=True, highlight=False))
     seed = derive(asked.settings.seed, "query", round_)
-    picked = chosen(
-        rule, trained, pool, asked.job(round_).train, seed=seed,
-        device=choose_device(asked.settings.device), workers=asked.settings.workers,
-    )  # fmt: skip
+    picked = chosen(rule, trained, pool, asked.job(round_).train, seed=seed, workers=asked.settings.workers)
     ids = picked.ids.tolist()
     folder = run / "queries" / f"{round_}-{by}-{count}"
     write_question(folder, ids, asked.pooled.show(ids), asked.class_names)

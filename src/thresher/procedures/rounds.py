@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from thresher.engine.checkpoint import Record
 from thresher.errors import ThresherError
 from thresher.examples import Examples
@@ -47,7 +49,7 @@ class Rounds:
     def finish(self, record: Record, picked: Examples | None) -> None:
         """Remember a round and what it chose; the move of the file into place is the moment at which it counts."""
         if self.out is not None and picked is not None:
-            save_picks(self.out, len(self.records), picked)
+            save_picks(self.out, len(self.records), picked, targets=picked.targets)
         self.records.append(record)
         if self.out is not None:
             self._write()
@@ -61,11 +63,13 @@ class Rounds:
         write_whole(self.out / LOOP, lambda path: path.write_text(text, encoding="utf-8"))
 
 
-def save_picks(out: Path, round_: int, picked: Examples) -> None:
-    """Keep a few of the examples that a round chose, to be looked at."""
-    shown = picked.subset(range(min(SHOWN, len(picked))))
-    facts = {name: shown.columns[name] for name in ("is_corrupt",) if name in shown.columns}
-    save_previews(out / "picks" / f"{round_}.npz", shown, targets=shown.targets, **facts)
+def save_picks(out: Path, round_: int, picked: Examples, **facts: Tensor) -> None:
+    """Keep a few of the examples that a round chose, and what is known of each, to be looked at."""
+    if "is_corrupt" in picked.columns:
+        facts["is_corrupt"] = picked.columns["is_corrupt"]
+    first = slice(0, min(SHOWN, len(picked)))
+    known = {name: values[first] for name, values in facts.items()}
+    save_previews(out / "picks" / f"{round_}.npz", picked.subset(range(first.stop)), **known)
 
 
 def read_loop(folder: Path) -> dict[str, Any] | None:
