@@ -12,6 +12,7 @@ from torch import nn
 
 from thresher.acquisitions import acquisition
 from thresher.engine.acquire import acquire
+from thresher.engine.check import check_round
 from thresher.engine.checkpoint import Record, describe
 from thresher.engine.fit import Moment, fit
 from thresher.engine.run import Run
@@ -162,3 +163,4 @@ def _refuse(
         raise ThresherError(f"{pool.name} has {len(pool)} examples and {wanted} are to be bought: buy fewer.")
     if "average" in needs_of(rule) and recipe.average is None:
         raise ThresherError("This rule reads the moving average: give the recipe one, such as average=Growing(0.999).")
+    check_round(rule, pool, {"labelled": pool, "average": recipe.average})
