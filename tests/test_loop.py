@@ -11,13 +11,15 @@ from tiny import examples, net, real_examples, streamed, tensors
 from torch import nn
 
 import thresher.files
-from thresher import Moment, Recipe, ThresherError, signals
+from thresher import Examples, Moment, Recipe, Run, ThresherError, signals
 from thresher.acquisitions import acquisition
 from thresher.average import Growing
 from thresher.clip import Clamped
+from thresher.corruption import corrupt
 from thresher.procedures import Loop, TrainedTo, active_loop
 from thresher.recipes import method
 from thresher.rules import KeepSmallest
+from thresher.rules.avoid import mean_of_nearest
 from thresher.rules.rule import RuleLike
 
 POOL, TEST = examples(60), examples(30, seed=8, corrupt=0.0)
@@ -177,3 +179,38 @@ def test_the_folder_of_another_loop_is_refused(tmp_path: Path) -> None:
     (tmp_path / "loop.json").write_text("{")
     with pytest.raises(ThresherError, match="is damaged"):
         looped("random", out=tmp_path, rounds=1)
+
+
+def blanks(count: int = 60) -> Examples:
+    """The pool with as many black images beside it, whose labels say nothing."""
+    return corrupt(examples(count, corrupt=0.0), "blank:0.5", seed=0)
+
+
+@pytest.mark.parametrize("by", ["confidence", "entropy", "badge", "s-badge"])
+def test_what_is_like_labels_nobody_could_believe_is_avoided(by: str) -> None:
+    training: dict[str, Any] = {"epochs": 30, "optimizer": lambda p: torch.optim.Adam(p, lr=0.02), "start": 30}
+    plain = looped(by, pool=blanks(), **training)
+    wary = looped(by, pool=blanks(), avoid=Run.trust, **training)
+    shares = [found.clean_share() for found in (plain, wary)]
+    assert shares[1] is not None
+    assert shares[0] is not None
+    assert shares[1] >= max(shares[0], 0.8), shares
+    if by == "entropy":
+        assert shares[0] < 0.3, "without it entropy chooses the blanks"
+
+
+def test_expected_trust_is_the_mean_of_the_nearest_one_by_one() -> None:
+    draws = torch.Generator().manual_seed(0)
+    rows, known, trust = (torch.randn(*shape, generator=draws) for shape in ((40, 5), (23, 5), (23,)))
+    found = mean_of_nearest(rows, known, trust, 4)
+    for row, mean in zip(rows, found, strict=True):
+        distances = sorted(
+            (float((row - other).norm()), float(value)) for other, value in zip(known, trust, strict=True)
+        )
+        assert float(mean) == pytest.approx(sum(value for _, value in distances[:4]) / 4, abs=1e-5)
+    assert float(mean_of_nearest(rows, known, trust, 99)[0]) == pytest.approx(float(trust.mean()), abs=1e-6)
+
+
+def test_rules_without_a_signal_to_scale_are_refused_at_the_start() -> None:
+    with pytest.raises(ThresherError, match="RandomPicks reads no signal"):
+        looped("random", avoid=Run.trust)

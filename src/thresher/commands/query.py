@@ -16,6 +16,9 @@ def query(
     run: Run,
     count: Annotated[int, typer.Option(help="How many examples to ask about.")] = 100,
     by: By = "s-badge",
+    avoid: Annotated[
+        str | None, typer.Option(help="trust: keep away from what is like labels that the model could not believe.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose what people should label next, and write the tasks for Label Studio.
@@ -33,25 +36,31 @@ def query(
     from thresher.errors import ThresherError
     from thresher.procedures.active import chosen
     from thresher.procedures.rounds import save_picks
+    from thresher.rules.avoid import avoiding
     from thresher.seeding import derive
 
+    if avoid not in (None, "trust"):
+        raise ThresherError(f"--avoid {avoid} is not understood: give --avoid trust.")
     rule, asked = acquisition(by).rule(count), open_run(run)
     pool, round_ = asked.unlabelled(), asked.last_round
     if count > len(pool):
         raise ThresherError(f"--count {count} is more than the {len(pool)} that have no label: ask for fewer.")
     trained = latest(asked, Console(stderr=True, highlight=False))
+    if avoid is not None:
+        rule = avoiding(rule, *trained.trust())
     seed = derive(asked.settings.seed, "query", round_)
     picked = chosen(rule, trained, pool, asked.job(round_).train, seed=seed, workers=asked.settings.workers)
     ids = picked.ids.tolist()
-    folder = run / "queries" / f"{round_}-{by}-{count}"
+    name = by if avoid is None else f"{by}-avoid-{avoid}"
+    folder = run / "queries" / f"{round_}-{name}-{count}"
     write_question(folder, ids, asked.pooled.show(ids), asked.class_names)
     save_picks(run, round_, picked)
-    remember(asked, by)
+    remember(asked, name)
     if as_json:
-        print(json.dumps({"round": round_, "by": by, "ids": ids, "out": str(folder)}))
+        print(json.dumps({"round": round_, "by": name, "ids": ids, "out": str(folder)}))
         return
     print(
-        f"{len(ids)} of {len(pool):,} to label, chosen by {by}: {folder}\n"
+        f"{len(ids)} of {len(pool):,} to label, chosen by {name}: {folder}\n"
         "Import tasks.json into Label Studio (interface.xml is its labelling interface), or fill in answers.csv.\n"
         f"Then: thresher label {run} ANSWERS"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from thresher.acquisitions import acquisition
 from thresher.engine.acquire import acquire
@@ -22,6 +22,7 @@ from thresher.examples import Examples
 from thresher.objectives import as_objective
 from thresher.procedures.rounds import Rounds
 from thresher.recipe import Recipe
+from thresher.rules.avoid import avoiding
 from thresher.rules.rule import RuleLike, needs_of
 from thresher.seeding import derive, generator
 
@@ -72,6 +73,7 @@ def active_loop(
     count: int,
     rounds: int,
     test: Examples | None = None,
+    avoid: Callable[[Run], tuple[Tensor, Tensor]] | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
     out: Path | str | None = None,
@@ -83,14 +85,17 @@ def active_loop(
     recipe    how to train: any recipe; rules that read the moving average need one, such as average=Growing(0.999)
     pool      its targets are what the oracle answers; nothing reads them before they are bought
     by        a name such as "s-badge", or a function of the count that gives a rule
+    avoid     Run.trust keeps away from what is like examples whose labels the model could not believe
     out       a folder; a loop that was interrupted goes on where it was, with the same result
     settings  go to `fit`: epochs, batch, optimizer, until=TrainedTo(0.99), ...
     """
     rule = (acquisition(by).rule if isinstance(by, str) else by)(count)
     _refuse(recipe, model, pool, rule, start, count, rounds)
+    if avoid is not None:
+        avoiding(rule, pool.ids, pool.ids)  # refused now, not after the first round
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     pool, test = pool.to(where), None if test is None else test.to(where)
-    done = Rounds(out, _identity(by, rule, recipe, pool, start, rounds, seed))
+    done = Rounds(out, _identity(by, rule, recipe, pool, start, rounds, seed) | {"avoid": describe(avoid)})
     first = torch.randperm(len(pool), generator=generator(seed, "start"))[:start]
     bought = [pool.ids.cpu()[first].tolist(), *(record["picked"] for record in done.records)]
     for place in range(min(len(done.records), rounds), rounds + 1):  # of a finished loop the last training is read
@@ -104,7 +109,8 @@ def active_loop(
             break
         picked = None
         if place < rounds:
-            picked = chosen(rule, run, pool.subset(~is_bought), labelled, seed=derive(seed, "picks", place))
+            asked = rule if avoid is None else avoiding(rule, *avoid(run))
+            picked = chosen(asked, run, pool.subset(~is_bought), labelled, seed=derive(seed, "picks", place))
         record = {"round": place, "labelled": len(labelled), **_measured(run, labelled, test), **_picks(picked)}
         done.finish(record | {"seconds": time.perf_counter() - began}, picked)
         bought.append(record["picked"])
