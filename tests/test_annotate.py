@@ -347,3 +347,27 @@ def test_runs_without_a_pool_and_pools_that_changed_are_refused(run: Path) -> No
     assert "holds no run" in told("label", "runs/nothing", "a.csv").output
     assert "cannot have a pool" in told("train", "--data", "blobs:100,3", "--method", "standard", "--pool").output
     assert "leave out --corrupt" in told(*TRAIN, "--corrupt", "symmetric:0.2").output
+
+
+# The walk-through of the docs
+
+
+def test_the_commands_of_the_docs_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent / "docs" / "active.md").read_text()
+    first_block = page.split("```python\n")[1].split("```")[0]
+    exec(compile(first_block, "docs/active.md", "exec"), {})
+    commands = [line.split()[1:] for block in page.split("```sh\n")[1:] for line in block.split("```")[0].splitlines()]
+    assert [words[0] for words in commands] == ["train", "query", "label", "query", "label"]
+    pooled = load_with_pool("photos:8")
+    for words in commands:
+        if words[0] == "label":  # people read the digit; here its file says which one it is
+            sheet = Path(words[2])
+            ids = [int(row["id"]) for row in csv.DictReader(sheet.read_text().splitlines())]
+            said = [f"{id_},{pooled.show([id_])[0]['image'].stem[-1]}\n" for id_ in ids]
+            sheet.write_text("id,label\n" + "".join(said))
+        result = told(*words)
+        assert result.exit_code == 0, result.output
+    assert len(read_answers(Path("runs/photos"))) == 40
+    assert Path("runs/photos/loop.html").exists()
+    assert Path("runs/photos/rounds/2/examples.parquet").exists()

@@ -14,6 +14,7 @@ import thresher.files
 from thresher import Examples, Moment, Recipe, Run, ThresherError, signals
 from thresher.acquisitions import acquisition
 from thresher.average import Growing
+from thresher.bench.suites import SUITES
 from thresher.clip import Clamped
 from thresher.corruption import corrupt
 from thresher.procedures import Loop, TrainedTo, active_loop
@@ -214,3 +215,16 @@ def test_expected_trust_is_the_mean_of_the_nearest_one_by_one() -> None:
 def test_rules_without_a_signal_to_scale_are_refused_at_the_start() -> None:
     with pytest.raises(ThresherError, match="RandomPicks reads no signal"):
         looped("random", avoid=Run.trust)
+
+
+def test_table_1_stands_beside_every_cell_of_the_paper() -> None:
+    suite = SUITES["active"]
+    cells = [cell.name for cell in suite.scale("paper").cells]
+    assert len(cells) == 8
+    assert {cell for cell, _ in suite.published} == set(cells)
+    assert {cell for cell, _ in suite.shares} == {cell for cell in cells if not cell.endswith("clean")}
+    assert len(suite.published) == 8 * 5
+    assert len(suite.shares) == 6 * 5
+    assert suite.published["mlp-diverse", "margin"].value == 60.5
+    assert suite.shares["resnet-class", "s-badge"].value == 36.9
+    assert suite.shares["mlp-blank", "confidence"].value == 0.67

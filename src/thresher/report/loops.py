@@ -163,4 +163,5 @@ def _card(picks: Columns, at: int) -> Card:
 def _lead(loops: Sequence[LoopRecord]) -> str:
     rounds = max(len(loop.rounds) for loop in loops)
     starts = sorted({loop.rounds[0]["labelled"] for loop in loops})
-    return f"{rounds} rounds · from {' or '.join(f'{start:,}' for start in starts)} labels · {len(loops)} loops"
+    count = f"{len(loops)} loops" if len(loops) > 1 else "one loop"
+    return f"{rounds} trainings · from {' or '.join(f'{start:,}' for start in starts)} labels · {count}"
