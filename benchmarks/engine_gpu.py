@@ -1,14 +1,14 @@
 """The engine on CUDA, in one run: epochs of `fit` beside a hand-captured loop, and captured beside eager.
 
-    python benchmarks/engine_gpu.py results/engine-gpu.jsonl
+    python benchmarks/engine_gpu.py results/engine-gpu.jsonl [--only resnet32 512]
 
 Data are 50,000 random images of 32×32×3, resident on the GPU; figures are seconds an epoch, medians after the first.
 """
 
+import argparse
 import json
 import platform
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -22,6 +22,8 @@ from torch.nn import functional
 from thresher import Examples, Moment, Recipe, fit
 from thresher.models import build
 from thresher.recipes import method
+from thresher.recipes.crust import WARM_EPOCHS
+from thresher.rules.rule import needs_of
 from thresher.views import weak
 
 IMAGES, SHAPE = 50_000, (3, 32, 32)
@@ -102,7 +104,8 @@ def by_fit(name: str, model: str, examples: Examples, batch: int, epochs: int, a
     torch.cuda.reset_peak_memory_stats()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run = fit(recipe, make(model), examples, epochs=epochs, batch=batch, optimizer=sgd, watch=watch)
+        how: dict[str, Any] = {"optimizer": sgd, "clean": clean_for(recipe), "watch": watch}
+        run = fit(recipe, make(model), examples, epochs=epochs, batch=batch, **how)
     for warning in caught:
         print(f"{model} {name}: {warning.message}", flush=True)
     return {
@@ -110,6 +113,10 @@ def by_fit(name: str, model: str, examples: Examples, batch: int, epochs: int, a
         "first_captured": first[0],
         "memory_mib": round(torch.cuda.max_memory_allocated() / 2**20),
     }
+
+
+def clean_for(recipe: Recipe) -> Examples | None:
+    return images(1_000) if "clean" in needs_of(recipe) else None
 
 
 def make(model: str) -> Callable[[], nn.Module]:
@@ -124,8 +131,9 @@ def speed(model: str, batch: int, names: tuple[str, ...], epochs: int, augment: 
     rows = [{"who": "by hand", "epoch": statistics.median(hand[1:]), "memory_mib": memory}]
     for name in names:
         torch.cuda.empty_cache()
-        found = by_fit(name, model, examples, batch, epochs, augment)
-        row = {"who": name, "epoch": statistics.median(found["seconds"][1:])}
+        first = 1 + WARM_EPOCHS if name.startswith("crust") else 1  # before that CRUST selects nothing
+        found = by_fit(name, model, examples, batch, epochs - 1 + first, augment)
+        row = {"who": name, "epoch": statistics.median(found["seconds"][first:])}
         rows.append(row | {key: found[key] for key in ("first_captured", "memory_mib")})
     for row in rows:
         row |= {"kind": "speed", "model": model, "batch": batch, "augment": augment}
@@ -146,9 +154,15 @@ def agreement(name: str) -> dict[str, Any]:
     examples, found = images(2_000), {}
     model = "cnn9-gn" if name == "prl-g" else "resnet20"
     for captured in (False, True):
-        how = {"captured": captured, "deterministic": True, "precision": torch.float32, "channels_last": False}
+        how: dict[str, Any] = {
+            "captured": captured,
+            "deterministic": True,
+            "precision": torch.float32,
+            "channels_last": False,
+        }
         recipe = method(name).recipe(noise_rate=0.4, classes=10, epochs=5)
         recipe = Recipe(**{**vars(recipe), "views": (weak(),)})
+        how |= {"precision": torch.float32, "clean": clean_for(recipe)}
         run = fit(recipe, make(model), examples, steps=50, batch=64, optimizer=sgd, **how)
         found[captured] = torch.cat([p.detach().flatten() for network in run.models for p in network.parameters()])
     same = bool(torch.equal(found[True], found[False]))
@@ -174,20 +188,30 @@ def whole_runs() -> dict[str, Any]:
     return {"kind": "whole runs", "eager": scores[False], "captured": scores[True]}
 
 
-def main(out: Path) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", nargs=2, metavar=("MODEL", "BATCH"), help="the speed of one model at one batch size")
+    settings = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
-    rows: list[dict[str, Any]] = [agreement(name) for name in ("standard", "prl-l", "prl-g", "co-teaching")]
-    rows.append(whole_runs())
-    for model in ("resnet32", "resnet18"):
-        for batch in (128, 512):
-            epochs = 3 if batch == 128 else 6  # short epochs are noisier
-            rows += speed(model, batch, ("standard", "prl-l", "co-teaching"), epochs, augment=model == "resnet32")
-            rows += speed(f"{model}-gn", batch, ("standard", "prl-g"), epochs, augment=model == "resnet32")
+    rows: list[dict[str, Any]] = []
+    if settings.only:
+        cells = [(settings.only[0], int(settings.only[1]))]
+    else:
+        cells = [(model, batch) for model in ("resnet32", "resnet18") for batch in (128, 512)]
+        rows = [agreement(name) for name in ("standard", "prl-l", "prl-g", "co-teaching", "l2rw")]
+        rows.append(whole_runs())
+    for model, batch in cells:
+        epochs, augment = 3 if batch == 128 else 5, model == "resnet32"  # short epochs are noisier
+        more = ("l2rw", "crust") if model == "resnet32" else ()  # the network of their papers
+        rows += speed(model, batch, ("standard", "prl-l", "co-teaching", *more), epochs, augment)
+        if model == "resnet32":
+            rows += speed(f"{model}-gn", batch, ("standard", "prl-g"), epochs, augment)
     facts = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+    settings.out.parent.mkdir(parents=True, exist_ok=True)
+    settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

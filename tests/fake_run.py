@@ -76,6 +76,10 @@ def _write_history(
             "loss": 2.3 * float(np.exp(-epoch / 8)) + 0.02 * random.random(),
             "score": float(score + 0.008 * random.normal()),
             "metric": metric,
+            "train_score": None if metric == "r2" else 0.5 + 0.4 * epoch / epochs,
+            "scores": {}
+            if metric == "r2"
+            else {f"recall_{digit}": (digit + epoch) / (9 + epochs) for digit in range(10)},
             "kept": 0.6 if robust else 1.0,
             "clean_share": (0.6 + 0.38 * progress if robust else 0.6) if truth else None,
             "effective": 0.6 if robust else 1.0,

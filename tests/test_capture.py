@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from thresher import Recipe, signals
 from thresher.engine import capture
+from thresher.engine.aside import Aside
 from thresher.engine.capture import Captured, obstacle, phase
 from thresher.engine.sweep import Sweeper
 from thresher.objectives import CrossEntropy
@@ -144,3 +145,49 @@ def test_a_padded_sweep_gives_the_same_outputs(monkeypatch: pytest.MonkeyPatch, 
     torch.testing.assert_close(padded.outputs, plain.outputs)
     torch.testing.assert_close(padded.signals[signals.loss], plain.signals[signals.loss])
     assert set(shapes) == {8}
+
+
+def test_work_aside_waits_for_what_came_before_it_and_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    story: list[str] = []
+
+    class Event:
+        def record(self) -> None:
+            story.append("start noted")
+
+    class Stream:
+        def __init__(self, name: str = "aside") -> None:
+            self.name = name
+
+        def wait_event(self, event: Event) -> None:  # noqa: ARG002
+            story.append(f"{self.name} waits for the start")
+
+        def wait_stream(self, other: "Stream") -> None:
+            story.append(f"{self.name} waits for {other.name}")
+
+    @contextmanager
+    def on(stream: Stream) -> Any:
+        story.append(f"on {stream.name}")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: Stream("main"))
+    aside = Aside()
+    story.append("the training pass")
+    with aside.work():
+        story.append("the clean pass")
+    assert story == [
+        "start noted",
+        "the training pass",
+        "aside waits for the start",
+        "on aside",
+        "the clean pass",
+        "main waits for aside",
+    ]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    with Aside().work():
+        story.append("in its turn")
+    assert story[6:] == ["in its turn"]

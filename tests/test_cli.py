@@ -210,6 +210,13 @@ def test_augmented_images_train(tmp_path):
     assert read_toml(tmp_path / "a" / "run.toml")["model"] == "mlp"
 
 
+def test_reclaim_trains_on_a_weak_and_a_strong_view(tmp_path):
+    words = "--data digits:0,1 --corrupt symmetric:0.3 --method reclaim --augment weak,strong --epochs 3"
+    result = thresher("train", *words.split(), "--out", tmp_path / "a")
+    assert result.exit_code == 0, result.output
+    assert "taught" in Ledger.read(tmp_path / "a").table().column_names
+
+
 BAD = {
     "--method prll --noise-rate 0.4": "did you mean 'prl-l'?",
     "--method prl-l --noise-rate some": "give a number, auto or folds",
@@ -230,6 +237,7 @@ BAD = {
     "--method standard --schedule step": "is not understood",
     "--method standard --schedule linear:80": "is not understood",
     "--method standard --augment week": "did you mean 'weak'?",
+    "--method standard --augment weak,string": "did you mean 'strong'?",
     "--method standard --augment weak": "Views change float images",
     "--method standard --precision float16": "did you mean 'bfloat16'?",
     "--method standard --device gpu": "There is no device 'gpu' here",

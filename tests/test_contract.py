@@ -12,31 +12,45 @@ from torch import Tensor
 from thresher import rules, signals
 from thresher.engine.evidence import Evidence
 from thresher.rules import (
+    Agree,
     Centrality,
     CleanShare,
     ClipNorm,
     Curriculum,
+    Debias,
     Decision,
+    Dimensionality,
     Disagree,
     FacilityLocation,
+    Fidelity,
     HardestOfMajority,
+    HoldOut,
     InverseFrequency,
     KCentre,
+    KeepAbove,
     KeepLargest,
     KeepSmallest,
     KMeansPlusPlus,
     MetaGradient,
     OnlyClean,
+    OnlyCorrect,
     RandomPicks,
     RandomWeights,
     Rule,
+    Selected,
     Uniform,
     ask,
+    average_teaches,
+    average_teaches_held_out,
+    either,
     every,
+    from_average,
     from_peer,
     once,
     per_class,
     product,
+    trusting,
+    until,
     warmup,
 )
 from thresher.rules.rule import heeds_groups, parts, schedules_of
@@ -44,8 +58,8 @@ from thresher.schedules import ramp
 
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
+NOT_RULES |= COVERS | {"debias_weights", "local_dimensionality", "nearest", "teacher_labels"}
 NOT_RULES |= {"k_centre", "kmeans_plus_plus"}
-NOT_RULES |= COVERS
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
@@ -64,15 +78,26 @@ class Remembering(Rule):
 
 # name exported from thresher.rules -> (a rule of that kind, the tasks it is for)
 TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
+    "Agree": [(Agree(), LABELLED)],
     "Centrality": [(Centrality(fraction=0.5), EVERY_TASK), (Centrality(by=signals.features, count=1), EVERY_TASK)],
     "ClipNorm": [
         (ClipNorm(1.0), EVERY_TASK),
         (ClipNorm(ramp(2.0, 0.5, epochs=2), by=signals.output_gradient_norm), EVERY_TASK),
     ],
     "CleanShare": [(CleanShare(), LABELLED)],
-    "Curriculum": [(Curriculum(0.6), EVERY_TASK), (Curriculum(ramp(1.0, 0.5, epochs=2), width=0.5), EVERY_TASK)],
+    "Curriculum": [
+        (Curriculum(0.6), EVERY_TASK),
+        (Curriculum(ramp(1.0, 0.5, epochs=2), width=ramp(0.0, 0.5, epochs=2)), EVERY_TASK),
+    ],
+    "Debias": [
+        (Debias(), LABELLED),
+        (Debias(by=signals.entropy, hard=True, temperature=2.0), LABELLED),
+    ],
+    "Dimensionality": [(Dimensionality(), EVERY_TASK), (Dimensionality(start=0, window=2, neighbours=3), EVERY_TASK)],
     "Disagree": [(Disagree(), LABELLED), (Disagree(of=signals.loss), EVERY_TASK)],
     "FacilityLocation": [(FacilityLocation(fraction=0.5), EVERY_TASK)],
+    "Fidelity": [(Fidelity(), LABELLED)],
+    "HoldOut": [(HoldOut(0.3), EVERY_TASK)],
     "HardestOfMajority": [(HardestOfMajority(), LABELLED)],
     "InverseFrequency": [(InverseFrequency(), LABELLED), (InverseFrequency(of=signals.predicted), LABELLED)],
     "KCentre": [(KCentre(count=3), EVERY_TASK), (KCentre(by=signals.output_gradient, count=70), EVERY_TASK)],
@@ -83,6 +108,10 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
             EVERY_TASK,
         ),
         (KMeansPlusPlus(by=signals.features, count=70, largest_first=False), EVERY_TASK),
+    ],
+    "KeepAbove": [
+        (KeepAbove(by=signals.loss, bound=0.5), EVERY_TASK),
+        (KeepAbove(by=signals.confidence, bound=ramp(0.2, 0.9, epochs=3)), LABELLED),
     ],
     "KeepLargest": [
         (KeepLargest(by=signals.loss, fraction=0.3), EVERY_TASK),
@@ -97,9 +126,18 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
     "OnlyClean": [(OnlyClean(), EVERY_TASK)],
     "RandomPicks": [(RandomPicks(5), EVERY_TASK)],
+    "OnlyCorrect": [(OnlyCorrect(), EVERY_TASK)],
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
+    "Selected": [(Selected(), EVERY_TASK), (Selected(epochs=0), EVERY_TASK)],
     "Uniform": [(Uniform(), EVERY_TASK)],
+    "average_teaches": [(average_teaches(Debias()), LABELLED), (average_teaches(Fidelity()), LABELLED)],
+    "average_teaches_held_out": [
+        (average_teaches_held_out(Debias(), held_out=HoldOut(0.5)), LABELLED),
+        (average_teaches_held_out(Debias(), held_out=HoldOut(1e-9)), LABELLED),  # hardly anybody
+    ],
+    "either": [(either(KEEP, ClipNorm(1.0)), EVERY_TASK), (either(Agree(), Remembering()), LABELLED)],
     "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
+    "from_average": [(from_average(KEEP), EVERY_TASK), (from_average(per_class(KEEP)), LABELLED)],
     "from_peer": [(from_peer(KEEP), EVERY_TASK), (from_peer(per_class(KEEP)), LABELLED)],
     "once": [(once(KEEP), EVERY_TASK)],
     "per_class": [
@@ -110,7 +148,17 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (per_class(product(KEEP, Remembering())), LABELLED),
         (per_class(FacilityLocation(fraction=0.5)), LABELLED),
     ],
-    "product": [(product(KEEP, ClipNorm(1.0)), EVERY_TASK), (product(Remembering(), Remembering()), EVERY_TASK)],
+    "product": [
+        (product(KEEP, ClipNorm(1.0)), EVERY_TASK),
+        (product(Remembering(), Remembering()), EVERY_TASK),
+        (product(Fidelity(), once(Debias())), LABELLED),
+    ],
+    "trusting": [
+        (trusting(KEEP), EVERY_TASK),
+        (trusting(from_average(Agree()), rest=Remembering()), LABELLED),
+        (trusting(Remembering(), rest=Uniform()), EVERY_TASK),
+    ],
+    "until": [(until(1, KEEP, then=Remembering()), EVERY_TASK), (until(2, Remembering(), then=KEEP), EVERY_TASK)],
     "warmup": [(warmup(1, KEEP), EVERY_TASK), (warmup(9, KEEP), EVERY_TASK), (warmup(0, Remembering()), EVERY_TASK)],
 }
 ROWS = [
@@ -124,14 +172,17 @@ over_everything = pytest.mark.parametrize(("rule", "task", "n"), ROWS)
 
 
 def about(n: int, task: str, *, tied: bool = False, **facts: Any) -> Evidence:
-    """Evidence with a peer, an average, something labelled and a generator; with `tied`, only the ids differ."""
-    own, peer, average, labelled = (some_evidence(n, task, seed=seed) for seed in range(4))
+    """Evidence with all other evidence there is and a generator; with `tied`, nothing but the ids differs."""
+    own, peer, average, teacher, known, judge, labelled = (some_evidence(n, task, seed=seed) for seed in range(7))
     if tied:
-        own, peer, average = (_all_alike(evidence) for evidence in (own, peer, average))
+        own, peer, average, teacher, known = (_all_alike(each) for each in (own, peer, average, teacher, known))
     others = {
         name: same_but(other, ids=own.ids, targets=own.targets)
-        for name, other in (("peer", peer), ("average", average), ("labelled", labelled))
+        for name, other in (("peer", peer), ("average", average), ("teacher", teacher))
     }
+    others["labelled"] = labelled
+    judge = same_but(judge, ids=known.ids, targets=known.targets)
+    others["validation"] = known.but(others={"teacher": judge, "average": judge})
     return own.but(others=others, generator=torch.Generator().manual_seed(7), **({"epoch": 1, "epochs": 4.0} | facts))
 
 

@@ -1,6 +1,9 @@
 """k-means++ and k-centre on factors: the picks of the multiplied version, whatever the blocks, with little memory."""
 
+import json
+import runpy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from thresher import ThresherError
-from thresher.rules import KCentre, KMeansPlusPlus, RandomPicks, k_centre, kmeans_plus_plus, nearest
+from thresher.rules import KCentre, KMeansPlusPlus, RandomPicks, k_centre, kmeans_plus_plus, outer_products
 
 SEEDS, SOME = st.integers(0, 2**31), settings(max_examples=60, deadline=None)
 DTYPES = st.sampled_from((torch.float32, torch.float64))
@@ -75,7 +78,7 @@ def test_k_centre_picks_as_the_table_does(seed: int, n: int, m: int, d: int, dty
 @pytest.fixture(params=[1, 7])
 def small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     rows: int = request.param
-    monkeypatch.setattr(nearest, "rows_at_once", lambda width, beside: rows)  # noqa: ARG005
+    monkeypatch.setattr(outer_products, "rows_at_once", lambda width, beside: rows)  # noqa: ARG005
     return rows
 
 
@@ -155,3 +158,13 @@ def test_what_cannot_be_picked_is_refused() -> None:
     for rule in (KMeansPlusPlus, KCentre, RandomPicks):
         with pytest.raises(ThresherError, match="picks nothing"):
             rule(count=0)
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    root = Path(__file__).parent.parent
+    bench = runpy.run_path(str(root / "benchmarks" / "acquire.py"))
+    rows = [json.loads(line) for line in (root / "results" / "acquire-cpu.jsonl").read_text().splitlines()]
+    assert (root / "docs" / "results" / "acquire-cpu.md").read_text() == bench["show"](rows) + "\n"
+    sizes = {(row["n"], row["classes"]) for row in rows if row["kind"] == "growth"}
+    assert sizes == {bench["sizes"](text) for text in bench["GROWTH"]}
+    assert [row["who"] for row in rows if row["kind"] == "against"] == list(bench["CONTESTANTS"])

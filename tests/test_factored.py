@@ -340,7 +340,7 @@ def test_vmap_refuses_dropout_batch_norm_and_what_torch_cannot_do() -> None:
 @pytest.mark.parametrize("affine", [True, False])
 def test_batch_norm_by_batch_statistics_is_refused(affine: bool) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, affine=affine))
-    with pytest.raises(ThresherError, match=r"1 is a BatchNorm1d.*batch_to_group_norm.*eval\(\)"):
+    with pytest.raises(ThresherError, match=r"1 is a BatchNorm1d.*batch_to_group_norm.*freeze_batch_norm"):
         refuse_batch_norm(model)
     model[1].eval()
     refuse_batch_norm(model)

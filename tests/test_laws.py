@@ -5,7 +5,7 @@ import gc
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,15 @@ from thresher.engine.evidence import Evidence
 from thresher.engine.optimizer import prepare, step_unless
 from thresher.engine.step import Step
 from thresher.engine.sweep import Sweeper
-from thresher.mix import Mixup, Pairing
+from thresher.mix import ClusterMixup, Mixup, Pairing, SameClassMixup
 from thresher.objectives import CrossEntropy
-from thresher.recipes import METHODS
+from thresher.recipes import METHODS, Setting
+from thresher.recipes.reclaim import reclaim
 from thresher.relabel import AverageLabels
 from thresher.rules import (
+    Centrality,
     ClipNorm,
+    FacilityLocation,
     KeepLargest,
     KeepSmallest,
     MetaGradient,
@@ -208,11 +211,10 @@ def test_law_2_views_share_the_weights_and_mixing_blends_them() -> None:
         return Pairing(torch.arange(n).roll(-1), torch.linspace(0.5, 1.0, n))
 
     model, twin, partner, share = net(seed=1), net(seed=1), torch.arange(12).roll(-1), torch.linspace(0.5, 1.0, 12)
-    onehot = functional.one_hot(y, 3).float()
     mixed_x = share[:, None, None, None] * x + (1 - share)[:, None, None, None] * x[partner]
-    mixed_y = share[:, None] * onehot + (1 - share)[:, None] * onehot[partner]
-    mixed_w = share * w + (1 - share) * w[partner]
-    expected = hand_step(twin, (mixed_w * hand_losses(twin, mixed_x, mixed_y)).sum() / mixed_w.sum())
+    own_w, other_w = share * w, (1 - share) * w[partner]  # each label counts as far as its example does
+    total = own_w.dot(hand_losses(twin, mixed_x, y)) + other_w.dot(hand_losses(twin, mixed_x, y[partner]))
+    expected = hand_step(twin, total / (own_w + other_w).sum())
     fit(Recipe(each_batch=rule, mix=with_next), model, train, steps=1, batch=12, optimizer=sgd, device="cpu")
     close(model, expected)
 
@@ -458,6 +460,15 @@ OTHER_RECIPES: dict[str, Recipe] = {
     "mix": Recipe(mix=Mixup()),
     "mix and rule": Recipe(each_batch=KEEP, mix=Mixup()),
     "mix and norms": Recipe(each_batch=KeepSmallest(by=signals.gradient_norm, fraction=0.5), mix=Mixup()),
+    "most central, mixed within the class": Recipe(
+        each_epoch=per_class(Centrality(fraction=0.5)), mix=SameClassMixup(), views=(Flip(),)
+    ),
+    "medoids, mixed within the cluster": Recipe(
+        each_epoch=warmup(1, per_class(FacilityLocation(fraction=0.5))), mix=ClusterMixup(), views=(Flip(), Shift(0.25))
+    ),
+    "medoids, a rule and mixing": Recipe(
+        each_epoch=FacilityLocation(fraction=0.7), each_batch=KEEP, mix=ClusterMixup(0.3), average=0.9
+    ),
     "relabel": Recipe(relabel=AverageLabels(), average=0.9),
     "relabel and mix": Recipe(each_batch=KEEP, relabel=AverageLabels(), average=0.9, mix=Mixup(), views=(Flip(),)),
     "norms, relabel and views": Recipe(
@@ -476,6 +487,13 @@ OTHER_RECIPES: dict[str, Recipe] = {
     "epoch rule per class": Recipe(each_epoch=per_class(product(KEEP, Uniform()))),
     "peers and epochs": Recipe(peers=2, each_epoch=from_peer(KEEP)),
     "features": Recipe(each_batch=product(KEEP, NearOrigin())),
+    "reclaim with views, two networks": replace(
+        reclaim(Setting(0.25, 3, 3), rest=Uniform(), views=(Flip(), Shift(0.25))), peers=2
+    ),
+    "reclaim and agreement": reclaim(Setting(0.25, 3, 3), correct=MetaGradient(), rest=Uniform()),
+    "reclaim as seen": reclaim(
+        Setting(0.25, 3, 3), correct=KeepSmallest(by=signals.gradient_norm, fraction=0.9), rest=Uniform(), mix=None
+    ),
     "largest": Recipe(each_batch=KeepLargest(by=signals.margin, fraction=0.5)),
 }
 
@@ -498,9 +516,10 @@ def test_law_5_every_method_has_its_figures(recipe: Recipe) -> None:
     assert len(table) == 3 * recipe.peers * len(train)
     for record in run.history:
         rows = table[(table["epoch"] == record["epoch"]) & table["visited"]]
-        corrupt = train.columns["is_corrupt"].numpy()[(rows["id"] - 1) // 3]
+        true = train.columns["true_target"].numpy()[(rows["id"] - 1) // 3]
+        right = (rows["taught"] if "taught" in rows else rows["target"]).to_numpy() == true
         weights = rows["weight"].to_numpy(np.float64)
-        assert record["clean_share"] == pytest.approx(1 - corrupt[weights > 0].mean())
+        assert record["clean_share"] == pytest.approx(right[weights > 0].mean())
         assert record["kept"] == pytest.approx((weights > 0).mean())
         assert record["effective"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum() / len(weights))
         assert record["loss"] == pytest.approx((weights * rows["loss"]).sum() / weights.sum(), rel=1e-5)

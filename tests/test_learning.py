@@ -41,6 +41,15 @@ DIGITS = {
     "mentornet": (0.07, 0.9),
     "clean-only": (-0.1, 1.0),
     "weighted-oracle": (-0.01, 0.59),
+    "crust": (0.09, 0.97),
+    "crust-facility": (0.04, 0.3),  # medoids are dirtier than the data they come from
+    "mixup": (0.07, 0.59),
+    "f-correction": (0.0, 0.59),
+    "d2l": (0.09, 0.59),
+    "incv": (0.08, 0.95),
+    "t-revision": (0.02, 0.59),
+    "dmi": (0.08, 0.59),
+    "reclaim": (0.1, 0.95),
     "top-q": (-0.15, 0.2),  # the largest losses are of the wrong labels: docs/theory/active.md
 }
 
@@ -62,6 +71,7 @@ REAL = {
     "random-weights": -0.15,
     "mentornet": 0.25,
     "clean-only": 0.2,
+    "mixup": -0.08,
     "top-q": -0.3,  # it learns from the turned signs above all
 }
 

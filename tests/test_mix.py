@@ -28,6 +28,19 @@ def test_a_pairing_blends_each_row_with_its_partners(shape: tuple[int, ...]) -> 
         torch.testing.assert_close(blended[i], share[i] * values[i] + (1 - share[i]) * values[partner[i]])
 
 
+def test_labels_are_blended_as_far_as_their_examples_count() -> None:
+    """Cross entropy with the blended label and weight is the sum of both examples' weighted losses."""
+    draws = seeded()
+    labels, weights = torch.rand(6, 3, generator=draws).softmax(1), torch.tensor([0.0, 0.0, 1.0, 2.0, 0.5, 0.0])
+    pairing = Pairing(torch.tensor([5, 2, 1, 0, 3, 4]), torch.tensor([0.3, 0.9, 0.5, 1.0, 0.25, 0.0]))
+    logs = torch.randn(6, 3, generator=draws).log_softmax(1)
+    totals = pairing.blend(weights) * -(pairing.blend_counted(labels, weights) * logs).sum(1)
+    for i, (j, share) in enumerate(zip(pairing.partner.tolist(), pairing.share.tolist(), strict=True)):
+        own, other = (-(labels[k] * logs[i]).sum() for k in (i, j))
+        torch.testing.assert_close(totals[i], share * weights[i] * own + (1 - share) * weights[j] * other)
+    torch.testing.assert_close(pairing.blend_counted(labels, torch.full((6,), 2.0)), pairing.blend(labels))
+
+
 def test_mixup_pairs_a_batch_by_a_permutation_and_one_share_from_the_runs_generator() -> None:
     evidence = some_evidence(50, generator=seeded(1))
     state = torch.get_rng_state()

@@ -15,10 +15,20 @@ from torch.nn import functional
 from thresher import Examples, Recipe, ThresherError, fit, signals, weigh
 from thresher.draw import class_balanced
 from thresher.engine.evidence import Evidence
-from thresher.mix import Mixup
+from thresher.mix import ClusterMixup, Mixup, SameClassMixup
 from thresher.objectives import CrossEntropy, Objective, SquaredError
 from thresher.relabel import AverageLabels
-from thresher.rules import ClipNorm, KeepSmallest, Rule, every, from_peer, per_class, product
+from thresher.rules import (
+    Centrality,
+    ClipNorm,
+    FacilityLocation,
+    KeepSmallest,
+    Rule,
+    every,
+    from_peer,
+    per_class,
+    product,
+)
 from thresher.schedules import ramp
 from thresher.views import Flip
 
@@ -168,6 +178,22 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a bound of 0": (lambda: ClipNorm(bound=0.0), "above 0"),
     "no mixing": (lambda: Mixup(alpha=0.0), "alpha above 0"),
+    "no mixing within clusters": (lambda: ClusterMixup(alpha=-1.0), "alpha above 0"),
+    "no mixing within classes": (lambda: SameClassMixup(b=0.0), "b above 0"),
+    "no clusters": (
+        lambda: call(Recipe(each_epoch=per_class(Centrality(fraction=0.5)), mix=ClusterMixup())),
+        "put one there, such as FacilityLocation",
+    ),
+    "clusters and other labels": (
+        lambda: call(
+            Recipe(each_epoch=FacilityLocation(fraction=0.5), mix=ClusterMixup(), relabel=AverageLabels(), average=0.9)
+        ),
+        "leave one of them out",
+    ),
+    "same class of real targets": (
+        lambda: call(Recipe(mix=SameClassMixup()), lambda: net(2), real_examples()),
+        "choose another mix for regression",
+    ),
     "no trust": (lambda: AverageLabels(trust=2.0), "trust between 0 and 1"),
     "no peer": (lambda: call(Recipe(each_batch=from_peer(KEEP))), "peers=2"),
     "no average": (lambda: call(Recipe(relabel=AverageLabels())), "average=0.999"),

@@ -19,7 +19,8 @@ from PIL import Image
 
 from thresher.errors import ThresherError
 from thresher.report import charts, write_report
-from thresher.report.figures import disagreements, run_figures
+from thresher.report.confusion import disagreements
+from thresher.report.figures import run_figures
 from thresher.report.gallery import cards, png_address
 from thresher.report.record import read_run
 from thresher.report.summary import ranking_quality, run_names, summarise
@@ -55,10 +56,16 @@ def rows_of_chart(spec: dict[str, Any]) -> list[dict[str, Any]]:
 def test_every_kind_of_run_gets_all_its_charts(tmp_path: Path, kind: str) -> None:
     run = write_fake_run(tmp_path / "run", epochs=3, **KINDS[kind])
     page = write_report([run], tmp_path / "report.html")
-    curves = 3 if kind == "truth unknown" else 4
-    assert len(charts_of(page)) == curves + 3
+    titles = [
+        "Score", "Training loss", "Clean among those kept", "Examples kept", "Weights", "Weights within one class",
+        "Trust", "Given against predicted", "Before: true against given", "After: true against predicted",
+        "Recall of each class",
+    ]  # fmt: skip
+    lacking = {"truth unknown": (2, 5, 8, 9), "one target": (5, 8, 9, 10), "five targets": (5, 8, 9, 10)}
+    expected = [title for place, title in enumerate(titles) if place not in lacking.get(kind, ())]
     html = page.read_text()
-    assert html.count("<figure>") == curves + 3
+    assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", html) == expected
+    assert len(charts_of(page)) == len(expected)
     assert html.count('src="data:image/png') == (0 if "pictures" in KINDS[kind] else 36)
     assert ("truly" in html) == (kind != "truth unknown")
 
@@ -83,8 +90,8 @@ def test_several_runs_are_overlaid_and_listed(tmp_path: Path) -> None:
     runs.append(write_fake_run(tmp_path / "other", method="standard", epochs=4))
     page = write_report(runs, tmp_path / "report.html")
     specs = charts_of(page)
-    assert len(specs) == 4 + 3 * 3
-    score = rows_of_chart(specs[0])
+    assert len(specs) == 4 + 3 * 7
+    score = [row for row in rows_of_chart(specs[0]) if row["set"] == "evaluation"]
     assert len(score) == 3 + 3 + 4
     assert {(row["run"], row["method"]) for row in score} == {
         ("prl-l, seed 0", "prl-l"),
@@ -159,6 +166,63 @@ def test_the_confusion_counts_every_pair(tmp_path: Path) -> None:
         same = [row for row in rows if f"digit {row['target']}" == pair["given"] and row["id"] in corrupt]
         assert pair["count"] == expected[pair["given"], pair["predicted"]]
         assert pair["corrupted"] == sum(f"digit {row['prediction']}" == pair["predicted"] for row in same)
+
+
+def test_before_and_after_are_held_against_the_truth(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=2)
+    true = {row["id"]: row["true_target"] for row in pq.read_table(folder / "examples.parquet").to_pylist()}
+    rows = pq.read_table(folder / "ledger" / "part-00002.parquet").to_pylist()
+    figures = {figure.title.partition(":")[0]: figure for figure in run_figures(read_run(folder))}
+    for title, label, column in (("Before", "given", "target"), ("After", "predicted", "prediction")):
+        cells = {(cell["true"], cell[label]): cell["count"] for cell in rows_of_chart(figures[title].spec)}
+        pairs = [(str(true[row["id"]]), str(row[column])) for row in rows]
+        assert {pair: count for pair, count in cells.items() if count} == {pair: pairs.count(pair) for pair in pairs}
+        right = sum(one == other for one, other in pairs) / len(pairs)
+        assert f"{100 * right:.1f}%" in figures[title].words
+    y = figures["Before"].spec["layer"][0]["encoding"]["y"]
+    assert (y["field"], y["title"]) == ("true", "true label")
+
+
+def test_weights_are_compared_within_the_class_that_lost_most(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", method="l2rw", epochs=1)
+    examples = {row["id"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}
+    weights = {row["id"]: row["weight"] for row in pq.read_table(folder / "ledger" / "part-00001.parquet").to_pylist()}
+    lost = [sum(row["is_corrupt"] and row["true_target"] == digit for row in examples.values()) for digit in range(10)]
+    most = lost.index(max(lost))
+    kinds = {False: "clean", True: "corrupted"}
+    mine = {
+        kinds[wrong]: [
+            weights[i] for i, row in examples.items() if row["true_target"] == most and row["is_corrupt"] is wrong
+        ]
+        for wrong in kinds
+    }
+    figure = next(figure for figure in run_figures(read_run(folder)) if figure.title == "Weights within one class")
+    counted = rows_of_chart(figure.spec)
+    for kind, values in mine.items():
+        assert sum(row["count"] for row in counted if row["origin"] == kind) == len(values)
+    pairs = [(high, low) for high in mine["clean"] for low in mine["corrupted"]]
+    quality = sum(1.0 if high > low else 0.5 if high == low else 0.0 for high, low in pairs) / len(pairs)
+    assert f"truly are {most}: {len(mine['clean'])} are given" in figure.words
+    assert f"{100 * quality:.1f}% of the time" in figure.words
+
+
+def test_training_curves_show_the_fit_to_given_labels_beside_the_score(tmp_path: Path) -> None:
+    page = write_report([write_fake_run(tmp_path / "run", epochs=4)], tmp_path / "report.html")
+    spec = charts_of(page)[0]
+    fit = [row["score"] for row in rows_of_chart(spec) if row["set"] == "given labels"]
+    assert fit == pytest.approx([0.6, 0.7, 0.8, 0.9])
+    dashes = spec["layer"][0]["encoding"]["strokeDash"]["scale"]
+    assert dashes["domain"] == ["evaluation", "given labels"]
+    assert dashes["range"][0] == [1, 0] != dashes["range"][1]
+
+
+def test_recalls_are_means_of_the_last_ten_epochs(tmp_path: Path) -> None:
+    run = read_run(write_fake_run(tmp_path / "run", epochs=12))
+    figure = run_figures(run)[-1]
+    expected = {str(digit): sum((digit + epoch) / 21 for epoch in range(3, 13)) / 10 for digit in range(10)}
+    assert {row["class"]: row["recall"] for row in rows_of_chart(figure.spec)} == pytest.approx(expected)
+    assert f"least of 0, {100 * expected['0']:.1f}%" in figure.words
+    assert f"{100 * sum(expected.values()) / 10:.1f}% over the classes" in figure.words
 
 
 def test_of_very_many_classes_those_that_disagree_most_are_shown(tmp_path: Path) -> None:

@@ -22,9 +22,11 @@ from thresher.average import Growing
 from thresher.clip import Clamped
 from thresher.engine import checkpoint
 from thresher.engine.evidence import Evidence
-from thresher.mix import Mixup
+from thresher.mix import ClusterMixup, Mixup
+from thresher.recipes import Setting
+from thresher.recipes.reclaim import reclaim
 from thresher.relabel import AverageLabels
-from thresher.rules import KeepSmallest, every, product, warmup
+from thresher.rules import FacilityLocation, KeepSmallest, Uniform, every, product, warmup
 from thresher.rules.rule import Decision
 from thresher.schedules import cosine, ramp
 from thresher.views import Flip, Shift
@@ -64,8 +66,12 @@ CASES: dict[str, dict[str, Any]] = {
     "average": {"recipe": Recipe(average=0.9)},
     "growing average": {"recipe": Recipe(average=Growing(0.99), clip=Clamped(0.1))},
     "mix": {"recipe": Recipe(mix=Mixup())},
+    "mixed within clusters": {
+        "recipe": Recipe(each_epoch=warmup(1, FacilityLocation(fraction=0.7)), mix=ClusterMixup())
+    },
     "views": {"recipe": Recipe(views=(Flip(), Shift(0.3)))},
     "relabel": {"recipe": Recipe(relabel=AverageLabels(), average=0.8, each_batch=KEEP, mix=Mixup())},
+    "reclaim": {"recipe": reclaim(Setting(0.25, 3, 5), rest=Uniform(), views=(Flip(), Shift(0.3)))},
     "a ramp": {"recipe": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=ramp(1.0, 0.5, epochs=3)))},
     "momentum and schedule": {
         "optimizer": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import ConcatDataset, DataLoader
 
 from thresher.errors import ThresherError
 from thresher.seeding import everything_seeded, generator
@@ -159,6 +159,29 @@ class Examples:
             if inputs.is_floating_point() and not torch.isfinite(inputs).all():
                 raise ThresherError(f"{self.name} gave inputs that are NaN or infinite: clean them before training.")
             yield self.as_model_input(inputs.to(device, non_blocking=True))
+
+
+def join(*sets: Examples) -> Examples:
+    """All these examples as one set, with the columns that every one of them has; names and scale are the first's.
+
+    >>> two = Examples(torch.zeros(2, 1), torch.tensor([0, 1]))
+    >>> join(two, replace(two, ids=torch.tensor([7, 8]))).ids.tolist()
+    [0, 1, 7, 8]
+    """
+    columns = [name for name in sets[0].columns if all(name in each.columns for each in sets)]
+    return replace(
+        sets[0],
+        inputs=_joined_inputs([each.inputs for each in sets]),
+        targets=torch.cat([each.targets for each in sets]),
+        ids=torch.cat([each.ids for each in sets]),
+        columns={name: torch.cat([each.columns[name] for each in sets]) for name in columns},
+        checked=False,
+    )
+
+
+def _joined_inputs(parts: Sequence[Tensor | MapDataset]) -> Tensor | MapDataset:
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    return torch.cat(tensors) if len(tensors) == len(parts) else ConcatDataset(parts)  # type: ignore[arg-type]
 
 
 class _Picked:

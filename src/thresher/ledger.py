@@ -89,12 +89,18 @@ class EpochRows:
         self.flush()
         return self.table[:-1, 0].cpu().numpy() > 0
 
-    def fill(self, note: Note) -> None:
-        """Rows of examples that no step visited."""
+    def weights(self) -> Tensor:
+        """The weight of each example that a step visited [n]."""
         self.flush()
+        return self.table[:-1, 2]
+
+    def fill(self, note: Note) -> None:
+        """Rows of examples that no step saw as they are; whether one visited them stays as it was."""
+        self.flush()
+        visited = self.table[note.index, 0]
         self.notes = [note]
         self.flush()
-        self.table[note.index, 0] = 0.0
+        self.table[note.index, 0] = visited
 
     def take(self) -> dict[str, np.ndarray[Any, Any]]:
         """The epoch's rows on the host, each column [n]; the next epoch starts empty."""

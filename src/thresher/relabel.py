@@ -15,17 +15,36 @@ from thresher.signals import given, predicted
 
 
 class Relabel(Reader, ABC):
-    """`relabel(evidence) -> targets`: the targets to train on in this step; the ledger keeps the given ones."""
+    """`relabel(evidence) -> targets`: the targets to train on; the ledger keeps the given ones.
+
+    On the batch clock it is asked in every step, after the signals. On the epoch clock it is asked once an epoch about
+    the whole set, after the epoch rule, whose columns it may read; batch rules then look at the new targets.
+    """
+
+    clock: ClassVar[str] = "batch"
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor: ...
+
+
+def taught(given_targets: Tensor, outputs: Tensor, trusted: Tensor, trust: float, temperature: float) -> Tensor:
+    """trust · given + (1 - trust) · p where trusted [n], else p^(1/temperature) scaled to sum 1; p = softmax(outputs).
+
+    >>> rows = torch.tensor([[0.75, 0.25], [0.75, 0.25]]).log()
+    >>> taught(torch.eye(2), rows, torch.tensor([True, False]), 0.8, 0.5)
+    tensor([[0.9500, 0.0500],
+            [0.9000, 0.1000]])
+    """
+    kept = trust * given_targets + (1 - trust) * outputs.softmax(1)
+    return torch.where(trusted[:, None], kept, (outputs / temperature).softmax(1))
 
 
 @dataclass(frozen=True)
 class AverageLabels(Relabel):
     """Believe the averaged model: where it predicts the given label, trust · given + (1 - trust) · p, else sharp p.
 
-    p is the averaged model's prediction; sharp p ∝ p^(1/temperature).
+    p is the averaged model's prediction for the batch's first view; sharp p ∝ p^(1/temperature).
     """
 
     trust: float = 0.8
@@ -35,18 +54,49 @@ class AverageLabels(Relabel):
 
     def __post_init__(self) -> None:
         if not 0 <= self.trust <= 1 or not self.temperature > 0:
-            raise ThresherError("AverageLabels needs trust between 0 and 1 and a temperature above 0.")
+            raise ThresherError(f"{type(self).__name__} needs trust between 0 and 1 and a temperature above 0.")
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        if evidence.classes is None:
-            return self._blend_real(evidence)
         average = evidence.other("average")
-        probabilities = average.outputs.softmax(1)
-        sharp = (average.outputs / self.temperature).softmax(1)
-        kept = self.trust * as_mixable(evidence.targets, evidence.classes) + (1 - self.trust) * probabilities
+        if evidence.classes is None:  # real targets have no agreement to test, so everyone gets the blend
+            return self.trust * evidence.targets + (1 - self.trust) * average.outputs
         agrees = average.read(predicted) == evidence.read(given)
-        return torch.where(agrees[:, None], kept, sharp)
+        return taught(as_mixable(evidence.targets, evidence.classes), average.outputs, agrees, *self._shares())
 
-    def _blend_real(self, evidence: Evidence) -> Tensor:
-        """Real targets have no agreement to test, so everyone gets trust · given + (1 - trust) · prediction."""
-        return self.trust * evidence.targets + (1 - self.trust) * evidence.other("average").outputs
+    def _shares(self) -> tuple[float, float]:
+        return self.trust, self.temperature
+
+
+@dataclass(frozen=True)
+class TeacherLabels(AverageLabels):
+    """The same once an epoch, for the whole set as it is: whom to trust is what the epoch rule decided (`trusting`).
+
+    In epochs in which that rule says nothing of trust, such as its warm-up, everyone keeps the given target.
+    """
+
+    clock: ClassVar[str] = "epoch"
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    reads: ClassVar[frozenset[str]] = frozenset({"trusted"})
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        targets = as_mixable(evidence.targets, evidence.classes)
+        if "trusted" not in evidence.columns:
+            return targets
+        trusted = evidence.columns["trusted"] > 0
+        return taught(targets, evidence.other("average").outputs, trusted, *self._shares())
+
+
+@dataclass(frozen=True)
+class PredictedLabels(Relabel):
+    """share · given + (1 - share) · the predicted class, where the epoch's rule says the share: column `given_share`.
+
+    With `Dimensionality` in each_epoch this is D2L (Ma et al. 2018, Eq. 6).
+    """
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    reads: ClassVar[frozenset[str]] = frozenset({"given_share"})
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        share = evidence.columns["given_share"][:, None]
+        guesses = as_mixable(evidence.read(predicted), evidence.classes)
+        return share * as_mixable(evidence.targets, evidence.classes) + (1 - share) * guesses

@@ -63,6 +63,22 @@ class step(Schedule):  # noqa: N801
 
 
 @dataclass(frozen=True)
+class stairs(Schedule):  # noqa: N801
+    """`start`, times the factor of the last of these (share of the run, factor) that has passed.
+
+    >>> [stairs(1.0, ((0.4, 0.1), (0.9, 0.0005)))(epoch, 200) for epoch in (79, 80, 180)]
+    [1.0, 0.1, 0.0005]
+    """
+
+    start: float
+    at: tuple[tuple[float, float], ...]
+
+    def __call__(self, epoch: float, epochs: float) -> float:
+        passed = [factor for share, factor in self.at if epoch >= share * epochs]
+        return self.start * (passed[-1] if passed else 1.0)
+
+
+@dataclass(frozen=True)
 class cosine(Schedule):  # noqa: N801
     """From `start` to `end` along half a cosine over the whole run.
 
@@ -76,3 +92,20 @@ class cosine(Schedule):  # noqa: N801
     def __call__(self, epoch: float, epochs: float) -> float:
         share = min(epoch / max(epochs, 1e-12), 1.0)
         return self.end + (self.start - self.end) * (1 + math.cos(math.pi * share)) / 2
+
+
+@dataclass(frozen=True)
+class switched(Schedule):  # noqa: N801
+    """One schedule, or number, before the epoch `at`, and another from then on.
+
+    >>> [switched(1.0, 0.5, at=3)(epoch, 10) for epoch in (0, 2.9, 3)]
+    [1.0, 1.0, 0.5]
+    """
+
+    first: float | Schedule
+    then: float | Schedule
+    at: float
+
+    def __call__(self, epoch: float, epochs: float) -> float:
+        now = self.first if epoch < self.at else self.then
+        return now(epoch, epochs) if isinstance(now, Schedule) else now

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from thresher.bench.suite import Cell, Entry, Setup, Suite, setup_for
+from thresher.bench.suite import Cell, Entry, Setup, Suite, fits, setup_for
 from thresher.engine.checkpoint import describe
 from thresher.errors import ThresherError
 from thresher.naming import unknown
@@ -16,6 +16,7 @@ from thresher.recipes import Setting
 from thresher.signals import Signal
 
 Result = Mapping[str, Any]  # one line of a results file
+ABOUT_DATA = ("data", "corruption", "options", "noise_rate", "clean", "validation", "prepare")  # fields of a cell
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,10 @@ def jobs_of(
     jobs = []
     for cell in grid.cells:
         for entry in suite.methods:
-            fits = cell.methods is None or entry.name in cell.methods
-            if fits and (not cells or cell.name in cells) and (not methods or entry.name in methods):
+            if fits(entry, cell) and (not cells or cell.name in cells) and (not methods or entry.name in methods):
                 setup = setup_for(grid, cell, entry)
                 jobs += [
-                    Job(suite.name, scale, cell, entry, setup, seed, suite.columns)
+                    Job(suite.name, scale, cell, entry, setup, seed, (*suite.columns, *cell.columns))
                     for seed in range(seeds or setup.seeds)
                 ]
     return sorted(jobs, key=lambda job: job.seed)
@@ -74,11 +74,12 @@ def settings_of(job: Job) -> dict[str, Any]:
     # Recipes may read the number of classes; any fixed one tells two recipes apart without loading the data.
     setting = Setting(cell.noise_rate, 10 if cell.metric == "accuracy" else None, setup.epochs or 1)
     entry = job.entry
-    about_data = {name: getattr(cell, name) for name in ("data", "corruption", "noise_rate", "clean", "prepare")}
+    tuning_steps = setup.tuning_steps if entry.fine_tune else Setup.tuning_steps
     told = {
-        **{name: value for name, value in about_data.items() if value is not None},
-        **chosen(replace(setup, seeds=Setup.seeds)),
-        "method": entry.procedure if entry.procedure is not None else entry.make(setting),
+        **{name: value for name, value in chosen(cell).items() if name in ABOUT_DATA},
+        **chosen(replace(setup, seeds=Setup.seeds, tuning_steps=tuning_steps)),
+        **{name: value for name, value in chosen(entry).items() if name in ("early_stop", "fine_tune")},
+        "method": entry.how(setting),
     }
     settings: dict[str, Any] = json.loads(json.dumps(plain(told)))
     return settings

@@ -1,18 +1,24 @@
 """The comparison as a page of the docs and as tables in the terminal, made from stored results only."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from thresher.bench.against import numbers_svg
 from thresher.bench.claims import CLAIM_HEADS, averages_table, claims_table, digits_of
 from thresher.bench.compare import Mean, Row, column_mean, compare, left_out
 from thresher.bench.jobs import Result
-from thresher.bench.plot import curves_svg, rates_svg
+from thresher.bench.plot import columns_svg, curves_svg
 from thresher.bench.suite import Cell, Published, Setup, Suite, setup_for
 from thresher.files import write_whole
 
 OF_A_PAPER = ("paper", "gap")
 NOT_RUN = "not run here"
+SHARES = {
+    "epoch": "The share of clean labels among those kept, over the epochs",
+    "round": "The share of clean examples among those chosen, over the rounds",
+}
 READING = {  # what to look at, where a score belongs to an epoch and where it belongs to a round
     "epoch": "Compare the last ten epochs: the best epoch was chosen on the test set, and is there only to be read "
     "beside them. The clean share is that of right labels among those kept in the last ten epochs.",
@@ -22,22 +28,24 @@ READING = {  # what to look at, where a score belongs to an epoch and where it b
 
 
 def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
-    """Write SUITE-SCALE.md and, beside it, a picture of the curves for each data set and one of the rates told."""
+    """Write SUITE-SCALE.md and, beside it, pictures: curves, and scores against numbers that cells differ in."""
     rows = compare(suite, scale, results)
     curves = curves_svg(suite, rows)
-    drawn = {_picture(suite, scale, data if len(curves) > 1 else ""): svg for data, svg in curves.items()}
-    if suite.clock == "round":
-        shares = curves_svg(suite, rows, "clean_share")
-        drawn |= {
-            _picture(suite, scale, f"{data}-clean" if len(curves) > 1 else "clean"): svg for data, svg in shares.items()
-        }
-    rates = rates_svg(rows)
-    if rates is not None:
-        drawn[_picture(suite, scale, "rates")] = rates
-    for name, svg in drawn.items():
+    drawn, bare = {}, [data.partition(":")[0] for data in curves]
+    for data, base, svg in zip(curves, bare, curves.values(), strict=True):
+        part = data if bare.count(base) > 1 else base  # digits:4,9 beside digits
+        name = _picture(suite, scale, part if len(curves) > 1 else "")
+        drawn[name] = (f"The score of each method over the {suite.clock}s", svg)
+    for data, svg in columns_svg(suite, rows).items():
+        name = _picture(suite, scale, f"{data.partition(':')[0]}-shares")
+        drawn[name] = (SHARES[suite.clock], svg)
+    for axis, svg in numbers_svg(rows).items():
+        measure = "error" if axis.as_errors else "score"
+        drawn[_picture(suite, scale, axis.title)] = (f"The {measure} of each method against: {axis.title}", svg)
+    for name, (_, svg) in drawn.items():
         _write(folder / name, svg)
     page = folder / f"{suite.name}-{scale}.md"
-    _write(page, markdown(suite, scale, results, source, list(drawn)))
+    _write(page, markdown(suite, scale, results, source, {name: words for name, (words, _) in drawn.items()}))
     return page
 
 
@@ -46,11 +54,16 @@ def _write(place: Path, text: str) -> None:
 
 
 def _picture(suite: Suite, scale: str, part: str) -> str:
-    """The file name of a picture; only the name of a data set goes into it, without its sizes."""
-    return "-".join(filter(None, (suite.name, scale, part.partition(":")[0]))) + ".svg"
+    """The file name of a picture of this part.
+
+    >>> from thresher.bench.suites import SUITES
+    >>> _picture(SUITES["l2rw"], "small", "labels flipped, %")
+    'l2rw-small-labels-flipped.svg'
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", f"{suite.name}-{scale}-{part}".lower())) + ".svg"
 
 
-def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, pictures: Sequence[str]) -> str:
+def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, pictures: Mapping[str, str]) -> str:
     """The whole page: what was run, averages, the table of each cell, curves, and where the numbers come from."""
     rows = compare(suite, scale, results)
     command = f"thresher bench run {suite.name} --scale {scale}"
@@ -63,7 +76,7 @@ def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, 
         f"Run with `{command}`, shown with `{show}`.",
         *suite.scale(scale).notes,
         *_conclusions(suite, rows),
-        *(f"![{_alt_text(suite, name)}]({name})" for name in pictures),
+        *(f"![{words}]({name})" for name, words in pictures.items()),
     ]
     for cell in suite.scale(scale).cells:
         parts += [f"## {cell.name}", about(suite, scale, cell), table(*cell_table(suite, rows, cell))]
@@ -90,14 +103,6 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
         "Each line is a comparison that comes out this way in the paper, and how it comes out here.",
         table(CLAIM_HEADS, found),
     ]
-
-
-def _alt_text(suite: Suite, name: str) -> str:
-    if name.endswith("rates.svg"):
-        return "The score against the noise rate that was told"
-    if name.endswith("clean.svg"):
-        return "The share of clean examples among those chosen in each round"
-    return f"The score of each method over the {suite.clock}s"
 
 
 def cell_table(suite: Suite, rows: Sequence[Row], cell: Cell) -> tuple[list[str], list[list[str]]]:
@@ -146,16 +151,19 @@ def about(suite: Suite, scale: str, cell: Cell, told: str | None = None) -> str:
     """What a cell is, in one line."""
     if told is None:
         told = "told nothing of the noise" if cell.noise_rate is None else f"told a noise rate of {cell.noise_rate:g}"
-    clean = ""
-    if cell.clean is not None:
-        clean = f", {cell.clean.count} clean examples{' a class' if cell.clean.per_class else ''}"
+    clean = "" if cell.clean is None else f", {cell.clean} clean examples"
+    if cell.validation is not None:
+        clean += f", {cell.validation:.0%} left alone for early stopping"
+    corruption = cell.corruption or "as it is"
+    if cell.options:
+        corruption += f" to {', '.join(cell.options)} by seed"
     setup: Setup = setup_for(suite.scale(scale), cell, suite.methods[0])
     options = ", ".join(f"{name} {value}" for name, value in setup.optimizer.items() if name != "name")
     length = f"{setup.epochs} epochs" if setup.epochs is not None else f"{setup.steps} steps"
     if setup.queries is not None:
         length += f" at most, {setup.queries.start:,} labels and {setup.queries.rounds} × {setup.queries.count} more"
     return (
-        f"{cell.metric} on {cell.data}, {cell.corruption or 'as it is'}{clean}; methods are {told}; "
+        f"{cell.metric} on {cell.data}, {corruption}{clean}; methods are {told}; "
         f"{setup.model}, {setup.optimizer['name']} ({options}), batch {setup.batch}, {length}."
     )
 
@@ -206,7 +214,7 @@ def with_spread(found: Mean | None, digits: int) -> str:
 
 def _columns_table(suite: Suite, rows: Sequence[Row]) -> str:
     """Whatever else the suite measures, at the end; the clean share already has its place."""
-    names = [name for name in suite.columns if name != "clean_share"]
+    names = [name for name in (*suite.columns, *(rows[0].cell.columns if rows else ())) if name != "clean_share"]
     body = []
     for row in rows:
         values = [column_mean(row, name) for name in names]

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from thresher.bench.points import Point
 from thresher.data import Splits
 from thresher.errors import ThresherError
 from thresher.naming import unknown
 from thresher.recipe import Recipe
 from thresher.recipes import METHODS, Setting, method
 from thresher.schedules import Schedule
+from thresher.signals import Signal, margin
 from thresher.views import View
 
 if TYPE_CHECKING:
@@ -28,6 +30,29 @@ class Queries:
 
 
 @dataclass(frozen=True)
+class Teaching:
+    """How a teacher is made and how its labels are weighed, in suites that distil.
+
+    labelled    how many examples, the first of the training set, are labelled
+    validation  how many of the others are, for estimating weights
+    teacher     the model of the teacher, trained on the labelled examples as the student is before it meets the teacher
+    epochs      of both these trainings; None: as many as the setup's
+    every_epoch  whether weights are estimated anew every epoch, or once
+    layers      for VID: pairs of a layer of the student and the teacher's that it should tell
+    """
+
+    labelled: int
+    validation: int
+    teacher: str
+    epochs: int | None = None
+    by: Signal = margin
+    every_epoch: bool = False
+    student_sees_validation: bool = False
+    temperature: float = 1.0
+    layers: tuple[tuple[str, str], ...] = (("body", "body"),)
+
+
+@dataclass(frozen=True)
 class Setup:
     """How a network is trained; a cell or a method may change any of it by name."""
 
@@ -40,52 +65,80 @@ class Setup:
     views: tuple[View, ...] = ()
     precision: str = "float32"
     seeds: int = 3
+    tuning_steps: int = 5000  # of methods that are fine-tuned on the clean set
+    teaching: Teaching | None = None
     queries: Queries | None = None
-
-
-@dataclass(frozen=True)
-class Clean:
-    """A clean set, taken out of the training set before it is corrupted: so many examples, or so many a class."""
-
-    count: int
-    per_class: bool = False
 
 
 @dataclass(frozen=True)
 class Cell:
     """One column of a paper's table: data and what is done to it.
 
+    options     the option of the corruption for each seed, where trials differ by it: a background class
     noise_rate  what the methods are told, openly; None tells them nothing
+    clean       how many examples are taken out with their true targets, before the others are corrupted
+    validation  the share of the training set, as corrupt as the rest, that every method leaves alone for early stopping
     prepare     a change of both sets before anything else, such as `standardise_targets`
     methods     the names of the methods that make sense here; None: all of the suite
+    columns     what is kept of each epoch's record here, beside the suite's columns
+    points      where the cell stands in pictures of scores against a number
     changes     what differs here from the scale's setup: {"model": "resnet32", "seeds": 5}
     """
 
     name: str
     data: str
     corruption: str | None = None
+    options: tuple[str, ...] = ()
     noise_rate: float | None = None
     metric: str = "accuracy"
-    clean: Clean | None = None
+    clean: int | None = None
+    validation: float | None = None
     prepare: Callable[[Splits], Splits] | None = None
     methods: tuple[str, ...] | None = None
+    columns: tuple[str, ...] = ()
+    points: tuple[Point, ...] = ()
     changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def corruption_of(self, seed: int) -> str | None:
+        """What is done to the training set of this seed.
+
+        >>> Cell("c", "digits", "backgroundflip:0.4", options=("0", "3")).corruption_of(1)
+        'backgroundflip:0.4:3'
+        """
+        if self.corruption is None or not self.options:
+            return self.corruption
+        return f"{self.corruption}:{self.options[seed % len(self.options)]}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the table: the registered method of this name, another recipe, or a procedure over several fits."""
+    """One row of the table: a registered method, another recipe, or a procedure over several fits.
+
+    of          the registered method, where the row has a name of its own: Entry("standard+ft", of="standard", ...)
+    early_stop  keep the epoch that does best on the cell's validation set, which is as corrupt as the training set
+    fine_tune   afterwards, train on the clean set alone
+    """
 
     name: str
     label: str = ""  # as the paper writes it
     recipe: Callable[[Setting], Recipe] | None = None
     procedure: "Callable[[Task], Measured] | None" = None
+    size: float | None = None  # of what it keeps, where several rows differ in that alone
+    of: str = ""
+    early_stop: bool = False
+    fine_tune: bool = False
     changes: Mapping[str, Any] = field(default_factory=dict)
 
-    def make(self, setting: Setting) -> Recipe:
+    def how(self, setting: Setting) -> "Recipe | Callable[..., Any]":
+        """What trains: a recipe, or else a procedure."""
+        if self.procedure is not None:
+            return self.procedure
         if self.recipe is not None:
             return self.recipe(setting)
-        return method(self.name).recipe(noise_rate=setting.noise_rate, classes=setting.classes, epochs=setting.epochs)
+        known = method(self.of or self.name)
+        return known.procedure or known.recipe(
+            noise_rate=setting.noise_rate, classes=setting.classes, epochs=setting.epochs
+        )
 
 
 @dataclass(frozen=True)
@@ -128,6 +181,7 @@ class Suite:
     """A comparison: cells × methods at each scale, with the paper's numbers by (cell, method).
 
     columns  what is kept of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
+    drawn    those of the columns that the page draws over the epochs
     missing  for a scale that does not exist, the sentence that says why
     clock    what a score belongs to: an epoch, or a round; of epochs the last ten count, of rounds the last
     claims   what the paper concludes; the page says of each how far it holds here
@@ -142,6 +196,7 @@ class Suite:
     paper: str = ""
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     columns: tuple[str, ...] = ("clean_share",)
+    drawn: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
     clock: str = "epoch"
     claims: tuple[Claim, ...] = ()
@@ -155,18 +210,23 @@ class Suite:
                 f"The suite {self.name} lacks {self.baseline}: no table goes without it, so add its entry."
             )
         for entry in self.methods:
-            if entry.recipe is None and entry.procedure is None and entry.name not in METHODS:
-                raise unknown("method", entry.name, METHODS)
+            if entry.recipe is None and entry.procedure is None and (entry.of or entry.name) not in METHODS:
+                raise unknown("method", entry.of or entry.name, METHODS)
         for label, scale in self.scales.items():
             names = [cell.name for cell in scale.cells]
             if len(set(names)) < len(names) or len(set(rows)) < len(rows):
                 raise ThresherError(
                     f"The suite {self.name} ({label}) repeats a name: give each cell and method its own."
                 )
+            _refuse_variants_without_data(self.methods, scale.cells)
         cells = {cell.name for scale in self.scales.values() for cell in scale.cells}
         for cell, row in (*self.published, *self.shares):
             if cell not in cells or row not in rows:
                 raise ThresherError(f"The suite {self.name} has a number for {cell} × {row}, which is not in its grid.")
+        if unstored := set(self.drawn) - set(self.columns):
+            raise ThresherError(
+                f"The suite {self.name} draws {min(unstored)}, which it does not keep: add it to columns."
+            )
         for name in (name for claim in self.claims for name in (*claim.better, *claim.worse)):
             if name not in rows:
                 raise ThresherError(f"The suite {self.name} claims something of {name}, which it lacks: add its entry.")
@@ -182,6 +242,20 @@ class Suite:
         if name in self.missing:
             raise ThresherError(self.missing[name])
         raise unknown("scale", name, [*self.scales, *self.missing])
+
+
+def _refuse_variants_without_data(entries: Sequence[Entry], cells: Sequence[Cell]) -> None:
+    for cell in cells:
+        for entry in (entry for entry in entries if fits(entry, cell)):
+            if entry.early_stop and cell.validation is None:
+                raise ThresherError(f"{entry.name} stops early by a validation set: give the cell {cell.name} one.")
+            if entry.fine_tune and cell.clean is None:
+                raise ThresherError(f"{entry.name} is fine-tuned on a clean set: give the cell {cell.name} one.")
+
+
+def fits(entry: Entry, cell: Cell) -> bool:
+    """Whether the cell asks for this method."""
+    return cell.methods is None or entry.name in cell.methods
 
 
 def published(
@@ -226,10 +300,12 @@ def smoke(suite: Suite) -> Suite:
     """The suite cut down to its baseline on its first cell of the small scale, two epochs and one seed: does it run?"""
     scale = suite.scale("small")
     first = next(cell for cell in scale.cells if cell.methods is None or suite.baseline in cell.methods)
-    cut: dict[str, Any] = {"epochs": 2, "steps": None, "seeds": 1}
+    changes = {**first.changes, "epochs": 2, "steps": None, "seeds": 1}
+    if (teaching := changes.get("teaching")) is not None:
+        changes["teaching"] = replace(teaching, epochs=2)
     if scale.setup.queries is not None:
-        cut["queries"] = replace(scale.setup.queries, rounds=1)
-    cell = replace(first, changes={**first.changes, **cut})
+        changes["queries"] = replace(scale.setup.queries, rounds=1)
+    cell = replace(first, changes=changes)
     entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == suite.baseline)
     small = {"small": Scale((cell,), scale.setup)}
     return replace(suite, methods=entries, scales=small, published={}, shares={}, claims=())

@@ -1,30 +1,27 @@
 """One cell × method × seed, made ready and measured."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from thresher.bench.jobs import Job
-from thresher.bench.suite import Clean
 from thresher.commands.choices import OPTIMIZERS, PRECISIONS, one_of
 from thresher.corruption import corrupt
-from thresher.data import load
+from thresher.data import hold_out, load, take_clean
 from thresher.engine.fit import Moment
 from thresher.engine.optimizer import MakeOptimizer
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.models import build
-from thresher.procedures import Trainer
+from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipe import Recipe
-from thresher.recipes import Setting, method
-from thresher.seeding import generator
+from thresher.recipes import Setting
 
 LAST = 10  # epochs whose mean is the score, as in the PRL paper
 
@@ -37,6 +34,7 @@ class Task:
     train: Examples
     test: Examples
     clean: Examples | None
+    validation: Examples | None = None
     device: str | None = None
     data_dir: Path | None = None
     out: Path | None = None
@@ -69,47 +67,65 @@ def prepare(
     watch: Callable[[Moment], None] | None = None,
 ) -> Task:
     """Load the data, set the clean examples aside, and corrupt the rest by the job's seed."""
-    splits = load(job.cell.data, data_dir=data_dir)
-    if job.cell.prepare is not None:
-        splits = job.cell.prepare(splits)
-    train, clean = splits.train, None
-    if job.cell.clean is not None:
-        chosen = draw_clean(train, job.cell.clean, generator(job.seed, "clean"))
-        rest = torch.ones(len(train), dtype=torch.bool)
-        rest[chosen] = False
-        clean, train = train.subset(chosen), train.subset(rest.nonzero().flatten())
-    if job.cell.corruption is not None:
-        train = corrupt(train, job.cell.corruption, seed=job.seed)
-    return Task(job, train, splits.test, clean, device, data_dir, out, watch)
-
-
-def draw_clean(train: Examples, clean: Clean, draws: torch.Generator) -> Tensor:
-    """Positions of the clean set: drawn from all examples, or equally many from each class.
-
-    >>> ten = Examples(torch.zeros(10, 1), torch.arange(10) % 2)
-    >>> ten.labels[draw_clean(ten, Clean(2, per_class=True), torch.Generator())].tolist()
-    [0, 0, 1, 1]
-    """
-    order = torch.randperm(len(train), generator=draws)
-    groups = [order]
-    if clean.per_class:
-        labels = train.labels.cpu()[order]
-        groups = [order[labels == label] for label in range(train.outputs)]
-    if min(len(group) for group in groups) < clean.count:
-        raise ThresherError(f"{train.name} has too few examples for a clean set of {clean.count}: ask for fewer.")
-    return torch.cat([group[: clean.count] for group in groups])
+    cell = job.cell
+    splits = load(cell.data, data_dir=data_dir)
+    if cell.prepare is not None:
+        splits = cell.prepare(splits)
+    train, clean, validation = splits.train, None, None
+    if cell.clean is not None:  # nothing is corrupt yet
+        true = train.columns.get("true_target", train.targets)
+        train, clean = take_clean(train.with_columns(true_target=true), cell.clean, job.seed)
+    if (corruption := cell.corruption_of(job.seed)) is not None:
+        train = corrupt(train, corruption, seed=job.seed)
+    if cell.validation is not None:
+        train, validation = (train.subset(part) for part in hold_out(train.targets.cpu(), cell.validation))
+    return Task(job, train, splits.test, clean, validation, device, data_dir, out, watch)
 
 
 def measure(task: Task) -> Measured:
-    """Run the procedure, or train by the recipe."""
-    if task.job.entry.procedure is not None:
-        return task.job.entry.procedure(task)
-    if task.job.entry.recipe is None and (procedure := method(task.job.entry.name).procedure) is not None:
-        return measured(procedure(trainer(task)), task)
-    cell, setup = task.job.cell, task.job.setup
-    epochs = setup.epochs or (setup.steps or 0) * setup.batch / len(task.train)
-    recipe = task.job.entry.make(Setting(cell.noise_rate, task.train.classes, epochs))
-    return measured(train_by(recipe, task), task)
+    """Run the procedure, or train by the recipe; then fine-tune, where the entry says so."""
+    entry = task.job.entry
+    if entry.procedure is not None:
+        return entry.procedure(task)
+    how, train = entry.how(Setting(task.job.cell.noise_rate, task.train.classes, epochs_of(task))), trainer(task)
+    run = train(how) if isinstance(how, Recipe) else how(train)
+    found = measured(run, task)
+    return joined(found, measured(tuned(run, task), task)) if entry.fine_tune else found
+
+
+def epochs_of(task: Task) -> float:
+    setup = task.job.setup
+    return setup.epochs or (setup.steps or 0) * setup.batch / len(task.train)
+
+
+def tuned(run: Run, task: Task) -> Run:
+    """The run's networks, trained on the clean set alone, at the learning rate at which training has ended."""
+    setup, settings = task.job.setup, trainer(task).settings
+    assert task.clean is not None  # or the suite would have been refused
+    rate = setup.optimizer["lr"] * last_rate(setup.schedule, epochs_of(task))
+    shared = {name: settings[name] for name in ("test", "precision", "device", "seed", "watch")}
+    return fine_tune(
+        run,
+        task.clean,
+        steps=setup.tuning_steps,
+        batch=setup.batch,
+        views=setup.views,
+        optimizer=make_optimizer({**setup.optimizer, "lr": rate}),
+        out=None if task.out is None else task.out / "fine-tuned",
+        **shared,
+    )
+
+
+def joined(first: Measured, then: Measured) -> Measured:
+    """What was measured in two stages, as one; what was kept of the training set is a matter of the first."""
+    return replace(
+        then,
+        scores=[*first.scores, *then.scores],
+        seconds=first.seconds + then.seconds,
+        clean_share=first.clean_share,
+        examples_per_second=first.examples_per_second,
+        columns={name: [*values, *then.columns[name]] for name, values in first.columns.items()},
+    )
 
 
 def train_by(recipe: Recipe, task: Task, **changes: Any) -> Run:
@@ -125,6 +141,8 @@ def trainer(task: Task) -> Trainer:
         "train": train,
         "test": task.test,
         "clean": task.clean,
+        "validation": task.validation,
+        "keep": "best_on_validation" if task.job.entry.early_stop else "last",
         "epochs": setup.epochs,
         "steps": setup.steps,
         "batch": setup.batch,
@@ -156,12 +174,28 @@ def measured(run: Run, task: Task) -> Measured:
     seen = sum(record["steps"] for record in run.history) * task.job.setup.batch
     return Measured(
         metric=run.history[-1]["metric"],
-        scores=run.scores,
+        scores=kept_scores(run),
         seconds=seconds,
         clean_share=run.clean_share(LAST),
         examples_per_second=seen / max(seconds, 1e-9),
-        columns={name: [record.get(name) for record in run.history] for name in task.job.columns},
+        columns={
+            name: [record.get(name, record["scores"].get(name)) for record in run.history] for name in task.job.columns
+        },
     )
+
+
+def kept_scores(run: Run) -> Sequence[float]:
+    """The score of each epoch, or where a run stops early that of the epoch which would be kept if it ended there."""
+    if run.chosen is None:
+        return run.scores
+    best, kept = float("-inf"), list[float]()
+    for record in run.history:
+        if record["validation"] > best:
+            best = record["validation"]
+            kept.append(record["score"])
+        else:
+            kept.append(kept[-1])
+    return kept
 
 
 def summary(found: Measured) -> dict[str, Any]:

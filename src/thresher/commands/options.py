@@ -17,7 +17,9 @@ Corruption = Annotated[
     str | None, _data("--corrupt", help="Make training targets wrong on purpose: symmetric:0.4, pairflip:0.45, ...")
 ]
 DataDir = Annotated[str | None, _data(help="Where data lies or is downloaded to; else the variable THRESHER_DATA.")]
-Augment = Annotated[str | None, _data(help="weak (crop, flip), or strong (also colour, rotation, cutout).")]
+Augment = Annotated[
+    str | None, _data(help="weak (crop, flip), strong (also colour, rotation, cutout), or both, as weak,strong.")
+]
 Clean = Annotated[
     str | None,
     _data(

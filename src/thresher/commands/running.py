@@ -30,7 +30,7 @@ from thresher.examples import Examples
 from thresher.folds import noise_rate_by_folds
 from thresher.models import build
 from thresher.noise_rate import Estimate
-from thresher.procedures import Trainer, fine_tune
+from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipes import Method, method
 from thresher.settings import Settings, first_difference, read_toml, refuse_another_run, save
 from thresher.views import View
@@ -78,7 +78,7 @@ def prepare(settings: Settings, answers: Mapping[int, int] | None = None) -> Job
         train = corrupt(train, settings.corruption, seed=settings.seed)
     if settings.validation is not None or settings.early_stop:
         train, validation = _held_out(train, VALIDATION if settings.validation is None else settings.validation)
-    views = () if settings.augment is None else (one_of("augmentation", settings.augment, VIEWS)(),)
+    views = tuple(one_of("augmentation", name, VIEWS)() for name in (settings.augment or "").split(",") if name)
     if known.make is not None:
         told = "auto" if settings.noise_rate == "folds" else settings.noise_rate
         recipe = known.recipe(noise_rate=told, classes=train.classes, epochs=_epochs(settings, train))
@@ -162,10 +162,9 @@ def fine_tuned(
     job: Job, run: Run, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0
 ) -> Run:
     """The run's networks after some steps on the clean examples alone, in a folder inside the run's."""
-    settings, end = job.settings, make_schedule(job.settings.schedule, job.epochs)
-    rate = settings.learning_rate or 0.0
-    if end is not None:  # where training ended, but never so small that nothing moves
-        rate = rate * max(end(job.epochs, job.epochs), 0.01)
+    settings = job.settings
+    schedule = make_schedule(settings.schedule, job.epochs)
+    rate = (settings.learning_rate or 0.0) * last_rate(schedule, job.epochs)
     assert job.clean is not None
     shared = _shared(job, replace(settings, learning_rate=rate), out / TUNED, watch, commit_every)
     return fine_tune(run, job.clean, steps=settings.fine_tune_steps, batch=settings.batch, views=job.views, **shared)

@@ -9,12 +9,14 @@ from thresher.data.arrays import from_arrays, from_npz, known_images
 from thresher.data.builtin import blobs, digits, regression
 from thresher.data.folders import celeba_gender, celeba_landmarks, image_folder, imagenet, in_memory, mini_webvision
 from thresher.data.human import human_labels
+from thresher.data.predictions import Predictions, read_predictions
 from thresher.data.splits import Splits, hold_out, only_classes, split, standardise_targets, take_clean
 from thresher.data.tables import SUFFIXES, table
 from thresher.errors import ThresherError
 from thresher.naming import unknown
 
 __all__ = [
+    "Predictions",
     "Splits",
     "from_arrays",
     "from_npz",
@@ -24,6 +26,7 @@ __all__ = [
     "load",
     "names",
     "only_classes",
+    "read_predictions",
     "split",
     "standardise_targets",
     "table",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from thresher.recipe import Recipe
-from thresher.rules.combinators import warmup
+from thresher.rules.combinators import until, warmup
 from thresher.rules.rule import Reader, parts
 
 WARM_CALLS = 3  # libraries choose their kernels and optimizers create their state in the first calls
@@ -83,16 +83,17 @@ class Captured:
 def phase(recipe: Recipe, epoch: int) -> tuple[Hashable, ...]:
     """What a recorded step has taken for granted about the epoch: recording is needed again when it changes.
 
-    Rules of this library look at the epoch only through `warmup` and through schedules, which are device scalars;
+    Rules of this library look at the epoch only through `warmup`, `until` and schedules, which are device scalars;
     a rule from elsewhere may do what it likes with it, so it is recorded again every epoch.
     """
-    asked = list(parts((recipe.each_batch, recipe.relabel, recipe.mix)))
+    relabel = None if recipe.relabel is None or recipe.relabel.clock == "epoch" else recipe.relabel
+    asked = list(parts((recipe.each_batch, relabel, recipe.mix)))
     foreign = any(
         isinstance(part, FunctionType)
         or (isinstance(part, Reader) and not type(part).__module__.startswith("thresher."))
         for part in asked
     )
-    return (*(epoch < part.epochs for part in asked if isinstance(part, warmup)), epoch if foreign else None)
+    return (*(epoch < part.epochs for part in asked if isinstance(part, warmup | until)), epoch if foreign else None)
 
 
 def obstacle(optimizer: torch.optim.Optimizer, device: torch.device) -> str | None:

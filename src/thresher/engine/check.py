@@ -11,16 +11,24 @@ from thresher.draw import class_balanced
 from thresher.engine.evidence import HOW_TO_GIVE
 from thresher.engine.learner import evaluating, last_linear
 from thresher.engine.look import Batch, Ways
+from thresher.engine.partners import check_mix
+from thresher.engine.teacher import TEACHER_OUTPUT
 from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.recipe import Recipe
 from thresher.rules import KeepSmallest, Rule, RuleLike, per_class
-from thresher.rules.rule import columns_of, needs_of, parts, signals_of
+from thresher.rules.rule import columns_of, gives_of, needs_of, parts, reads_of, signals_of
 from thresher.schedules import Schedule
 from thresher.seeding import generator, preserved
-from thresher.signals import features
+from thresher.signals import clean_agreement, features, gradient_norm
+
+GIVERS = {
+    "cluster": "FacilityLocation(fraction=0.5)",
+    "given_share": "Dimensionality()",
+    "trusted": "trusting(Agree(), ...)",
+}
 
 
 def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
@@ -34,7 +42,51 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
         raise ThresherError("class_balanced draws by class, which real targets do not have: choose another draw.")
     _check_given(recipe, train, given)
     _check_clocks(recipe)
+    check_mix(recipe.mix, recipe.relabel is not None or "teacher" in needs_of(recipe), task)
+    if recipe.relabel is not None and task not in recipe.relabel.tasks:
+        name, known = type(recipe.relabel).__name__, recipe.relabel.tasks[0]
+        raise ThresherError(f"{name} is defined for {known} only: choose another relabelling for {task}.")
+    for column in sorted(reads_of((recipe.mix, recipe.relabel)) - gives_of(recipe.each_epoch)):
+        raise ThresherError(
+            f"This recipe reads the column {column!r}, which no rule of its each_epoch gives: "
+            f"put one there, such as {GIVERS.get(column, 'your own, with gives=')}."
+        )
     _check_sets(train, given)
+    _check_teacher(recipe, objective, train, given)
+
+
+def _check_teacher(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
+    """Refuse a teacher that cannot say what is asked of it."""
+    if objective.layers or objective.needs:
+        for signal in signals_of(recipe):
+            if signal in (gradient_norm, clean_agreement):
+                raise ThresherError(
+                    f"{signal.name} is taken through outputs alone, and {type(objective).__name__} reads more: choose "
+                    "another objective, or a rule that ranks by loss or output_gradient_norm."
+                )
+    if "teacher" not in needs_of(recipe):
+        return
+    teacher, validation = given.get("teacher"), given.get("validation")
+    if isinstance(teacher, nn.Module):
+        known = dict(teacher.named_modules())
+        for layer in objective.teacher_layers:
+            if layer not in known:
+                raise ThresherError(
+                    f"The objective reads the teacher's layer {layer!r}: name one of teacher.named_modules()."
+                )
+        return
+    if objective.teacher_layers:
+        raise ThresherError("The objective reads layers of the teacher: pass the network itself as teacher= to fit().")
+    asked = {"training": train, **({"validation": validation} if "validation" in needs_of(recipe) else {})}
+    for name, examples in asked.items():
+        assert isinstance(examples, Examples)
+        said, shape = examples.columns.get(TEACHER_OUTPUT), (len(examples), train.outputs)
+        if said is None:
+            raise ThresherError(f"The {name} set lacks its teacher: {HOW_TO_GIVE['teacher']}")
+        if tuple(said.shape) != shape:
+            raise ThresherError(
+                f"The column {TEACHER_OUTPUT} of the {name} set has shape {list(said.shape)}: make it {list(shape)}."
+            )
 
 
 def check_round(rule: RuleLike, pool: Examples, given: Mapping[str, object]) -> None:

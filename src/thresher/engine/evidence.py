@@ -141,5 +141,6 @@ HOW_TO_GIVE = {
     "average": "set average=0.999 in the recipe, or pass average= to weigh() or acquire().",
     "clean": "pass clean=Examples(...) to fit(), or clean=(inputs, targets) to weigh().",
     "labelled": "pass labelled=Examples(...) to acquire().",
+    "teacher": "add the column teacher_output (outputs or log-probabilities), or pass teacher= to fit().",
     "validation": "pass validation=Examples(...) to fit().",
 }

@@ -63,8 +63,9 @@ def refuse_batch_norm(model: nn.Module) -> None:
         if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
             raise ThresherError(
                 f"{name or 'the model'} is a {type(layer).__name__} that mixes the examples of a batch, so that they "
-                "have no gradient norms of their own: convert it by thresher.models.norm.batch_to_group_norm(model), "
-                "or freeze its running statistics by calling eval() on it."
+                "have no gradient norms of their own: convert it by thresher.models.batch_to_group_norm(model), or "
+                "freeze its statistics by thresher.models.freeze_batch_norm(model); built-in models do so as NAME-gn "
+                "and NAME-frozen."
             )
 
 

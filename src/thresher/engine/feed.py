@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from thresher.engine.look import Batch
+from thresher.engine.partners import Beside
 from thresher.examples import Examples
 from thresher.rules import Decision
 
@@ -21,28 +22,43 @@ class Feed:
         self.columns = {name: train.columns[name] for name in columns}
         self.decided: dict[str, Tensor] = {}
         self.weights: dict[str, Tensor] = {}
+        self.lessons: dict[str, Tensor] = {}
 
-    def begin(self, decisions: Sequence[Decision] | None) -> None:
-        """Take over what the epoch's rules decided for each network."""
+    def begin(self, decisions: Sequence[Decision] | None, lessons: Sequence[Tensor] | None) -> None:
+        """Take over what the epoch's rules decided for each network, and the targets it is to learn."""
+        if lessons is not None:
+            _renew(self.lessons, {str(place): targets for place, targets in enumerate(lessons)})
         if decisions is not None:
             _renew(self.decided, decisions[0].columns)
             _renew(self.weights, {str(place): decision.weights for place, decision in enumerate(decisions)})
 
-    def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> tuple[Batch, list[Tensor] | None]:
+    def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> Batch:
         """The examples at these positions; their inputs are gathered here unless a stream has brought them."""
         train, inputs = self.train, self._inputs(self.train, index, inputs)
         columns = {name: value.index_select(0, index) for name, value in {**self.columns, **self.decided}.items()}
         targets = train.targets.index_select(0, index)
-        weights = [value.index_select(0, index) for value in self.weights.values()] or None
-        return Batch(rows, train.ids.index_select(0, index), inputs, targets, columns), weights
+        return Batch(rows, train.ids.index_select(0, index), inputs, targets, columns)
+
+    def decisions(self, index: Tensor) -> tuple[list[Tensor] | None, list[Tensor] | None]:
+        """The epoch's weights of the examples at these positions, and their new targets, for each network."""
+        weights, lessons = (
+            [value.index_select(0, index) for value in kept.values()] or None for kept in (self.weights, self.lessons)
+        )
+        return weights, lessons
 
     def clean_batch(self, index: Tensor | None, inputs: Tensor | None) -> Batch | None:
         """The clean examples at these positions, where there are any."""
-        clean = self.clean
-        if clean is None or index is None:
+        return None if self.clean is None or index is None else self._plain_batch(self.clean, index, inputs)
+
+    def beside(self, partner: Tensor | None, share: Tensor | None, inputs: Tensor | None) -> Beside | None:
+        """The partners at these positions of the training set, where there are any."""
+        if partner is None or share is None:
             return None
-        inputs = self._inputs(clean, index, inputs)
-        return Batch(index, clean.ids.index_select(0, index), inputs, clean.targets.index_select(0, index), {})
+        return Beside(self._plain_batch(self.train, partner, inputs), share)
+
+    def _plain_batch(self, examples: Examples, index: Tensor, inputs: Tensor | None) -> Batch:
+        inputs = self._inputs(examples, index, inputs)
+        return Batch(index, examples.ids.index_select(0, index), inputs, examples.targets.index_select(0, index), {})
 
     def _inputs(self, examples: Examples, index: Tensor, streamed: Tensor | None) -> Tensor:
         inputs = streamed

@@ -1,5 +1,6 @@
 """fit(): the loop around the step."""
 
+import copy
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +15,9 @@ from torch import nn
 from thresher.engine.checkpoint import Record, RunFolder
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer, default_optimizer
+from thresher.engine.plan import Plan
 from thresher.engine.run import Run
-from thresher.engine.training import Plan, Training
+from thresher.engine.training import Training
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.ledger import Ledger
@@ -47,6 +49,7 @@ def fit(
     clean: Examples | None = None,
     clean_batch: int | None = None,
     validation: Examples | None = None,
+    teacher: nn.Module | None = None,
     keep: Literal["last", "best_on_validation"] = "last",
     until: Callable[[Record], bool] | None = None,
     batch: int = 128,
@@ -68,6 +71,8 @@ def fit(
     model     a module, trained in place, or a function that makes one (needed for recipes with peers)
     schedule  multiplies the optimizer's learning rates: `cosine(1.0)`, `step(1.0, at=(80, 100))`
     clean     examples whose targets can be trusted, for rules that read them; it may be part of the training set
+    teacher   a network that rules and objectives may ask, seeing what the student sees; its outputs may also lie in the
+              column `teacher_output`, which is enough wherever nobody looks at its layers
     clean_batch  how many of them a step looks at: the batch size, or all of them, whichever is less
     until     stops early: a function of the epoch's record, such as `lambda record: record["train_score"] > 0.99`
     precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
@@ -84,6 +89,7 @@ def fit(
         captured=where.type == "cuda" if captured is None else captured,
         channels_last=where.type == "cuda" if channels_last is None else channels_last,
         clean_batch=_clean_batch(clean, clean_batch, batch),
+        keep_best=keep == "best_on_validation",
     )
     if keep not in ("last", "best_on_validation"):
         raise ThresherError(f'keep={keep!r} is unknown: give "last" or "best_on_validation".')
@@ -93,7 +99,8 @@ def fit(
     placed = {name: examples.to(where) for name, examples in sets.items() if examples is not None}
     with _determinism(deterministic):
         models = _models(recipe, model, plan, where)
-        training = Training(recipe, models, placed, plan, keep == "best_on_validation")
+        taught = None if teacher is None else _placed(copy.deepcopy(teacher), plan, where)
+        training = Training(recipe, models, placed, plan, taught)
         try:
             return _loop(training, out, until, watch, commit_every)
         except KeyboardInterrupt as stop:
@@ -133,7 +140,7 @@ def _loop(
         if folder is not None and due and not training.finished:
             folder.commit(training.state(), training.ledger, training.history)
             last_commit = time.monotonic()
-    training.restore_best()
+    training.scores.restore_best()
     if folder is not None:
         if saved is None or not saved["finished"]:
             folder.commit(training.state(), training.ledger, training.history)
@@ -148,7 +155,7 @@ def _loop(
         training.ledger,
         None if folder is None else folder.path,
         training.stopped,
-        None if training.best is None else training.best["epoch"],
+        None if training.scores.best is None else training.scores.best["epoch"],
     )
 
 

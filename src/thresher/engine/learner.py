@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from thresher.average import Growing
 from thresher.engine.optimizer import MakeOptimizer, prepare
 from thresher.errors import ThresherError
-from thresher.objectives import Objective
+
+if TYPE_CHECKING:  # objectives may look at layers, and so at this file
+    from thresher.objectives import Objective
 
 FEATURES = "features"  # the name under which taps keep the inputs of the last Linear layer
 
@@ -52,7 +54,7 @@ class Learner:
     """One network in training."""
 
     def __init__(
-        self, model: nn.Module, objective: Objective, make_optimizer: MakeOptimizer, average: float | Growing | None
+        self, model: nn.Module, objective: "Objective", make_optimizer: MakeOptimizer, average: float | Growing | None
     ):
         self.model, self.objective, self.rate = model, objective, average
         if not model.training:

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from thresher.engine.aside import Aside
 from thresher.engine.evidence import Evidence
 from thresher.engine.factored import Factors, Recorder, record
 from thresher.engine.learner import FEATURES, Taps
 from thresher.engine.replay import Notes, Replayed
-from thresher.engine.tangent import by_forward_mode, by_two_backwards, direction_of
+from thresher.engine.tangent import Direction, by_forward_mode, by_two_backwards, direction_of
+from thresher.engine.teacher import Teacher
 from thresher.engine.vmapped import norms_by_vmap
 from thresher.objectives import Objective
 from thresher.signals import Signal, clean_agreement, features, gradient_norm
@@ -39,6 +41,7 @@ class Look:
 
     evidence: Evidence
     outputs: Tensor  # of all views, [views · n, ...]
+    layers: Mapping[str, Tensor]  # of all views
     factors: Factors | None
 
 
@@ -75,16 +78,17 @@ def look(
     by_prediction: bool = False,
     ways: Ways = USUAL,
     clean: Batch | None = None,
+    teacher: Teacher | None = None,
     **facts: Any,
 ) -> Look:
-    """Forward the views of a batch at once; the evidence is about the first view, and about a clean batch beside it.
+    """Forward the views of a batch at once; the evidence is about the first view, with a clean batch and a teacher's.
 
     The model's mode stays as it is; with `leave_no_trace` so do its buffers, which a clean batch never changes.
     With `by_prediction` nobody knows the targets: what the model predicts stands in for them.
     """
     views = list(views) or [batch.inputs]
     n, device = len(batch.ids), batch.inputs.device
-    watcher = _watcher(model, wanted, ways)
+    watcher, aside = _watcher(model, wanted, ways), Aside()
     forward = partial(untraced, model) if leave_no_trace else model
     with autocast(device, precision):
         # Gradients are of the first view alone, so that one is recorded by itself.
@@ -92,9 +96,10 @@ def look(
         inputs = together[0] if len(together) == 1 else torch.cat(together)
         with watcher or nullcontext():
             outputs = forward(inputs)
-        layers = {name: value[:n] for name, value in taps.take().items()}
+        layers = taps.take()
         if len(together) < len(views):
             outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
+            layers = {name: torch.cat([layers[name], more]) for name, more in taps.take().items()}
         outputs = outputs.float()
     evidence = Evidence(
         ids=batch.ids,
@@ -103,21 +108,27 @@ def look(
         raw_outputs=outputs if len(views) == 1 else outputs[:n],
         inputs=views[0],
         columns=batch.columns,
-        layers=layers,
+        layers={name: value[:n] for name, value in layers.items()},
         **facts,
     )
     if features in wanted:
-        evidence.known[features] = layers[FEATURES].detach().flatten(1).float()
-    passage = Passage(model, taps, inputs, precision, watcher)
+        evidence.known[features] = evidence.layers[FEATURES].detach().flatten(1).float()
+    if teacher is not None:
+        with autocast(device, precision):
+            evidence = evidence.but(others={"teacher": teacher(evidence)})
+    passage, direction = Passage(model, taps, inputs, precision, watcher), None
     if clean is not None:
-        evidence = evidence.but(others={"clean": passage.see_clean(objective, clean, facts)})
-    factors = passage.differentiate(evidence, wanted, keep_graph)
+        with aside.work():
+            trusted = passage.see_clean(objective, clean, facts)
+            direction = direction_of(model, trusted.losses) if clean_agreement in wanted else None
+        evidence = evidence.but(others={**evidence.others, "clean": trusted})
+    factors = passage.differentiate(evidence, wanted, keep_graph, direction)
     for signal in wanted:
         if signal.passes is not None:
             with autocast(device, precision):
                 evidence.known[signal] = signal.passes(model, views[0])
             taps.take()
-    return Look(evidence, outputs, factors)
+    return Look(evidence, outputs, layers, factors)
 
 
 def prediction(outputs: Tensor, classes: int | None) -> Tensor:
@@ -151,8 +162,10 @@ class Passage:
             columns=clean.columns, layers=self.taps.take(), **facts,
         )  # fmt: skip
 
-    def differentiate(self, evidence: Evidence, wanted: Sequence[Signal], keep_graph: bool) -> Factors | None:
-        """Add gradient norms and agreement to what is known; the factors, if they come from factors."""
+    def differentiate(
+        self, evidence: Evidence, wanted: Sequence[Signal], keep_graph: bool, direction: Direction | None
+    ) -> Factors | None:
+        """Add gradient norms, and agreement with a direction, to what is known; the factors, if they come from such."""
         factors, normed = None, gradient_norm in wanted
         if isinstance(self.watcher, Recorder):
             factors = self.watcher.differentiate(evidence.losses, retain_graph=keep_graph, norms=normed)
@@ -162,14 +175,13 @@ class Passage:
                 if factors is None
                 else factors.norms()
             )
-        if clean_agreement in wanted:
-            direction = direction_of(self.model, evidence.other("clean").losses)
+        if direction is not None:
             evidence.known[clean_agreement] = (
                 self._agreement(evidence, direction) if factors is None else factors.along(direction)
             ).float()
         return factors
 
-    def _agreement(self, evidence: Evidence, direction: Mapping[nn.Parameter, Tensor]) -> Tensor:
+    def _agreement(self, evidence: Evidence, direction: Direction) -> Tensor:
         """The agreement [n] of a pass that was not factored."""
         if not isinstance(self.watcher, Notes):
             return by_two_backwards(evidence.losses, direction)

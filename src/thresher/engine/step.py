@@ -1,7 +1,8 @@
 """The training step: the only place that reduces losses, differentiates them and moves parameters.
 
 Order: views -> signals (on the first view) -> relabel -> batch rule -> mix -> training forward -> reduce -> step ->
-average -> ledger. Every network's rules are asked before any network moves.
+average -> ledger. Every network's rules are asked before any network moves. Targets that an epoch's relabelling gave,
+the lessons, are there from the beginning, so that signals and rules are about them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,10 @@ from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Learner, Taps
 from thresher.engine.look import Batch, Look, Precision, Ways, autocast, look, read_all
 from thresher.engine.optimizer import step_unless
+from thresher.engine.partners import Beside, Blend
+from thresher.engine.teacher import Teacher
 from thresher.ledger import EpochRows, Note
-from thresher.mix import Pairing, as_mixable
+from thresher.mix import MixFromSet
 from thresher.recipe import Recipe
 from thresher.rules.rule import Decision, ask, needs_of, signals_of
 from thresher.schedules import Schedule
@@ -45,41 +48,54 @@ class Step:
         rows: Sequence[EpochRows],
         ways: Ways,
         batch: int,
+        teacher: Teacher | None = None,
     ):
         self.ways = ways
         self.recipe, self.learners, self.classes, self.precision, self.rows = recipe, learners, classes, precision, rows
-        self.wanted = signals_of((recipe.each_batch, recipe.relabel, recipe.mix))
-        self.needs = needs_of((recipe.each_batch, recipe.relabel))
-        self.asks = recipe.each_batch is not None or recipe.relabel is not None
+        self.relabel = recipe.relabel if recipe.relabel is not None and recipe.relabel.clock == "batch" else None
+        self.wanted = signals_of((recipe.each_batch, self.relabel, recipe.mix))
+        self.needs = needs_of((recipe.each_batch, self.relabel))
+        self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
+        self.asks = recipe.each_batch is not None or self.relabel is not None
+        self.mixes_within = recipe.mix is not None and not isinstance(recipe.mix, MixFromSet)
         self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
+        own = next(learners[0].objective.parameters(), None)
+        self.keeps_graph = self.relabel is not None or len(recipe.views) > 1 or own is not None
         device = next(learners[0].model.parameters()).device
         self.everyone = torch.ones(batch, device=device)
         self.even = self.everyone / batch
         self.skipped = [torch.zeros((), device=device) for _ in learners]
 
     def __call__(
-        self, batch: Batch, epoch_weights: Sequence[Tensor] | None, now: Now, clean: Batch | None = None
+        self,
+        batch: Batch,
+        epoch_weights: Sequence[Tensor] | None,
+        now: Now,
+        clean: Batch | None = None,
+        beside: Beside | None = None,
+        lessons: Sequence[Tensor] | None = None,
     ) -> None:
+        mixes = self.mixes_within or beside is not None
+        batches = [batch] * len(self.learners) if lessons is None else [replace(batch, targets=t) for t in lessons]
         views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
         if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
             clean = replace(clean, inputs=self.recipe.views[0](clean.inputs, now.generator))
-        looks = [self._look(learner, batch, views, now, clean) for learner in self.learners]
-        seen = [self._linked(place, looks, batch, views, now) for place in range(len(looks))]
-        targets = [
-            evidence.targets if self.recipe.relabel is None else self.recipe.relabel(evidence).detach()
-            for evidence in seen
-        ]
+        looks = [self._look(*own, views, now, clean, mixes) for own in zip(self.learners, batches, strict=True)]
+        seen = [self._linked(place, looks, own, views, now) for place, own in enumerate(batches)]
+        targets = [evidence.targets if self.relabel is None else self.relabel(evidence).detach() for evidence in seen]
         decisions = [self._decide(evidence) for evidence in seen]
-        pairing = self.recipe.mix(seen[0]) if self.recipe.mix is not None else None
+        blend = self._blend(seen[0], beside, now)
         for place, learner in enumerate(self.learners):
             learner.remember(decisions[place].memory)
             weights = decisions[place].weights
             if epoch_weights is not None:
                 weights = weights * epoch_weights[place]
-            lesson = Lesson(looks[place], targets[place], weights.detach(), pairing)
+            lesson = Lesson(looks[place], targets[place], weights.detach(), blend)
             self._learn(place, learner, lesson, views, batch)
 
-    def _look(self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now, clean: Batch | None) -> Look:
+    def _look(
+        self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now, clean: Batch | None, mixes: bool
+    ) -> Look:
         facts: dict[str, Any] = {
             "classes": self.classes,
             "epoch": now.epoch,
@@ -87,7 +103,8 @@ class Step:
             "generator": now.generator,
         }
         facts |= {"scalars": now.scalars, "memory": learner.batch_memory, "ways": self.ways, "clean": clean}
-        if self.recipe.mix is None:
+        facts["teacher"] = self.teacher
+        if not mixes:
             return look(
                 learner.model,
                 learner.objective,
@@ -96,7 +113,7 @@ class Step:
                 wanted=self.wanted,
                 views=views,
                 precision=self.precision,
-                keep_graph=self.recipe.relabel is not None or len(views) > 1 or _has_parameters(learner.objective),
+                keep_graph=self.keeps_graph,
                 **facts,
             )
         if not self.asks:
@@ -118,13 +135,23 @@ class Step:
                 taps = learner.average_taps or Taps(learner.average)
                 others["average"] = look(
                     learner.average, learner.objective, taps, batch, views=views[:1], precision=self.precision,
-                    wanted=[features] if features in self.wanted else [],
-                    classes=self.classes, epoch=now.epoch, epochs=now.epochs,
+                    wanted=[features] if features in self.wanted else [], classes=self.classes,
+                    epoch=now.epoch, epochs=now.epochs, generator=now.generator, scalars=now.scalars,
                 ).evidence  # fmt: skip
         if others:
             evidence = evidence.but(others=others)
         read_all(evidence, self.wanted)
         return evidence
+
+    def _blend(self, evidence: Evidence, beside: Beside | None, now: Now) -> Blend | None:
+        """How the batch is mixed, within itself or with partners from the whole set; None where it is not."""
+        mix = self.recipe.mix
+        if isinstance(mix, MixFromSet):
+            return None if beside is None else beside.seen_by(self.recipe.views, now.generator, mix.blends_targets)
+        if mix is None:
+            return None
+        pairing = mix(evidence)
+        return Blend(pairing.share, within=pairing)
 
     def _decide(self, evidence: Evidence) -> Decision:
         if self.recipe.each_batch is None:
@@ -144,13 +171,13 @@ class Step:
             self._differentiate_factored(learner, lesson, self._shares(lesson.weights))
         else:
             trained = self._train_forward(learner, lesson, views)
-            weights = lesson.weights if lesson.pairing is None else lesson.pairing.blend(lesson.weights)
+            weights = lesson.weights if lesson.blend is None else lesson.blend.of_weights(lesson.weights)
             shares = self._shares(weights) / len(trained) if len(trained) > 1 else self._shares(weights)
             torch.autograd.backward([shares.dot(each.losses) for each in trained])
-            if lesson.pairing is not None and not self.asks:
-                evidence = trained[0].but(targets=batch.targets)
+            if lesson.blend is not None and not self.asks:
+                evidence = trained[0]
         self._move(learner, skip)
-        self.rows[place].add(self._note(batch.rows, evidence, lesson.weights))
+        self.rows[place].add(self._note(batch, evidence, lesson.weights))
 
     def _shares(self, weights: Tensor) -> Tensor:
         """cᵢ such that the step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n."""
@@ -172,21 +199,30 @@ class Step:
 
     def _train_forward(self, learner: Learner, lesson: "Lesson", views: Sequence[Tensor]) -> list[Evidence]:
         """The evidence of each view that the losses come from: the look's own, or of a new pass over mixed inputs."""
-        seen, targets = lesson.look.evidence, lesson.targets
-        if lesson.pairing is None:
+        seen, targets, blend = lesson.look.evidence, lesson.targets, lesson.blend
+        if blend is None:
             if len(views) == 1:
                 return [seen if targets is seen.targets else seen.but(targets=targets)]
-            outputs, layers = lesson.look.outputs, [seen.layers] * len(views)
+            outputs, layers = lesson.look.outputs, lesson.look.layers
         else:
-            inputs = torch.cat([lesson.pairing.blend(view) for view in views])
-            with autocast(inputs.device, self.precision):
-                outputs = learner.model(inputs).float()
-            layers = [learner.taps.take()] * len(views)
-            targets = lesson.pairing.blend(as_mixable(targets, self.classes))
-        return [
-            seen.but(raw_outputs=part, targets=targets, layers=kept, known={})
-            for part, kept in zip(outputs.chunk(len(views)), layers, strict=True)
-        ]
+            views = blend.of_inputs(views)
+            with autocast(views[0].device, self.precision):
+                outputs = learner.model(torch.cat(views)).float()
+            layers = learner.taps.take()
+            targets = blend.of_targets(targets, self.classes, lesson.weights if self.weighs else None)
+            seen = seen.but(columns=blend.of_columns(seen.columns))
+        trained = []
+        for place, part in enumerate(outputs.chunk(len(views))):
+            kept = {name: value.chunk(len(views))[place] for name, value in layers.items()}
+            each = seen.but(raw_outputs=part, targets=targets, inputs=views[place], layers=kept, known={})
+            trained.append(self._with_teacher(each))
+        return trained
+
+    def _with_teacher(self, evidence: Evidence) -> Evidence:
+        if self.teacher is None:
+            return evidence
+        with autocast(evidence.ids.device, self.precision):
+            return evidence.but(others={**evidence.others, "teacher": self.teacher(evidence)})
 
     def _move(self, learner: Learner, skip: Tensor | None) -> None:
         clip = self.recipe.clip
@@ -202,11 +238,16 @@ class Step:
             step_unless(skip, learner.optimizer)
         learner.move_average(skip)
 
-    def _note(self, rows: Tensor, evidence: Evidence, weights: Tensor) -> Note:
+    def _note(self, batch: Batch, evidence: Evidence, weights: Tensor) -> Note:
         """What the ledger keeps: outputs, loss by the given target, weight, and the first signal that ranks."""
         known = evidence.known
         signal = next((known[s] for s in self.wanted if s in known and known[s].ndim == 1), None)
-        return Note(rows, evidence.outputs.detach(), evidence.losses.detach(), weights, signal)
+        given = evidence if evidence.targets is batch.targets else evidence.but(targets=batch.targets)
+        return Note(batch.rows, evidence.outputs.detach(), given.losses.detach(), weights, signal)
+
+    def sees_only_blends(self, with_partners: bool) -> bool:
+        """Whether no forward pass sees an example as it is, in an epoch with or without partners from the set."""
+        return (self.mixes_within or with_partners) and not self.asks
 
     def take_skipped(self) -> int:
         """How many steps were skipped since the last time, over all networks."""
@@ -223,11 +264,12 @@ class Lesson:
     look: Look
     targets: Tensor
     weights: Tensor
-    pairing: Pairing | None
+    blend: Blend | None
 
     def is_as_seen(self, recipe: Recipe) -> bool:
         """Whether the pass that gave the signals is also the one to learn from."""
-        return self.pairing is None and recipe.relabel is None and len(recipe.views) <= 1
+        relabel = recipe.relabel
+        return self.blend is None and len(recipe.views) <= 1 and (relabel is None or relabel.clock == "epoch")
 
 
 def _unseen(batch: Batch, learner: Learner, classes: int | None, now: Now) -> Look:
@@ -245,8 +287,4 @@ def _unseen(batch: Batch, learner: Learner, classes: int | None, now: Now) -> Lo
         epochs=now.epochs,
         generator=now.generator,
     )
-    return Look(evidence, empty, None)
-
-
-def _has_parameters(module: nn.Module) -> bool:
-    return next(module.parameters(), None) is not None
+    return Look(evidence, empty, {}, None)

@@ -12,6 +12,7 @@ from thresher.engine.evidence import Swept
 from thresher.engine.feed import Feed
 from thresher.engine.learner import Taps, evaluating
 from thresher.engine.look import Precision, Ways, look, read_all
+from thresher.engine.teacher import TEACHER_OUTPUT, Teacher
 from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.seeding import preserved
@@ -28,6 +29,7 @@ class Sweeper:
     factored: bool = True
     captured: bool = False
     channels_last: bool = False
+    teacher: Teacher | None = None  # for objectives that ask it
     captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
 
     def __call__(
@@ -66,18 +68,21 @@ class Sweeper:
             places = torch.cat([places, places[:1].expand(-n % self.batch)])
         rows = torch.split(places, self.batch)
         taps = taps or Taps(model)
-        feed = Feed(examples, (), self.channels_last)
+        teacher = self.teacher if wanted and "teacher" in objective.needs else None
+        read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
+        feed = Feed(examples, sorted(read) if wanted else (), self.channels_last)
 
         def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
-            batch, _ = feed.batch(index, index, inputs)
+            batch = feed.batch(index, index, inputs)
             evidence = look(
                 model, objective, taps, batch, wanted=wanted, precision=self.precision,
-                by_prediction=by_prediction, ways=Ways(self.factored), classes=examples.classes,
+                by_prediction=by_prediction, ways=Ways(self.factored), classes=examples.classes, teacher=teacher,
             ).evidence  # fmt: skip
             read_all(evidence, wanted)
             return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
 
-        with preserved(device), evaluating(model), torch.set_grad_enabled(gradient_norm in wanted):
+        grad = torch.set_grad_enabled(gradient_norm in wanted)
+        with preserved(device), evaluating(model), evaluating(objective), grad:
             stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
             for start, row, inputs in zip(range(0, n, self.batch), rows, stream, strict=True):
                 if self.captured and examples.in_memory and gradient_norm not in wanted:

@@ -6,27 +6,42 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from thresher.objectives.bootstrap import Bootstrap, SoftBootstrap
+from thresher.objectives.determinant import DeterminantLoss
+from thresher.objectives.distillation import Distillation
 from thresher.objectives.huber import Huber, huber
+from thresher.objectives.near_uniform import NearUniform, near_uniform
 from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoothed_identity
 from thresher.objectives.objective import Objective, Plain
 from thresher.objectives.standard import CrossEntropy, SquaredError
+from thresher.objectives.transition import ForwardCorrection, Reweighted, transition_from_anchors
+from thresher.objectives.variational import Pair, Variational, pairs_between
 
 ObjectiveLike = nn.Module | Callable[[Tensor, Tensor], Tensor]
 
 __all__ = [
     "Bootstrap",
     "CrossEntropy",
+    "DeterminantLoss",
+    "Distillation",
+    "ForwardCorrection",
     "Huber",
+    "NearUniform",
     "NoiseLayer",
     "Objective",
     "ObjectiveLike",
+    "Pair",
     "Plain",
+    "Reweighted",
     "SoftBootstrap",
     "SquaredError",
+    "Variational",
     "as_objective",
     "huber",
+    "near_uniform",
+    "pairs_between",
     "smoothed_confusion",
     "smoothed_identity",
+    "transition_from_anchors",
 ]
 
 

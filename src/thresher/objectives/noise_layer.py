@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 from thresher.objectives.objective import Objective
+from thresher.objectives.transition import checked_transition, losses_through, words
 
 
 class NoiseLayer(Objective):
@@ -22,12 +22,9 @@ class NoiseLayer(Objective):
 
     def __init__(self, start: Tensor):
         super().__init__()
-        start = torch.as_tensor(start, dtype=torch.float32)
-        square = start.ndim == 2 and start.shape[0] == start.shape[1]
-        if not square or not (start > 0).all() or not torch.allclose(start.sum(1), torch.ones(len(start)), atol=1e-4):
-            raise ThresherError(
-                "NoiseLayer starts from probabilities [classes, classes]: make each row positive, sum 1."
-            )
+        start = checked_transition(start)
+        if not (start > 0).all():
+            raise ThresherError("NoiseLayer starts from probabilities that can move: make each row positive.")
         self.logits = nn.Parameter(start.log())
 
     @property
@@ -36,16 +33,10 @@ class NoiseLayer(Objective):
         return self.logits.softmax(1)
 
     def forward(self, evidence: Evidence) -> Tensor:
-        classes = evidence.outputs.shape[1]
-        if classes != len(self.logits):
-            raise ThresherError(f"NoiseLayer has {len(self.logits)} classes and the model {classes}: make them equal.")
-        logs = (evidence.outputs.softmax(1) @ self.transition).clamp_min(torch.finfo(torch.float32).tiny).log()
-        if evidence.targets.ndim == 2:
-            return -(evidence.targets * logs).sum(1)
-        return functional.nll_loss(logs, evidence.targets, reduction="none")
+        return losses_through(evidence.outputs, self.transition, evidence.targets)
 
     def extra_repr(self) -> str:
-        return f"start={[[round(value, 4) for value in row] for row in self.transition.tolist()]}"
+        return f"start={words(self.transition)}"
 
 
 def smoothed_identity(classes: int, smoothing: float = 0.1) -> Tensor:

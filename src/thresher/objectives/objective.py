@@ -8,13 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from thresher.engine.evidence import Evidence
+from thresher.rules.rule import Reader
 
 
-class Objective(nn.Module, ABC):
+class Objective(nn.Module, Reader, ABC):
     """Losses [n] of the evidence; its own parameters, if any, join the optimizer."""
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
     layers: tuple[str, ...] = ()  # names of the model's layers it looks at, by evidence.layer(name)
+    teacher_layers: tuple[str, ...] = ()  # and of the teacher's, by evidence.other("teacher").layer(name)
 
     @abstractmethod
     def forward(self, evidence: Evidence) -> Tensor:

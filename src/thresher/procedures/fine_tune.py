@@ -8,9 +8,11 @@ from thresher.engine.run import Run
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.recipe import Recipe
+from thresher.schedules import Schedule
 from thresher.views import View
 
 LOOKS = 20  # how often the test set is looked at on the way
+LEAST = 0.01  # of the learning rate: with less nothing would move
 
 
 def fine_tune(
@@ -27,3 +29,13 @@ def fine_tune(
     supply = iter(run.models)
     recipe = Recipe(draw=repeated(times), peers=len(run.models), views=views)
     return fit(recipe, lambda: next(supply), clean, steps=steps, batch=batch, **settings)
+
+
+def last_rate(schedule: Schedule | None, epochs: float) -> float:
+    """What the learning rate is multiplied by where a training of so many epochs ends, for going on from there.
+
+    >>> from thresher.schedules import cosine, step
+    >>> last_rate(step(1.0, at=(80, 100)), 90), last_rate(cosine(1.0), 90), last_rate(None, 90)
+    (0.1, 0.01, 1.0)
+    """
+    return 1.0 if schedule is None else max(schedule(epochs, epochs), LEAST)

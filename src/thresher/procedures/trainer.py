@@ -13,6 +13,8 @@ from thresher.examples import Examples
 from thresher.recipe import Recipe
 from thresher.views import View
 
+BATCH = 128  # the default of fit
+
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
@@ -29,6 +31,22 @@ class Trainer:
     def train(self) -> Examples:
         examples: Examples = self.settings["train"]
         return examples
+
+    @property
+    def epochs(self) -> float:
+        """How long training takes in epochs."""
+        if self.settings.get("epochs") is not None:
+            return float(self.settings["epochs"])
+        return float(self.settings["steps"] * self.settings.get("batch", BATCH) / len(self.train))
+
+    def part(self, share: float) -> dict[str, Any]:
+        """This share of the length as settings of a stage: train(recipe, **train.part(0.5)).
+
+        >>> Trainer({"epochs": 30}).part(0.1), Trainer({"steps": 9}).part(0.5)
+        ({'epochs': 3, 'steps': None}, {'epochs': None, 'steps': 4})
+        """
+        wanted = {name: self.settings.get(name) for name in ("epochs", "steps")}
+        return {name: None if length is None else max(1, round(share * length)) for name, length in wanted.items()}
 
     def clean(self, who: str) -> Examples:
         """The clean set, which the procedure of this name cannot do without."""

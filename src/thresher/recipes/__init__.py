@@ -1,12 +1,21 @@
 """The registry: every method by its name."""
 
 from thresher.naming import unknown
-from thresher.procedures import clean_only, noise_layer_from_confusion
-from thresher.recipes import active, l2rw, prl
+from thresher.procedures import (
+    clean_only,
+    determinant,
+    forward_correction,
+    incv,
+    noise_layer_from_confusion,
+    t_revision,
+)
+from thresher.recipes import active, crust, l2rw, prl
 from thresher.recipes.method import Method, Setting
+from thresher.recipes.reclaim import reclaim
 
 PRL = "Provable robust learning (2020)"
 L2RW, S_MODEL = "Learning to reweight examples (2018)", "Goldberger and Ben-Reuven (2017)"
+CRUST = "Coresets for robust training (2020)"
 REED = "Reed et al. (2014)"
 RATE, RATE_AND_PEER = ("noise_rate",), ("noise_rate", "model factory")
 CLASSES, REAL = ("classification",), ("regression",)
@@ -104,6 +113,76 @@ METHODS: dict[str, Method] = {
             L2RW,
             clock="epoch",
             needs=("column is_corrupt",),
+            tasks=CLASSES,
+        ),
+        Method(
+            "crust",
+            crust.crust,
+            "every epoch, the half of each predicted class whose gradients lie most central",
+            CRUST,
+            clock="epoch",
+            tasks=CLASSES,
+        ),
+        Method(
+            "crust-facility",
+            crust.crust_facility,
+            "every epoch, medoids of the gradients, weighted by their clusters",
+            CRUST,
+            clock="epoch",
+            tasks=CLASSES,
+        ),
+        Method("mixup", crust.mixup, "learn from blends of random pairs", "Zhang et al. (2018)"),
+        Method(
+            "f-correction",
+            None,
+            "estimate how labels turn wrong by a first training, then train through that",
+            "Patrini et al. (2017)",
+            kind="procedure",
+            tasks=CLASSES,
+            procedure=forward_correction,
+        ),
+        Method(
+            "d2l",
+            crust.d2l,
+            "predictions replace labels as the features' dimensionality rises",
+            "Ma et al. (2018)",
+            clock="epoch",
+            tasks=CLASSES,
+        ),
+        Method(
+            "incv",
+            None,
+            "two networks learn from what trainings on the other half predict",
+            "Chen et al. (2019)",
+            kind="procedure",
+            needs=("model factory",),
+            tasks=CLASSES,
+            procedure=incv,
+        ),
+        Method(
+            "t-revision",
+            None,
+            "losses reweighted by a transition that training revises",
+            "Xia et al. (2019)",
+            kind="procedure",
+            tasks=CLASSES,
+            procedure=t_revision,
+        ),
+        Method(
+            "dmi",
+            None,
+            "after plain training, the determinant of how predictions and labels go together",
+            "Xu et al. (2019)",
+            kind="procedure",
+            tasks=CLASSES,
+            procedure=determinant,
+        ),
+        Method(
+            "reclaim",
+            reclaim,
+            "trust some labels, let the averaged model label the rest, learn from both",
+            "the five papers as one loop",
+            clock="epoch",
             tasks=CLASSES,
         ),
         Method("top-q", active.top_q, "learn only from the largest losses of each batch", "Kawaguchi and Lu (2020)"),

@@ -27,9 +27,10 @@ def curve(
     lines: Sequence[float] = (),
     whole: bool = False,
 ) -> Spec:
-    """Lines over epochs, one a run (rows of epoch, run, method and `value`), coloured by method.
+    """Lines over epochs, one a run and set (rows of epoch, run, method, set and `value`), coloured by method.
 
-    `lines` are levels to compare with, dashed; `whole` shows the whole range from 0 to 1.
+    The lines of the first set are solid, of another dashed. `lines` are levels to compare with, dashed too; `whole`
+    shows the whole range from 0 to 1.
     """
     import altair as alt
 
@@ -49,12 +50,21 @@ def curve(
         ),
         y=alt.Y(f"{value}:Q", title=title, scale=height, axis=alt.Axis(format=number)),
         color=alt.Color("method:N", scale=scale, legend=legend),
-        detail="run:N",
+        detail=["run:N", "set:N"],
     )
-    line = base.mark_line(strokeWidth=2).encode(opacity=alt.condition(picked, alt.value(1), alt.value(0.15)))
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    dashes = alt.Scale(domain=sets, range=[[1, 0], [3, 3]][: len(sets)])
+    keys = alt.Legend(title=None, orient="top", symbolType="stroke") if len(sets) > 1 else None
+    line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("set:N", scale=dashes, legend=keys))
+    line = line.encode(opacity=alt.condition(picked, alt.value(1), alt.value(0.15)))
     point = base.mark_circle(size=55).encode(
         opacity=alt.condition(near, alt.value(1), alt.value(0)),
-        tooltip=["run:N", "epoch:Q", alt.Tooltip(f"{value}:Q", title=title, format=".1%" if share else ".4~g")],
+        tooltip=[
+            "run:N",
+            *(["set:N"] if len(sets) > 1 else []),
+            "epoch:Q",
+            alt.Tooltip(f"{value}:Q", title=title, format=".1%" if share else ".4~g"),
+        ],
     )
     layers = [line.add_params(picked).properties(name="line"), point.add_params(near).properties(name="point")]
     if lines:
@@ -125,16 +135,23 @@ def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[
     return _finished(chart, height=230)
 
 
-def confusion(cells: Rows, names: Sequence[str]) -> Spec:
-    """A heat map of given against predicted label (rows of given, predicted, count and share of the given label)."""
+def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec:
+    """A heat map of two kinds of label, such as given (down) against predicted (across).
+
+    The rows of data have both labels, the count, and its share of the label that goes down.
+    """
     import altair as alt
 
     order = list(names)
-    across = alt.Axis(labelAngle=0 if max(map(len, order), default=0) <= 3 else -45)
     base = alt.Chart({"values": list(cells)}).encode(
-        x=alt.X("predicted:N", title="predicted label", sort=order, axis=across, scale=alt.Scale(domain=order)),
-        y=alt.Y("given:N", title="given label", sort=order, scale=alt.Scale(domain=order)),
-        tooltip=["given:N", "predicted:N", "count:Q", alt.Tooltip("share:Q", title="of the given label", format=".1%")],
+        x=alt.X(f"{across}:N", title=f"{across} label", sort=order, axis=_tilted(order), scale=alt.Scale(domain=order)),
+        y=alt.Y(f"{down}:N", title=f"{down} label", sort=order, scale=alt.Scale(domain=order)),
+        tooltip=[
+            f"{down}:N",
+            f"{across}:N",
+            "count:Q",
+            alt.Tooltip("share:Q", title=f"of the {down} label", format=".1%"),
+        ],
     )
     # The square root lets the few percent that are confused be seen beside the many that agree.
     colour = alt.Color("share:Q", scale=alt.Scale(type="sqrt", domain=[0, 1], interpolate="lab"), legend=None)
@@ -144,6 +161,19 @@ def confusion(cells: Rows, names: Sequence[str]) -> Spec:
         ink = alt.condition("datum.share > 0.4", alt.value(alt.expr("paper")), alt.value(alt.expr("ink")))
         layers.append(text.encode(text="text:N", color=ink))
     return _finished(alt.layer(*layers), height="container")
+
+
+def bars(rows: Rows, name: str, share: str) -> Spec:
+    """A bar for each row: its name, and a share from 0 to 1."""
+    import altair as alt
+
+    chart = alt.Chart({"values": list(rows)}).mark_bar(color=METHOD_COLOURS[0])
+    chart = chart.encode(
+        x=alt.X(f"{name}:N", title=name, sort=None, axis=_tilted([row[name] for row in rows])),
+        y=alt.Y(f"{share}:Q", title=share, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="~%")),
+        tooltip=[f"{name}:N", alt.Tooltip(f"{share}:Q", format=".1%")],
+    )
+    return _finished(chart, height=230)
 
 
 def scatter(rows: Rows) -> Spec:
@@ -168,6 +198,13 @@ def scatter(rows: Rows) -> Spec:
         ],
     )
     return _finished(alt.layer(line, points), height=360)
+
+
+def _tilted(names: Sequence[str]) -> Any:
+    """An axis below names: only short ones stand side by side."""
+    import altair as alt
+
+    return alt.Axis(labelAngle=0 if max(map(len, names), default=0) <= 3 else -45)
 
 
 def _finished(chart: Any, height: int | str) -> Spec:

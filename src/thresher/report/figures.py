@@ -1,28 +1,18 @@
-"""The figures of the page: a chart, and a sentence that says what is to be seen in it."""
+"""Which figures the page has: those of training, which overlay all runs, and those of each run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from thresher.report import charts
-from thresher.report.record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
-from thresher.report.summary import is_share, metric_of, percent, ranking_quality, run_names
+from thresher.report.confusion import MOST_CLASSES, confusion_figures
+from thresher.report.figure import Figure
+from thresher.report.record import CLEAN, UNKNOWN, RunRecord
+from thresher.report.summary import is_share, mean_recalls, metric_of, percent, ranking_quality, run_names
+from thresher.report.weights import weight_figures
 
-MOST_CLASSES = 40  # a heat map of more classes than this cannot be read
 MOST_POINTS = 1500
-MOST_DISAGREEMENTS = 12
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A titled chart with the sentence under its title; square ones are as high as they are wide."""
-
-    title: str
-    words: str
-    spec: charts.Spec
-    square: bool = False
 
 
 def method_colours(runs: Sequence[RunRecord]) -> dict[str, str]:
@@ -40,8 +30,14 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
     clean = "How many of the examples that counted are truly clean"
     dashed = "the dashed line is" if len(base_rates) == 1 else "the dashed lines are"
     clean += f"; {dashed} their share in the whole set, {rates}." if rates else "."
+    score = f"{_capital(metric)} on the evaluation set after each epoch."
+    if any(value is not None for run in runs for value in run.series("train_score")):
+        score += (
+            " Dashed: how many given labels of the training set were predicted in that epoch, wrong labels included"
+        )
+        score += f", of which {rates} are right." if rates else "."
     plans: list[tuple[str, str, str, str, bool]] = [
-        ("score", "Score", metric, f"{_capital(metric)} on the evaluation set after each epoch.", is_share(metrics[0])),
+        ("score", "Score", metric, score, is_share(metrics[0])),
         (
             "loss",
             "Training loss",
@@ -54,7 +50,9 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
     ]
     figures = []
     for key, title, axis, words, share in plans:
-        rows = _epoch_rows(runs, key)
+        rows = _epoch_rows(runs, key, "evaluation" if key == "score" else "")
+        if key == "score":
+            rows += _epoch_rows(runs, "train_score", "given labels", key)
         if any(row[key] is not None for row in rows):
             lines, whole = (base_rates if key == "clean_share" else []), key == "kept"
             spec = charts.curve(
@@ -65,51 +63,33 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
 
 
 def run_figures(run: RunRecord) -> list[Figure]:
-    """Weights, trust, and given against predicted, for one run; what the folder does not hold is left out."""
+    """Weights, trust, labels and recalls, for one run; what the folder does not hold is left out."""
     figures = []
     if "weight" in run.last_epoch:
-        figures.append(_weight_figure(run))
+        figures += weight_figures(run)
     if "trust" in run.examples:
         figures.append(_trust_figure(run))
     if "prediction" in run.last_epoch and not run.is_regression:
-        figures.append(_confusion_figure(run))
+        figures += confusion_figures(run)
     if "prediction_0" in run.last_epoch and run.is_regression:
         figures.append(_scatter_figure(run))
+    if recalls := mean_recalls(run):
+        figures.append(_recall_figure(run, recalls))
     return figures
 
 
-def disagreements(run: RunRecord) -> list[dict[str, Any]]:
-    """The pairs of given and predicted label that differ most often in the last epoch, the most frequent first."""
-    if run.is_regression or "prediction" not in run.last_epoch:
-        return []
-    given, predicted, origins = _labels(run)
-    differ = given != predicted
-    pairs, place, counts = np.unique(
-        np.stack([given[differ], predicted[differ]]), axis=1, return_inverse=True, return_counts=True
+def _recall_figure(run: RunRecord, recalls: Mapping[int, float]) -> Figure:
+    balanced = percent(float(np.mean(list(recalls.values()))))
+    lowest = min(recalls, key=recalls.__getitem__)
+    words = (
+        f"The share of each class that is recognised on the evaluation set, mean of the last ten epochs: {balanced} "
     )
-    corrupted = np.bincount(place.ravel(), weights=origins[differ] == CORRUPTED, minlength=len(counts))
-    first = np.argsort(-counts, kind="stable")[:MOST_DISAGREEMENTS]
-    return [
-        {
-            "given": run.class_name(int(pairs[0, at])),
-            "predicted": run.class_name(int(pairs[1, at])),
-            "count": int(counts[at]),
-            "corrupted": int(corrupted[at]) if run.truth_known else None,
-        }
-        for at in first
-    ]
-
-
-def _weight_figure(run: RunRecord) -> Figure:
-    weights = run.last_epoch["weight"]
-    kept = weights > 0
-    words = f"How much each example counted in the last epoch: {percent(float(kept.mean()))} have a weight above zero"
-    origins = run.last_epoch.get("origin")
-    if origins is not None and run.truth_known and kept.any():
-        words += f", and {percent(float((origins[kept] == CLEAN).mean()))} of those are truly clean"
-    peers = len(np.unique(run.last_epoch["peer"])) if "peer" in run.last_epoch else 1
-    words += f". Each of the {peers} peers counts every example once." if peers > 1 else "."
-    return Figure("Weights", words, charts.histogram(weights, origins, title="weight in the last epoch"))
+    words += f"over the classes (balanced accuracy), least of {run.class_name(lowest)}, {percent(recalls[lowest])}."
+    shown = sorted(sorted(recalls, key=recalls.__getitem__)[:MOST_CLASSES])
+    if len(shown) < len(recalls):
+        words += f" Shown are the {len(shown)} lowest of {len(recalls)}."
+    rows = [{"class": run.class_name(label), "recall": recalls[label]} for label in shown]
+    return Figure("Recall of each class", words, charts.bars(rows, "class", "recall"))
 
 
 def _trust_figure(run: RunRecord) -> Figure:
@@ -122,46 +102,6 @@ def _trust_figure(run: RunRecord) -> Figure:
         if quality is not None:
             words += f" A clean example is trusted more than a corrupted one {percent(quality)} of the time (AUROC)."
     return Figure("Trust", words, charts.histogram(trust, origins, title="trust", whole=(0.0, 1.0)))
-
-
-def _confusion_figure(run: RunRecord) -> Figure:
-    given, predicted, _ = _labels(run)
-    shown, count = _shown_classes(given, predicted)
-    words = (
-        f"Predicted and given label agree for {percent(float((given == predicted).mean()))} of the training examples."
-    )
-    words += " Cells are percentages of the given label." if len(shown) <= charts.MOST_CELL_TEXTS else ""
-    if len(shown) < count:
-        words += f" Shown are the {len(shown)} of {count} classes that disagree most often."
-    spec = charts.confusion(_cells(run, given, predicted, shown), [run.class_name(label) for label in shown])
-    return Figure("Given against predicted", words, spec, square=True)
-
-
-def _labels(run: RunRecord) -> tuple[Array, Array, Array]:
-    """Given and predicted label and origin of each ledger row that has both labels."""
-    last = run.last_epoch
-    known = np.isfinite(last["prediction"]) & np.isfinite(last["target"])
-    origins = last.get("origin", np.full(len(known), UNKNOWN))
-    return last["target"][known].astype(int), last["prediction"][known].astype(int), origins[known]
-
-
-def _shown_classes(given: Array, predicted: Array) -> tuple[list[int], int]:
-    classes = np.union1d(given, predicted)
-    differ = given != predicted
-    involved = np.concatenate([given[differ], predicted[differ]])
-    often = np.bincount(np.searchsorted(classes, involved), minlength=len(classes))
-    return sorted(classes[np.argsort(-often, kind="stable")[:MOST_CLASSES]].tolist()), len(classes)
-
-
-def _cells(run: RunRecord, given: Array, predicted: Array, shown: Sequence[int]) -> list[dict[str, Any]]:
-    cells = []
-    for label in shown:
-        answers = predicted[given == label]
-        for answer in shown:
-            count = int((answers == answer).sum())
-            names = {"given": run.class_name(label), "predicted": run.class_name(answer)}
-            cells.append({**names, "count": count, "share": count / max(len(answers), 1)})
-    return cells
 
 
 def _scatter_figure(run: RunRecord) -> Figure:
@@ -182,10 +122,12 @@ def _scatter_figure(run: RunRecord) -> Figure:
     return Figure("Given against predicted", words, charts.scatter(rows))
 
 
-def _epoch_rows(runs: Sequence[RunRecord], key: str) -> list[Mapping[str, Any]]:
+def _epoch_rows(runs: Sequence[RunRecord], key: str, of: str, name: str = "") -> list[Mapping[str, Any]]:
+    """The numbers of one set over the epochs, under this name; runs that have none are left out of a second set."""
     return [
-        {"epoch": int(row.get("epoch", place)), "run": name, "method": run.method, key: value}
-        for run, name in zip(runs, run_names(runs), strict=True)
+        {"epoch": int(row.get("epoch", place)), "run": said, "method": run.method, "set": of, name or key: value}
+        for run, said in zip(runs, run_names(runs), strict=True)
+        if not name or any(value is not None for value in run.series(key))
         for place, (row, value) in enumerate(zip(run.history, run.series(key), strict=True), start=1)
     ]
 

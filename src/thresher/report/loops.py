@@ -11,7 +11,7 @@ import numpy as np
 from thresher.errors import ThresherError
 from thresher.procedures.rounds import read_loop
 from thresher.report import charts
-from thresher.report.figures import Figure
+from thresher.report.figure import Figure
 from thresher.report.gallery import Card, png_address
 from thresher.report.page import placed, rendered
 from thresher.report.record import Columns

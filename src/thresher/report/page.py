@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from thresher.report.figures import Figure, disagreements, method_colours, run_figures, training_figures
+from thresher.report.confusion import disagreements
+from thresher.report.figure import Figure
+from thresher.report.figures import method_colours, run_figures, training_figures
 from thresher.report.gallery import Card, cards, feature_names, hidden_features
 from thresher.report.record import RunRecord
 from thresher.report.summary import (

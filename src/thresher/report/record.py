@@ -32,7 +32,7 @@ class RunRecord:
     settings: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
     examples: Columns  # id, trust, target.., true_target.., origin; sorted by id
-    last_epoch: Columns  # id, peer, weight, prediction.., target.., origin; one row an example and peer
+    last_epoch: Columns  # id, peer, weight, prediction.., target.., origin, true; one row an example and peer
     previews: Columns  # ids, inputs, perhaps feature_names
     class_names: Sequence[str] | None
 
@@ -149,6 +149,8 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
     if "origin" in examples:
         rows, found = rows_of(examples["id"], columns["id"])
         columns["origin"] = np.where(found, examples["origin"][rows], UNKNOWN)
+        if "true_target" in examples and found.all():  # a class; real targets have a column each
+            columns["true"] = examples["true_target"][rows]
     return columns
 
 

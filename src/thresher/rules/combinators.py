@@ -1,6 +1,7 @@
 """Combinators: rules made of rules."""
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar
 
 import torch
@@ -27,6 +28,24 @@ class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
         if evidence.epoch < self.epochs:
             return Decision(torch.ones(len(evidence), device=evidence.ids.device))
         return ask(self.rule, evidence)
+
+
+@dataclass(frozen=True)
+class until(Rule):  # noqa: N801
+    """The rule during the first `epochs` epochs, then the other."""
+
+    epochs: int
+    rule: RuleLike
+    then: RuleLike
+
+    @property
+    def by_groups(self) -> bool:
+        return heeds_groups(self.rule) and heeds_groups(self.then)
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        if evidence.epoch < self.epochs:
+            return ask(self.rule, evidence, "rule")
+        return ask(self.then, evidence, "then")
 
 
 @dataclass(frozen=True)
@@ -73,6 +92,23 @@ class from_peer(Rule):  # noqa: N801
         return ask(self.rule, peer.but(groups=evidence.groups, memory=evidence.memory))
 
 
+@dataclass(frozen=True)
+class from_average(Rule):  # noqa: N801
+    """The rule's weights from the evidence of the averaged model, which errs less than the one in training."""
+
+    rule: RuleLike
+
+    needs: ClassVar[frozenset[str]] = frozenset({"average"})
+
+    @property
+    def by_groups(self) -> bool:
+        return heeds_groups(self.rule)
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        average = evidence.other("average")
+        return ask(self.rule, average.but(groups=evidence.groups, memory=evidence.memory))
+
+
 @dataclass(frozen=True, init=False)
 class product(Rule):  # noqa: N801
     """The product of the rules' weights: an example counts as far as every rule lets it."""
@@ -81,7 +117,7 @@ class product(Rule):  # noqa: N801
 
     def __init__(self, *rules: RuleLike):
         if not rules:
-            raise ThresherError("product() multiplies rules: give at least one.")
+            raise ThresherError(f"{type(self).__name__}() is made of rules: give at least one.")
         object.__setattr__(self, "rules", rules)
 
     @property
@@ -90,12 +126,22 @@ class product(Rule):  # noqa: N801
 
     def __call__(self, evidence: Evidence) -> Decision:
         decisions = [ask(rule, evidence, str(place)) for place, rule in enumerate(self.rules)]
-        weights = decisions[0].weights
-        for decision in decisions[1:]:
-            weights = weights * decision.weights
+        weights = reduce(self.combine, [decision.weights for decision in decisions])
         columns = {name: value for decision in decisions for name, value in decision.columns.items()}
         memory = {name: value for decision in decisions for name, value in decision.memory.items()}
         return Decision(weights, columns, memory)
+
+    @staticmethod
+    def combine(one: Tensor, other: Tensor) -> Tensor:
+        return one * other
+
+
+class either(product):  # noqa: N801
+    """The largest of the rules' weights: an example counts as far as any rule lets it."""
+
+    @staticmethod
+    def combine(one: Tensor, other: Tensor) -> Tensor:
+        return torch.maximum(one, other)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ class FacilityLocation(Centrality):
 
     select: Callable[[Tensor, int], Coreset] = facility_location
 
+    gives: ClassVar[frozenset[str]] = frozenset({"medoid", "cluster", "cluster_size"})
+
     def __call__(self, evidence: Evidence) -> Decision:
         by_id, embeddings, count = self._asked(evidence)
         chosen = self.select(embeddings, count)

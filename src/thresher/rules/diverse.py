@@ -9,7 +9,7 @@ from torch import Tensor
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 from thresher.rules.distances import checked_count
-from thresher.rules.nearest import Nearest, Products
+from thresher.rules.outer_products import Nearest, Products
 from thresher.rules.rule import Decision, Rule
 from thresher.seeding import generator as seeded
 from thresher.signals import Pair, Signal, features, gradient_embedding

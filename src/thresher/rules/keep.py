@@ -104,6 +104,21 @@ class KeepLargest(KeepSmallest):
 
 
 @dataclass(frozen=True)
+class KeepAbove(Rule):
+    """Weight 1 where the signal is above `bound`, 0 elsewhere: as many or as few as there are."""
+
+    by: Signal
+    bound: float | Schedule
+
+    @property
+    def by_groups(self) -> bool:
+        return True
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return (evidence.read(self.by) > evidence.value(self.bound)).float()
+
+
+@dataclass(frozen=True)
 class Uniform(Rule):
     """Weight 1 for everyone: plain training."""
 

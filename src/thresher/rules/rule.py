@@ -27,12 +27,15 @@ class Reader:
 
     needs: ClassVar[frozenset[str]] = frozenset()  # other evidence: "peer", "average", "clean", ...
     columns: ClassVar[frozenset[str]] = frozenset()  # columns of the examples
+    reads: ClassVar[frozenset[str]] = frozenset()  # columns that a rule of each_epoch gives
+    provides: ClassVar[frozenset[str]] = frozenset()  # of both kinds, what it gives to the rules inside it
 
 
 class Rule(Reader, ABC):
     """How much should each example count, now?"""
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch", "epoch", "round"})
+    gives: ClassVar[frozenset[str]] = frozenset()  # columns of its decisions, for `mix`, `relabel` and the ledger
 
     @property
     def by_groups(self) -> bool:
@@ -72,14 +75,18 @@ def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
 def parts(value: Any) -> Iterator[Any]:
     """The value and everything inside it: the fields of rules and of other dataclasses, the items of tuples."""
     yield value
+    for item in _inside(value):
+        yield from parts(item)
+
+
+def _inside(value: Any) -> list[Any]:
     if isinstance(value, tuple):
-        for item in value:
-            yield from parts(item)
-    elif isinstance(value, Signal):
-        yield from parts(value.reads)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for each in fields(value):
-            yield from parts(getattr(value, each.name))
+        return list(value)
+    if isinstance(value, Signal):
+        return list(value.reads)
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, each.name) for each in fields(value)]
+    return []
 
 
 def signals_of(value: Any) -> list[Signal]:
@@ -91,13 +98,30 @@ def signals_of(value: Any) -> list[Signal]:
 
 
 def needs_of(value: Any) -> frozenset[str]:
-    """The other evidence that a rule, or all rules of a recipe, read."""
-    return frozenset().union(*(part.needs for part in parts(value) if isinstance(part, Reader | Signal)))
+    """The other evidence that a rule, or all rules of a recipe, read and that no rule around them provides."""
+    own: frozenset[str] = value.needs if isinstance(value, Reader | Signal) else frozenset()
+    return own | _less_provided(value, [needs_of(item) for item in _inside(value)])
 
 
 def columns_of(value: Any) -> frozenset[str]:
-    """The columns of the examples that a rule, or all rules of a recipe, read."""
-    return frozenset().union(*(part.columns for part in parts(value) if isinstance(part, Reader)))
+    """The columns of the examples that a rule, or all rules of a recipe, read and that no rule around them provides."""
+    own: frozenset[str] = value.columns if isinstance(value, Reader) else frozenset()
+    return own | _less_provided(value, [columns_of(item) for item in _inside(value)])
+
+
+def _less_provided(value: Any, inner: list[frozenset[str]]) -> frozenset[str]:
+    provided: frozenset[str] = value.provides if isinstance(value, Reader) else frozenset()
+    return frozenset().union(*inner) - provided
+
+
+def reads_of(value: Any) -> frozenset[str]:
+    """The columns of the epoch's decisions that `mix` and `relabel` read."""
+    return frozenset().union(*(part.reads for part in parts(value) if isinstance(part, Reader)))
+
+
+def gives_of(value: Any) -> frozenset[str]:
+    """The columns that the decisions of a rule, or of the rules inside it, have."""
+    return frozenset().union(*(part.gives for part in parts(value) if isinstance(part, Rule)))
 
 
 def schedules_of(value: Any) -> list[Schedule]:

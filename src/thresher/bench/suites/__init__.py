@@ -2,12 +2,21 @@
 
 from thresher.bench.suite import Suite
 from thresher.bench.suites.active import ACTIVE
+from thresher.bench.suites.crust import CRUST
+from thresher.bench.suites.crust_parts import CRUST_ABLATION, CRUST_SIZES
+from thresher.bench.suites.crust_purity import CRUST_PURITY, CRUST_SELECTIONS
 from thresher.bench.suites.demo import DEMO
+from thresher.bench.suites.distil import DISTIL
+from thresher.bench.suites.l2rw import L2RW
 from thresher.bench.suites.prl import PRL
 from thresher.bench.suites.prl_rates import PRL_RATES
+from thresher.bench.suites.reclaim import RECLAIM
 from thresher.naming import unknown
 
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (DEMO, PRL, PRL_RATES, ACTIVE)}
+OF_CRUST = (CRUST, CRUST_ABLATION, CRUST_SIZES, CRUST_PURITY, CRUST_SELECTIONS)
+SUITES: dict[str, Suite] = {
+    suite.name: suite for suite in (ACTIVE, DEMO, DISTIL, L2RW, PRL, PRL_RATES, *OF_CRUST, RECLAIM)
+}
 
 
 def suite(name: str) -> Suite:

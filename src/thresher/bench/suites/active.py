@@ -149,6 +149,7 @@ ACTIVE = Suite(
     published=_printed(ACCURACY),
     shares=_printed(CLEAN),
     columns=("clean_share", "epochs"),
+    drawn=("clean_share",),
     clock="round",
     baseline="random",
 )

@@ -1,0 +1,45 @@
+"""Learning what a teacher says (Hinton et al. 2015)."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+from thresher.objectives.objective import Objective
+
+
+class Distillation(Objective):
+    """ℓᵢ = T² · CE(softmax(log targetᵢ / T), softmax(outputsᵢ / T)): both sides at the temperature T.
+
+    The targets are what the teacher says, soft or hard; one class alone, as hard labels and people have it, is the same
+    at every temperature. T² keeps the size of gradients; T = 1 is plain cross entropy.
+    """
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+
+    def __init__(self, temperature: float = 1.0):
+        super().__init__()
+        if not temperature > 0:
+            raise ThresherError(f"temperature={temperature} divides outputs: give a number above 0.")
+        self.temperature = temperature
+
+    def forward(self, evidence: Evidence) -> Tensor:
+        losses = functional.cross_entropy(evidence.outputs / self.temperature, self._taught(evidence), reduction="none")
+        return self.temperature**2 * losses
+
+    def output_gradient(self, evidence: Evidence) -> Tensor:
+        """T · (softmax(outputs / T) - what is taught), which needs no graph."""
+        chances, taught = (evidence.outputs.detach() / self.temperature).softmax(1), self._taught(evidence)
+        if taught.ndim == 1:
+            taught = torch.zeros_like(chances).scatter(1, taught[:, None], 1.0)
+        return self.temperature * (chances - taught)
+
+    def _taught(self, evidence: Evidence) -> Tensor:
+        targets = evidence.targets
+        return targets if targets.ndim == 1 or self.temperature == 1 else (targets.log() / self.temperature).softmax(1)
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature:g}"

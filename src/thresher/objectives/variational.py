@@ -1,0 +1,106 @@
+"""Variational information distillation: the student's layers should tell the teacher's (VID, Ahn et al. 2019)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from thresher.engine.evidence import Evidence
+from thresher.engine.learner import Taps, evaluating
+from thresher.errors import ThresherError
+from thresher.objectives.distillation import Distillation
+
+LEAST_VARIANCE = 1e-5
+FIRST_VARIANCE = 5.0  # wide enough that at first the labels lead
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A layer of the student, the layer of the teacher it should tell, and how many channels each has."""
+
+    student: str
+    teacher: str
+    student_width: int
+    teacher_width: int
+
+
+class Variational(Distillation):
+    """ℓᵢ = Distillation + strength · Σ_pairs mean_c,x [log σ_c + (t_cx - μ_cx(s))² / (2 σ_c²)] (their Eqs. 2, 4 and 6).
+
+    s and t are the outputs of a pair of layers, vectors [n, channels] or maps [n, channels, height, width]; μ is a head
+    of two linear layers at each place x, and σ² a softplus for each of the teacher's channels c. Heads and variances
+    are trained with the student. The mean, where the paper sums, lets `strength` mean the same for layers of any size.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
+
+    def __init__(self, pairs: Sequence[Pair], strength: float = 1.0, temperature: float = 1.0):
+        super().__init__(temperature)
+        if not pairs or not strength >= 0:
+            raise ThresherError("Variational needs at least one pair of layers, and a strength of at least 0.")
+        self.pairs, self.strength = tuple(pairs), strength
+        self.layers = tuple(dict.fromkeys(pair.student for pair in pairs))
+        self.teacher_layers = tuple(dict.fromkeys(pair.teacher for pair in pairs))
+        self.heads = nn.ModuleList(_head(pair.student_width, pair.teacher_width) for pair in pairs)
+        start = torch.tensor(FIRST_VARIANCE - LEAST_VARIANCE).expm1().log().item()
+        self.variances = nn.ParameterList(torch.full((pair.teacher_width,), start) for pair in pairs)
+
+    def forward(self, evidence: Evidence) -> Tensor:
+        losses = super().forward(evidence)
+        teacher = evidence.other("teacher")
+        for pair, head, raw in zip(self.pairs, self.heads, self.variances, strict=True):
+            own, theirs = _alike(evidence.layer(pair.student), teacher.layer(pair.teacher))
+            variance = functional.softplus(raw) + LEAST_VARIANCE
+            surprise = variance.log() / 2 + (theirs - head(own)).square() / (2 * variance)
+            losses = losses + self.strength * surprise.flatten(1).mean(1)
+        return losses
+
+    def extra_repr(self) -> str:
+        told = ", ".join(f"{pair.student} tells {pair.teacher}" for pair in self.pairs)
+        return f"{super().extra_repr()}, strength={self.strength:g}, {told}"
+
+
+def pairs_between(
+    student: nn.Module, teacher: nn.Module, layers: Mapping[str, str], inputs: Tensor
+) -> tuple[Pair, ...]:
+    """Pairs of layers by name, student's to teacher's, with their widths as a pass over some inputs shows them.
+
+    >>> small, large = nn.Sequential(nn.Linear(2, 3)), nn.Sequential(nn.Linear(2, 7))
+    >>> pairs_between(small, large, {"0": "0"}, torch.zeros(1, 2))
+    (Pair(student='0', teacher='0', student_width=3, teacher_width=7),)
+    """
+    own, theirs = _widths(student, list(layers), inputs), _widths(teacher, list(layers.values()), inputs)
+    return tuple(Pair(name, other, own[name], theirs[other]) for name, other in layers.items())
+
+
+def _widths(model: nn.Module, layers: Sequence[str], inputs: Tensor) -> dict[str, int]:
+    known = dict(model.named_modules())
+    for name in layers:
+        if name not in known:
+            raise ThresherError(f"There is no layer {name!r} in {type(model).__name__}: name one of named_modules().")
+    taps = Taps(model, layers)
+    try:
+        with torch.no_grad(), evaluating(model):
+            model(inputs)
+        return {name: value.shape[1] for name, value in taps.take().items()}
+    finally:
+        taps.remove()
+
+
+def _head(width: int, wanted: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(width, wanted), nn.ReLU(), nn.Linear(wanted, wanted))
+
+
+def _alike(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
+    """Both layers as [n, places, width]; of maps of different size the larger is averaged down to the smaller."""
+    if own.ndim == 4 and theirs.ndim == 4:
+        size = min(own.shape[2], theirs.shape[2]), min(own.shape[3], theirs.shape[3])
+        own, theirs = (functional.adaptive_avg_pool2d(each.float(), size) for each in (own, theirs))
+    else:  # vectors, or a map against a vector, which is compared with its mean
+        own, theirs = (
+            each.flatten(2).mean(2, keepdim=True) if each.ndim > 2 else each[:, :, None] for each in (own, theirs)
+        )
+    return own.float().flatten(2).transpose(1, 2), theirs.float().flatten(2).transpose(1, 2)

@@ -1,0 +1,79 @@
+"""Weighted distillation: learn from a teacher that is sometimes wrong (Iliopoulos et al. 2022)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from thresher.engine.run import Run
+from thresher.examples import Examples
+from thresher.naming import unknown
+from thresher.objectives import Distillation
+from thresher.procedures.lessons import TeacherLike, teach
+from thresher.recipe import Recipe
+from thresher.rules import Debias, Fidelity, OnlyCorrect, RuleLike, once, product
+from thresher.signals import Signal, margin
+
+WEIGHTINGS = ("unweighted", "debias", "fidelity", "composition", "oracle")
+
+
+def distil(
+    student: nn.Module | Callable[[], nn.Module],
+    labelled: Examples,
+    unlabelled: Examples,
+    validation: Examples | None = None,
+    *,
+    teacher: TeacherLike,
+    weights: RuleLike | str | None = "debias",
+    recipe: Recipe | None = None,
+    hard: bool = False,
+    temperature: float = 1.0,
+    **settings: Any,
+) -> Run:
+    """Teacher, its labels, a pretrained student, weights and the student's training: Algorithm 1, in one call.
+
+    weights  a rule for the epoch clock, or one of WEIGHTINGS, estimated once, by margin; None or "unweighted": none
+    recipe   how the student is trained otherwise, such as method("prl-l").recipe(noise_rate=0.3)
+
+    Everything else is as for `teach`, whose Lessons can be learnt by several recipes from one start.
+    """
+    rule = weighting(weights, hard=hard, temperature=temperature) if isinstance(weights, str) else weights
+    full = student_recipe(rule, recipe or Recipe(), temperature)
+    lessons = teach(student, labelled, unlabelled, validation, teacher=teacher, peers=full.peers, **settings)
+    return lessons.learn(full, hard=hard)
+
+
+def weighting(
+    name: str, *, by: Signal = margin, hard: bool = False, temperature: float = 1.0, every_epoch: bool = False
+) -> RuleLike | None:
+    """The rule of this name: weights by Algorithm 2, by fidelity, by both, or by an oracle; None is unweighted.
+
+    >>> weighting("composition").rules[0]
+    Fidelity(by=Signal(name='entropy', tasks=('classification',), prepared=False, needs=frozenset(), of_targets=False))
+    """
+    if name not in WEIGHTINGS:
+        raise unknown("weighting", name, WEIGHTINGS)
+    debias = Debias(by, hard, temperature)
+    asked: RuleLike = debias if every_epoch else once(debias)
+    rules: dict[str, RuleLike] = {
+        "debias": asked,
+        "fidelity": Fidelity(),
+        "composition": product(Fidelity(), asked),
+        "oracle": OnlyCorrect(),
+    }
+    return rules.get(name)
+
+
+def student_recipe(weights: RuleLike | None, recipe: Recipe, temperature: float = 1.0) -> Recipe:
+    """The recipe with these weights on top of its own, and the loss at this temperature unless it brings another.
+
+    Algorithm 1 divides by the number of examples, not by the sum of weights, so a batch of doubtful labels moves less.
+    """
+    rules = [rule for rule in (recipe.each_epoch, weights) if rule is not None]
+    return replace(
+        recipe,
+        each_epoch=product(*rules) if len(rules) > 1 else rules[0] if rules else None,
+        objective=Distillation(temperature) if recipe.objective is None else recipe.objective,
+        divide_by="batch" if weights is not None and recipe.each_batch is None else recipe.divide_by,
+    )

@@ -1,0 +1,133 @@
+"""Reclaim: the five papers as one loop, in which what cannot be trusted is labelled anew instead of dropped.
+
+Every epoch a moving average of the model is asked about the whole set. A rule selects the examples whose labels are
+trusted (PRL, CRUST, or agreement); the average labels the rest (the averaged model of the active-learning paper as the
+teacher of the distillation paper), and each of those counts as far as the teacher can be believed. A batch rule may
+correct the weights by clean examples (L2RW).
+"""
+
+from collections.abc import Callable
+
+from thresher.mix import Mix, Mixup
+from thresher.objectives import NearUniform
+from thresher.recipe import Recipe, over
+from thresher.recipes.method import Setting
+from thresher.relabel import TeacherLabels
+from thresher.rules import (
+    Agree,
+    Centrality,
+    Debias,
+    HoldOut,
+    KeepAbove,
+    KeepLargest,
+    KeepSmallest,
+    RuleLike,
+    average_teaches,
+    average_teaches_held_out,
+    either,
+    from_average,
+    per_class,
+    product,
+    trusting,
+    until,
+    warmup,
+)
+from thresher.rules.rule import parts
+from thresher.schedules import Schedule, ramp
+from thresher.signals import confidence, given, loss, output_gradient_norm
+from thresher.views import View
+
+# Shares of the run: 15, 10 and 5 of the 115 epochs for which they were found.
+WARM, SURE, LOOK_BACK = 15 / 115, 10 / 115, 5 / 115
+SMALL = 2 / 3  # of the labels that are assumed to be clean, so many are called sure by their small losses
+CONFIDENT = from_average(KeepAbove(by=confidence, bound=0.8))
+DEBIASED = average_teaches(Debias())
+DEBIASED_HELD_OUT = average_teaches_held_out(Debias(), held_out=HoldOut(0.1))
+
+
+def warm_epochs(setting: Setting, share: float = WARM) -> int:
+    """How many epochs train on all labels as they are, at least one.
+
+    >>> warm_epochs(Setting(None, 10, 115)), warm_epochs(Setting(None, 10, 35))
+    (15, 5)
+    """
+    return max(1, round(share * setting.epochs))
+
+
+def smallest(setting: Setting) -> RuleLike:
+    """The smallest losses within each given class: two thirds of what is clean, or 40% where nobody says how much."""
+    keep = setting.keep()
+    share = 0.4 if isinstance(keep, Schedule) else SMALL * keep
+    return per_class(KeepSmallest(by=loss, fraction=share), of=given)
+
+
+def agreeing(setting: Setting) -> RuleLike:
+    """Labels that are predicted, and in the first epochs after the warm-up the smallest losses as well."""
+    return until(warm_epochs(setting, WARM + SURE), either(Agree(), smallest(setting)), then=Agree())
+
+
+def patient(setting: Setting) -> RuleLike:
+    """In the first epochs after the warm-up the smallest losses alone, afterwards labels that are predicted."""
+    return until(warm_epochs(setting, WARM + SURE), smallest(setting), then=Agree())
+
+
+def anchored(setting: Setting) -> RuleLike:
+    """Labels that are predicted and, at all times, the smallest losses: no class can be given up."""
+    return either(Agree(), smallest(setting))
+
+
+def central(setting: Setting) -> RuleLike:
+    """The most central output gradients within each predicted class, which is what CRUST's code selects."""
+    return per_class(Centrality(fraction=setting.keep()))
+
+
+def short(setting: Setting) -> RuleLike:
+    """The smallest output gradients within each given class, as PRL(L) would have it."""
+    return per_class(KeepSmallest(by=output_gradient_norm, fraction=setting.keep()), of=given)
+
+
+def growing(setting: Setting) -> RuleLike:
+    """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths by mid-run.
+
+    Where most labels are wrong nobody's confidence comes near 0.8, and the surest are still mostly right.
+    """
+    share = ramp(0.2, 0.9, epochs=max(setting.epochs / 2, 1), after=warm_epochs(setting))
+    return from_average(per_class(KeepLargest(by=confidence, fraction=share)))
+
+
+def reclaim(
+    setting: Setting,
+    *,
+    trusted: Callable[[Setting], RuleLike] = agreeing,
+    rest: RuleLike | None = CONFIDENT,
+    correct: RuleLike | None = None,
+    trust: float = 0.8,
+    temperature: float = 0.5,
+    uniform: float = 0.1,
+    mix: Mix | None = Mixup(1.0),  # noqa: B008  # a frozen value
+    views: tuple[View, ...] = (),
+    average: float | over | None = None,
+) -> Recipe:
+    """Trust some labels, let the averaged model label the rest, and train on both.
+
+    trusted   what selects, asked about the averaged model once an epoch: agreeing, anchored, patient, central, short
+    rest      how much the others count under the averaged model's labels: 1 where its confidence is above 0.8
+              (CONFIDENT), the surest of each class (growing(setting)), by Debias on a validation set or on held-out
+              trusted examples (DEBIASED, DEBIASED_HELD_OUT), or not at all (None)
+    correct   a batch rule on top, after the warm-up, such as MetaGradient() where there are clean examples
+    trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
+    uniform   the strength of the term that holds the mean prediction near uniform
+    views     weak and strong copies, where the trainer has none for all methods alike
+    """
+    warm = warm_epochs(setting)
+    rule = warmup(warm, trusting(from_average(trusted(setting)), rest))
+    held_out = [part for part in parts(rest) if isinstance(part, HoldOut)]
+    return Recipe(
+        each_epoch=product(*held_out, rule) if held_out else rule,
+        each_batch=None if correct is None else warmup(warm, correct),
+        relabel=TeacherLabels(trust, temperature),
+        objective=NearUniform(uniform),
+        mix=mix,
+        views=views,
+        average=average if average is not None else over(max(LOOK_BACK * setting.epochs, 0.5)),
+    )

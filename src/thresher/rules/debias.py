@@ -1,0 +1,151 @@
+"""How far to believe a teacher's label: by the neighbours among examples whose truth is known, or by its entropy."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from thresher.blocks import rows_at_once
+from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+from thresher.rules.rule import Decision, Rule
+from thresher.signals import Signal, entropy, given, margin, predicted
+
+LEAST_LOSS = torch.finfo(torch.float32).eps  # a smaller cross entropy is 0 in float32
+
+
+def debias_weights(
+    validation_confidences: Tensor, teacher_wrong: Tensor, distortions: Tensor, confidences: Tensor
+) -> Tensor:
+    """wᵢ = min(1, 1 / (1 + p̂ᵢ (d̂ᵢ - 1))) [n], Algorithm 2 of "Weighted distillation with unlabeled examples" (2022).
+
+    p̂ and d̂ are means over the k = ⌈√q / 2⌉ validation examples whose pair of confidences (the teacher's, the student's)
+    is nearest; those where the teacher is right enter as p = 0, d = 1. Of equally near ones the first count.
+    An infinite distortion makes the weight 0, which is the formula's limit.
+
+    >>> near_wrong = torch.tensor([[0.1, 0.1], [0.9, 0.9]])
+    >>> debias_weights(near_wrong, torch.tensor([True, False]), torch.tensor([4.0, 1.0]), near_wrong).tolist()
+    [0.25, 1.0]
+    """
+    q = len(validation_confidences)
+    if not q or validation_confidences.shape != (q, 2) or confidences.shape[1:] != (2,):
+        shapes = f"{list(validation_confidences.shape)} and {list(confidences.shape)}"
+        raise ThresherError(f"debias_weights reads pairs of confidences, not {shapes}: give [q, 2] and [n, 2].")
+    if teacher_wrong.shape != (q,) or distortions.shape != (q,):
+        raise ThresherError(f"debias_weights needs one distortion, and whether the teacher was wrong, for each of {q}.")
+    wrong = teacher_wrong.bool()
+    p, d = wrong.double(), torch.where(wrong, distortions, 1.0).double()
+    near = nearest(validation_confidences.float(), confidences.float(), math.ceil(math.sqrt(q) / 2))
+    p_mean, d_mean = p[near].mean(1), d[near].mean(1)
+    # Without a wrong neighbour the weight is 1, and 0 · (∞ - 1) does not come up: only wrong ones have d = ∞.
+    return (1 / (1 + p_mean * (d_mean - 1))).clamp(0, 1).float()
+
+
+def nearest(points: Tensor, queries: Tensor, count: int) -> Tensor:
+    """The positions [n, count] of the points [q, 2] nearest to each query [n, 2]; of equally near ones the first.
+
+    >>> nearest(torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]]), torch.zeros(1, 2), 1).tolist()
+    [[1]]
+    """
+    places, found = torch.arange(len(points), device=points.device), []
+    for some in torch.split(queries, rows_at_once(len(points), points)):
+        squares = (some[:, :1] - points[:, 0]).square() + (some[:, 1:] - points[:, 1]).square()
+        # The bits of a non-negative float order as the float does, so that the place can break ties.
+        keys = squares.contiguous().view(torch.int32).long() * len(points) + places
+        found.append(keys.topk(count, dim=1, largest=False, sorted=False).values % len(points))
+    return torch.cat(found)
+
+
+@dataclass(frozen=True)
+class Debias(Rule):
+    """Teacher labels weighed by `debias_weights`; whoever has a label of its own (column `from_teacher`) counts 1.
+
+    The distortion is ℓ(teacher's label, student) / ℓ(truth, student) in cross entropy at this temperature, where the
+    teacher's label is its prediction or, `hard`, its likeliest class. A student that is certain of the truth has a loss
+    of 0, which counts as 1.2e-7, the least that float32 can tell from 0: so near it the weight nearly vanishes.
+    Asked every epoch the weights follow the student; `once(Debias())` estimates them by the student at the start.
+    """
+
+    by: Signal = margin
+    hard: bool = False
+    temperature: float = 1.0
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
+    needs: ClassVar[frozenset[str]] = frozenset({"teacher", "validation"})
+    columns: ClassVar[frozenset[str]] = frozenset({"from_teacher"})
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ThresherError(f"temperature={self.temperature} divides outputs: give a number above 0.")
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        known = evidence.other("validation")
+        by_id = known.ids.argsort()
+        wrong = known.other("teacher").read(predicted) != known.read(given)
+        pairs = self._confidences(evidence)
+        weights = debias_weights(self._confidences(known)[by_id], wrong[by_id], self._distortions(known)[by_id], pairs)
+        columns = {"teacher_confidence": pairs[:, 0], "student_confidence": pairs[:, 1]}
+        return Decision(on_teacher_labels(evidence, weights), columns)
+
+    def _confidences(self, evidence: Evidence) -> Tensor:
+        """(the teacher's, the student's) confidence [n, 2]."""
+        return torch.stack([evidence.other("teacher").read(self.by), evidence.read(self.by)], 1)
+
+    def _distortions(self, known: Evidence) -> Tensor:
+        outputs = known.outputs.detach() / self.temperature
+        labels = teacher_labels(known.other("teacher").outputs.detach(), self.hard, self.temperature)
+        taught = functional.cross_entropy(outputs, labels, reduction="none")
+        true = functional.cross_entropy(outputs, known.read(given), reduction="none")
+        return taught / true.clamp_min(LEAST_LOSS)
+
+
+@dataclass(frozen=True)
+class Fidelity(Rule):
+    """exp(-entropy / mean entropy) of the teacher's prediction, for teacher labels (Dehghani et al. 2017).
+
+    The mean is over all training examples. It looks at no student, and so cannot take out the bias of its loss.
+    """
+
+    by: Signal = entropy
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
+    needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
+    columns: ClassVar[frozenset[str]] = frozenset({"from_teacher"})
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        doubt = evidence.other("teacher").read(self.by)
+        weights = torch.exp(-doubt / doubt.mean().clamp_min(torch.finfo(doubt.dtype).tiny))
+        return Decision(on_teacher_labels(evidence, weights), {f"teacher_{self.by.name}": doubt})
+
+
+@dataclass(frozen=True)
+class OnlyCorrect(Rule):
+    """Weight 1 where the label is right, 0 elsewhere: an oracle (Figure 1 of the weighted distillation paper).
+
+    It reads the column `is_corrupt`, which only benchmarks have.
+    """
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
+    columns: ClassVar[frozenset[str]] = frozenset({"is_corrupt"})
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return (~evidence.columns["is_corrupt"].bool()).float()
+
+
+def teacher_labels(outputs: Tensor, hard: bool = False, temperature: float = 1.0) -> Tensor:
+    """What a teacher with these outputs says: probabilities [n, classes] at this temperature or, hard, 1 for one class.
+
+    >>> teacher_labels(torch.tensor([[0.0, 2.0, 1.0]]), hard=True).tolist()
+    [[0.0, 1.0, 0.0]]
+    """
+    if hard:
+        return torch.zeros_like(outputs).scatter_(1, outputs.argmax(1, keepdim=True), 1.0)
+    return (outputs / temperature).softmax(1)
+
+
+def on_teacher_labels(evidence: Evidence, weights: Tensor) -> Tensor:
+    """The weights where a label is the teacher's, 1 elsewhere."""
+    return torch.where(evidence.columns["from_teacher"].bool(), weights, 1.0)

@@ -1,0 +1,25 @@
+"""Examples that were sorted before training: some to learn from, some to look at later."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.rules.rule import Rule
+
+
+@dataclass(frozen=True)
+class Selected(Rule):
+    """Weight 1 where the column `selected` says so, and after `epochs` epochs where `candidate` does too; else 0."""
+
+    epochs: float = float("inf")
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch"})
+    columns: ClassVar[frozenset[str]] = frozenset({"selected", "candidate"})
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        chosen = evidence.columns["selected"].bool()
+        if evidence.epoch >= self.epochs:
+            chosen = chosen | evidence.columns["candidate"].bool()
+        return chosen.float()

@@ -1,0 +1,123 @@
+"""Rules that tell examples whose label is trusted from the rest, which someone else has to label."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from thresher.engine.evidence import Evidence
+from thresher.errors import ThresherError
+from thresher.rules.rule import Decision, Rule, RuleLike, ask
+from thresher.signals import Signal, given, predicted
+
+
+@dataclass(frozen=True)
+class Agree(Rule):
+    """Weight 1 where the predicted class is the given one, 0 elsewhere."""
+
+    of: Signal = predicted
+
+    @property
+    def by_groups(self) -> bool:
+        return True
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return (evidence.read(self.of) == evidence.read(given)).float()
+
+
+@dataclass(frozen=True)
+class trusting(Rule):  # noqa: N801  # used like a function: trusting(Agree(), KeepAbove(confidence, 0.8))
+    """Weights of `rule` where it keeps an example, whose label is then `trusted`; elsewhere those of `rest`.
+
+    What the rest should teach is for `relabel` to say, which reads the column `trusted`, as `rest` may do. Without
+    `rest` they are dropped.
+    """
+
+    rule: RuleLike
+    rest: RuleLike | None = None
+
+    gives: ClassVar[frozenset[str]] = frozenset({"trusted"})
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        chosen = ask(self.rule, evidence, "rule")
+        trusted = chosen.weights > 0
+        others = Decision(torch.zeros_like(chosen.weights))
+        if self.rest is not None:
+            marked = evidence.but(columns={**evidence.columns, "trusted": trusted.float()})
+            others = ask(self.rest, marked, "rest")
+        return Decision(
+            torch.where(trusted, chosen.weights, others.weights),
+            {**others.columns, **chosen.columns, "trusted": trusted.float()},
+            {**others.memory, **chosen.memory},
+        )
+
+
+@dataclass(frozen=True)
+class HoldOut(Rule):
+    """Weight 0 for about this share of the examples, always the same ones (by a hash of their ids), 1 for the others.
+
+    >>> some = HoldOut(0.25).places(torch.arange(1000))
+    >>> int(some.sum()), some[:8].tolist()
+    (251, [True, False, True, False, False, True, False, False])
+    """
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ThresherError(f"HoldOut({self.share}) is no share of the examples: give a number between 0 and 1.")
+
+    def places(self, ids: Tensor) -> Tensor:
+        """Whether each of these ids is held out; multiples of the golden ratio fill [0, 1) evenly (Knuth)."""
+        return ids * 2654435769 % 2**32 < self.share * 2**32
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return (~self.places(evidence.ids)).float()
+
+
+@dataclass(frozen=True)
+class average_teaches(Rule):  # noqa: N801
+    """A rule about a teacher, such as Debias, with the averaged model as the teacher of the one in training.
+
+    It needs a validation set whose targets are right: fit(validation=...). A part of the training set that is as
+    corrupt as the rest would call a good teacher wrong.
+    """
+
+    rule: RuleLike
+
+    needs: ClassVar[frozenset[str]] = frozenset({"average", "validation"})
+    provides: ClassVar[frozenset[str]] = frozenset({"teacher", "validation", "from_teacher"})
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        known = self.known(evidence)
+        if not len(known):  # nobody can say how good the teacher is
+            return Decision(torch.zeros(len(evidence), device=evidence.ids.device))
+        taught = torch.ones(len(evidence), dtype=torch.bool, device=evidence.ids.device)
+        others = {"teacher": evidence.other("average"), "validation": _with_teacher(known)}
+        return ask(self.rule, evidence.but(others=others, columns={**evidence.columns, "from_teacher": taught}))
+
+    def known(self, evidence: Evidence) -> Evidence:
+        """The examples whose truth is known."""
+        return evidence.other("validation")
+
+
+@dataclass(frozen=True)
+class average_teaches_held_out(average_teaches):  # noqa: N801
+    """The same where there is no validation set: on examples that are held out and trusted, as if they were right.
+
+    They are not all right, and whoever trusts by what the teacher says will find the teacher right: the weights are
+    then too large. A validation set is better.
+    """
+
+    held_out: HoldOut = HoldOut()
+
+    needs: ClassVar[frozenset[str]] = frozenset({"average"})
+
+    def known(self, evidence: Evidence) -> Evidence:
+        places = self.held_out.places(evidence.ids) & (evidence.columns["trusted"] > 0)
+        return evidence.at(places.nonzero()[:, 0])
+
+
+def _with_teacher(evidence: Evidence) -> Evidence:
+    return evidence.but(others={"teacher": evidence.other("average")})

@@ -1,0 +1,154 @@
+"""The suites of CRUST: the paper's tables as data, purity read from the ledger, and what their pages draw."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_prl_suite import ORIGIN
+from tiny import examples, net
+
+from thresher import Recipe, ThresherError, fit
+from thresher.bench import plot
+from thresher.bench.against import number_points, numbers_svg
+from thresher.bench.compare import compare
+from thresher.bench.jobs import head_of, jobs_of
+from thresher.bench.page import write_page
+from thresher.bench.suite import Entry, Scale, Setup, Suite
+from thresher.bench.suites import OF_CRUST, SUITES, crust, crust_parts, crust_purity
+from thresher.bench.suites.crust_purity import SELECTIONS, Watched, purities
+from thresher.recipes import METHODS, Setting
+from thresher.rules import FacilityLocation, ask
+
+CRUST = SUITES["crust"]
+
+
+def test_the_tables_are_whole() -> None:
+    assert len(crust.TABLE_1) == 7 * 9
+    assert CRUST.published["cifar10-symmetric-80", "incv"].value == 52.3
+    assert CRUST.published["cifar100-derangement-40", "d2l"].spread == 5.8
+    assert CRUST.published["mini-webvision", "crust"].value == 72.40
+    for (cell, row), number in CRUST.published.items():
+        assert number.score == "best", "the paper's code reports the best epoch"
+        if row == "crust":
+            assert CRUST.published[cell, "crust-facility"] == number
+    assert all(entry.name in METHODS for entry in CRUST.methods)
+
+
+@pytest.mark.parametrize("suite", OF_CRUST, ids=lambda suite: suite.name)
+def test_every_result_can_be_asked_for_and_sent_to_a_worker(suite: Suite) -> None:
+    for scale in suite.scales:
+        jobs = pickle.loads(pickle.dumps(jobs_of(suite, scale)))
+        assert len({repr(head_of(job)) for job in jobs}) == len(jobs), "no two jobs are the same question"
+        assert {job.entry.name for job in jobs} == {entry.name for entry in suite.methods}
+
+
+def test_every_corruption_of_the_issue_and_what_methods_are_told() -> None:
+    small = {cell.name: cell for cell in CRUST.scale("small").cells}
+    wanted = ("symmetric-20", "symmetric-50", "symmetric-80", "asymmetric-40", "derangement-40", "instance-40")
+    assert small.keys() == {f"{data}-{name}" for data in ("digits", "fashion") for name in wanted}
+    assert small["digits-asymmetric-40"].noise_rate == 0.2
+    assert small["digits-derangement-40"].noise_rate == 0.4
+    assert small["fashion-symmetric-50"].changes["seeds"] == 5
+    paper = {cell.name: cell for cell in CRUST.scale("paper").cells}
+    short = paper["cifar10-symmetric-50-short"].changes
+    assert short["epochs"] * 3 == CRUST.scale("paper").setup.epochs
+    drops = CRUST.scale("paper").setup.schedule
+    assert drops is not None
+    for epoch in range(40):
+        assert short["schedule"](epoch, 40) == pytest.approx(drops(3 * epoch, 120))
+
+
+def test_the_parts_of_table_2_are_recipes_of_their_own() -> None:
+    made = {entry.name: entry.make(Setting(None, 10, 30)) for entry in crust_parts.ABLATED}
+    assert len(made) == 8 == len({repr(recipe) for recipe in made.values()})
+    assert made["central-predicted-mixed"] == METHODS["crust"].recipe()
+    assert made["medoids-predicted-mixed"] == METHODS["crust-facility"].recipe()
+    assert made["medoids-given"].mix is None
+
+
+def test_watching_changes_nothing_and_purity_comes_from_the_ledger() -> None:
+    train = examples(60, corrupt=0.4)
+    watching = Recipe(each_epoch=Watched(tuple(SELECTIONS.items())))
+    run, plain = (
+        fit(recipe, lambda: net(seed=1), train, epochs=2, batch=12, device="cpu") for recipe in (watching, Recipe())
+    )
+    for ours, theirs in zip(run.model.parameters(), plain.model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    found = purities(run, train)
+    clean = ~train.columns["is_corrupt"]
+    table = run.ledger.to_pandas()
+    for epoch in (1, 2):
+        rows = table[table["epoch"] == epoch].set_index("id").loc[train.ids.tolist()]
+        for name in SELECTIONS:
+            weights = torch.tensor(rows[name].to_numpy())
+            assert found[name][epoch - 1] == pytest.approx(float(clean[weights > 0].float().mean()))
+            if name.startswith("facility"):
+                share = float(weights[clean].sum() / weights.sum())
+                assert found[f"{name}, by weight"][epoch - 1] == pytest.approx(share)
+                assert weights.max() > 1
+
+
+def test_what_is_watched_is_what_the_rule_says() -> None:
+    from some_evidence import some_evidence
+
+    evidence = some_evidence(40, "classes")
+    rule = FacilityLocation(fraction=0.5)
+    decision = ask(Watched((("medoids", rule),)), evidence)
+    assert torch.equal(decision.columns["medoids"], ask(rule, evidence).weights)
+    assert (decision.weights == 1).all()
+
+
+def stored(suite: Suite, scale: str, **facts: Any) -> list[dict[str, Any]]:
+    """Made-up results for every job: the score rises by one hundredth an epoch, from another place for each seed."""
+    lines = []
+    for place, job in enumerate(jobs_of(suite, scale)):
+        scores = [0.5 + 0.01 * epoch + 0.001 * job.seed for epoch in range(5)]
+        columns = {name: [None, *(0.6 + 0.01 * place for _ in range(4))] for name in suite.columns}
+        lines.append(
+            {
+                **head_of(job), "status": "ok", "reason": None, "metric": "accuracy", "last": 0.5 + 0.01 * place,
+                "best": 0.9, "spread": 0.0, "clean_share": 0.5, "seconds": 1.0, "examples_per_second": 1.0,
+                "scores": scores, "columns": columns, **ORIGIN, **facts,
+            }
+        )  # fmt: skip
+    return lines
+
+
+def tiny_suite(**changes: Any) -> Suite:
+    setup = Setup("mlp:8", 8, {"name": "adam", "lr": 1e-3}, epochs=5, seeds=2)
+    cells = crust_purity.SMALL_SCALE.cells[:1]
+    return Suite("tiny", "Tiny", scales={"small": Scale(cells, setup)}, **{"columns": ("clean_share",), **changes})
+
+
+def test_columns_are_drawn_over_the_epochs_and_sizes_against_scores(tmp_path: Path) -> None:
+    methods = (
+        Entry("standard", "Standard"),
+        *(entry for entry in crust_parts.SIZED if entry.name.startswith("central")),
+    )
+    suite = tiny_suite(methods=methods, drawn=("clean_share",))
+    rows = compare(suite, "small", stored(suite, "small"))
+    points = plot.curve_points(rows[1], "clean_share")
+    assert [point["epoch"] for point in points] == [2, 3, 4, 5], "an epoch without the column has no point"
+    sizes = number_points(rows)
+    line = [point for point in sizes if point["method"] == "most central"]
+    assert [point["at"] for point in line] == [0.1, 0.3, 0.5, 0.7, 0.9]
+    assert {point["mark"] for point in sizes} == {0.8}
+    page = write_page(suite, "small", stored(suite, "small"), tmp_path, Path("results/tiny-small.jsonl"))
+    names = {path.name for path in tmp_path.glob("*.svg")}
+    assert names == {"tiny-small.svg", "tiny-small-digits-shares.svg", "tiny-small-share-kept.svg"}
+    text = page.read_text()
+    assert all(f"]({name})" in text for name in names)
+    assert "clean share" in (tmp_path / "tiny-small-digits-shares.svg").read_text()
+    assert "share kept" in (tmp_path / "tiny-small-share-kept.svg").read_text()
+
+
+def test_one_method_with_several_columns_has_a_line_for_each() -> None:
+    suite = tiny_suite(methods=(Entry("standard"),), columns=("a", "b"), drawn=("a", "b"))
+    rows = compare(suite, "small", stored(suite, "small"))
+    (svg,) = plot.columns_svg(suite, rows).values()
+    assert all(f">{name}</text>" in svg for name in ("a", "b"))
+    assert numbers_svg(rows) == {}
+    with pytest.raises(ThresherError, match="add it to columns"):
+        tiny_suite(methods=(Entry("standard"),), drawn=("nothing",))
