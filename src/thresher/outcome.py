@@ -24,8 +24,7 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger) -> None:
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
     least = torch.argsort(trusted, stable=True)[:PREVIEWS]
-    previews = _previews(train, least)
-    write_whole(folder / "previews.npz", lambda path: _save(path, previews))
+    save_previews(folder / "previews.npz", train.subset(least))
     facts = _facts(train, trusted)
     write_whole(folder / OUTCOME, lambda path: pq.write_table(facts, path, compression="zstd"))
 
@@ -50,13 +49,14 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     return table
 
 
-def _previews(train: Examples, positions: torch.Tensor) -> dict[str, np.ndarray[Any, Any]]:
-    picked = train.subset(positions)
+def save_previews(path: Path, picked: Examples, **facts: torch.Tensor) -> None:
+    """Write the ids and the inputs of these examples, and further facts [n] of each, as an .npz file."""
     if isinstance(picked.inputs, torch.Tensor):
-        inputs = picked.inputs.cpu()
+        inputs = picked.inputs
     else:
-        inputs = torch.cat(list(picked.batches(torch.split(torch.arange(len(picked)), 32)))).cpu()
-    return {"ids": picked.ids.cpu().numpy(), "inputs": inputs.numpy()}
+        inputs = torch.cat(list(picked.batches(torch.split(torch.arange(len(picked)), 32))))
+    arrays = {"ids": picked.ids, "inputs": inputs, **facts}
+    write_whole(path, lambda place: _save(place, {name: values.cpu().numpy() for name, values in arrays.items()}))
 
 
 def _save(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:

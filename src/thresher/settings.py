@@ -32,6 +32,7 @@ class Settings:
     validation     the share of the training set, as corrupt as the rest, that is kept apart (0.1 for early_stop)
     early_stop     keep the parameters of the epoch that did best on the validation set, instead of the last
     fine_tune      train some more steps (5000) on the clean examples alone, afterwards
+    pool           leave out the examples that nobody has labelled yet, for thresher query to ask about
     """
 
     method: str
@@ -55,6 +56,7 @@ class Settings:
     early_stop: bool = False
     fine_tune: bool = False
     fine_tune_steps: int = 5000
+    pool: bool = False
     seed: int = 0
     precision: str = "float32"
     deterministic: bool = False

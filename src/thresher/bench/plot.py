@@ -15,8 +15,10 @@ LOWEST_R2 = -1.0  # a method that fails outright would flatten all others
 
 
 def curve_points(row: Row, column: str | None = None, label: str = "") -> list[dict[str, Any]]:
-    """One point an epoch: mean, lowest and highest score (or value of the column) over the seeds that got there."""
+    """One point an epoch, or a round: mean, lowest and highest score (or value of the column) over the seeds that got
+    there. The place of a round is the number of labels bought by then."""
     histories = [_series(row, result, column) for result in row.results]
+    queries = row.results[0]["settings"].get("queries") if row.results else None
     points = []
     for place in range(max((len(history) for history in histories), default=0)):
         scores = [h[place] for h in histories if place < len(h) and h[place] is not None]
@@ -26,13 +28,22 @@ def curve_points(row: Row, column: str | None = None, label: str = "") -> list[d
             {
                 "cell": row.cell.name,
                 "method": label or row.entry.label or row.entry.name,
-                "epoch": place + 1,
+                "epoch": place + 1 if queries is None else _labels(queries, place),
                 "score": fmean(scores),
                 "low": min(scores),
                 "high": max(scores),
             }
         )
     return points
+
+
+def _labels(queries: Mapping[str, Mapping[str, int]], place: int) -> int:
+    """The labels bought by this round.
+
+    >>> _labels({"Queries": {"start": 2000, "count": 100, "rounds": 30}}, 3)
+    2300
+    """
+    return queries["Queries"]["start"] + place * queries["Queries"]["count"]
 
 
 def _series(row: Row, result: Result, column: str | None) -> list[Any]:
@@ -86,7 +97,12 @@ def _panels(points: Sequence[dict[str, Any]], metrics: Mapping[str, str], clock:
         shown = [point["score"] for point in values if lowest is None or point["score"] >= lowest]
         height = alt.Scale(zero=False) if lowest is None or not shown else alt.Scale(domain=[min(shown), max(shown)])
         base = alt.Chart({"values": values}).encode(
-            x=alt.X("epoch:Q", title=clock, axis=alt.Axis(tickMinStep=1, grid=False)),
+            x=alt.X(
+                "epoch:Q",
+                title="labels bought" if clock == "round" else clock,
+                scale=alt.Scale(zero=False, nice=False) if clock == "round" else alt.Undefined,
+                axis=alt.Axis(tickMinStep=1, grid=False),
+            ),
             color=alt.Color("method:N", scale=colours(methods), legend=legend()),
         )
         band = base.mark_area(opacity=0.15, clip=True).encode(y=alt.Y("low:Q", title=metric, scale=height), y2="high:Q")

@@ -51,6 +51,7 @@ class Measured:
     clean_share: float | None = None
     examples_per_second: float | None = None
     columns: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    last: int = LAST  # how many of the last scores count
 
     def __post_init__(self) -> None:
         if not len(self.scores) or not torch.isfinite(torch.tensor(list(self.scores))).all():
@@ -198,8 +199,11 @@ def kept_scores(run: Run) -> Sequence[float]:
 
 
 def summary(found: Measured) -> dict[str, Any]:
-    """The numbers of a result line; the score is the mean of the last ten epochs, its spread their deviation."""
-    tail = list(found.scores[-LAST:])
+    """The numbers of a result line; the score is the mean of the last ten epochs, its spread their deviation.
+
+    Of a loop over rounds only the last one counts.
+    """
+    tail = list(found.scores[-found.last :])
     columns = {name: [_rounded(value, 4) for value in values] for name, values in found.columns.items()}
     return {
         "metric": found.metric,

@@ -73,6 +73,33 @@ def curve(
     return _finished(alt.layer(*layers), height=230)
 
 
+def bands(
+    rows: Rows, *, x: str, title: str, share: bool, colours: Mapping[str, str], lines: Sequence[float] = ()
+) -> Spec:
+    """Lines with a band around each (rows of place, mean, low, high and method); `lines` are levels, dashed."""
+    import altair as alt
+
+    number = "~%" if share else "~g"
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    base = alt.Chart({"values": list(rows)}).encode(
+        x=alt.X("place:Q", title=x, scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(tickMinStep=1, grid=False)),
+        color=alt.Color("method:N", scale=scale, legend=alt.Legend(title=None, orient="top", symbolOpacity=1)),
+    )
+    height: dict[str, Any] = {"title": title, "scale": alt.Scale(zero=False), "axis": alt.Axis(format=number)}
+    said = [alt.Tooltip(f"{name}:Q", format=".1%" if share else ".4~g") for name in ("mean", "low", "high")]
+    layers = [
+        base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", **height), y2="high:Q"),
+        base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **height)),
+        base.mark_circle(size=40).encode(
+            y=alt.Y("mean:Q", **height), tooltip=["method:N", alt.Tooltip("place:Q", title=x), *said]
+        ),
+    ]
+    if lines:
+        dashed = alt.Chart({"values": [{"at": at} for at in lines]})
+        layers.append(dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q"))
+    return _finished(alt.layer(*layers), height=260)
+
+
 def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[float, float] | None = None) -> Spec:
     """How many examples have which value, by origin; a few distinct values get a bar each, others 30 bins."""
     import altair as alt
