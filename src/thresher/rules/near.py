@@ -27,11 +27,12 @@ class Lists(NamedTuple):
         """The lists of the candidates in these places."""
         sizes = self.sizes[places]
         pairs = np.repeat(_summed(self.sizes)[places] - _summed(sizes)[:-1], sizes) + np.arange(sizes.sum())
-        return Lists(sizes, self.example[pairs], self.distance[pairs])
+        return Lists(sizes, self.example.take(pairs), self.distance.take(pairs))
 
-    def only(self, kept: Whole) -> "Lists":
-        """The lists without the pairs that are not kept."""
-        return Lists(_totals(kept, self.sizes), self.example[kept], self.distance[kept])
+    def within(self, reach: Whole) -> "Lists":
+        """The lists without the pairs that have gone out of reach."""
+        kept = self.distance < reach.take(self.example)
+        return Lists(_totals(kept, self.sizes), self.example.compress(kept), self.distance.compress(kept))
 
 
 @dataclass
@@ -66,7 +67,7 @@ def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> Non
     Gains only ever fall, so that an old gain is a bound. The candidates of the highest bounds form a pool; their gains
     are taken again, and those above all bounds outside become medoids, many at once where they do not share examples.
     """
-    reach, owner = (each.long().cpu().numpy().copy() for each in (cover.reach, cover.owner))
+    reach, owner = cover.reach.int().cpu().numpy(), cover.owner.cpu().numpy().copy()
     highest, known = bounds.ceil().long().cpu().numpy(), Known(points)
     while len(cover.chosen) < count:
         size = min(POOL, len(highest))
@@ -74,16 +75,13 @@ def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> Non
         pool = np.flatnonzero(highest >= floor)
         while len(pool) and len(cover.chosen) < count:
             lists = known.of(pool, reach)
-            gained = np.maximum(reach[lists.example] - lists.distance, 0)
+            gained = np.maximum(reach.take(lists.example) - lists.distance, 0)
             highest[pool] = gains = _totals(gained, lists.sizes)
-            live = lists.only(gained > 0)
-            shrunk = np.flatnonzero(2 * live.sizes <= lists.sizes)
-            known.keep(pool[shrunk], live.some(shrunk))
+            shrunk = np.flatnonzero(2 * _totals(gained > 0, lists.sizes) <= lists.sizes)
+            known.keep(pool[shrunk], lists.some(shrunk).within(reach))
             order = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains >= floor)]
-            if len(order) == 0:
-                break
-            order = order[: max(1, np.searchsorted(live.sizes[order].cumsum(), PAIRS))]
-            lists = live.some(order)
+            order = order[: 1 + np.searchsorted(lists.sizes[order].cumsum(), PAIRS)]
+            lists = lists.some(order).within(reach)
             taken = _in_a_row(lists, gains[order], reach)[: count - len(cover.chosen)]
             medoids, lists = pool[order[taken]], lists.some(taken)
             reach[lists.example] = lists.distance
