@@ -31,7 +31,8 @@ Teacher = Annotated[
     ),
 ]
 Weights = Annotated[
-    str | None, _teaching(help="unweighted, debias, fidelity, composition, oracle; several with commas (debias).")
+    str | None,
+    _teaching(help="unweighted, debias, consistent, fidelity, composition, oracle; several with commas (debias)."),
 ]
 Hard = Annotated[
     bool | None, _teaching("--hard", help="The teacher's likeliest class as label, not its probabilities.")

@@ -41,7 +41,7 @@ class DistilSettings(Settings):
     """What `thresher distil` is told beside what `thresher train` is.
 
     method     how the student is trained otherwise: standard, prl-l, ...
-    weights    unweighted, debias, fidelity, composition, oracle; several separated by commas
+    weights    unweighted, debias, consistent, fidelity, composition, oracle; several separated by commas
     labelled   how many training examples are labelled; the others are the unlabelled ones
     unlabelled  a data set of its own: then all of the training set is labelled
     validation  how many examples are kept apart to estimate the weights, or their share if below 1

@@ -18,13 +18,21 @@ LEAST_LOSS = torch.finfo(torch.float32).eps  # a smaller cross entropy is 0 in f
 
 
 def debias_weights(
-    validation_confidences: Tensor, teacher_wrong: Tensor, distortions: Tensor, confidences: Tensor
+    validation_confidences: Tensor,
+    teacher_wrong: Tensor,
+    distortions: Tensor,
+    confidences: Tensor,
+    *,
+    consistent: bool = False,
 ) -> Tensor:
     """wᵢ = min(1, 1 / (1 + p̂ᵢ (d̂ᵢ - 1))) [n], Algorithm 2 of "Weighted distillation with unlabeled examples" (2022).
 
     p̂ and d̂ are means over the k = ⌈√q / 2⌉ validation examples whose pair of confidences (the teacher's, the student's)
     is nearest; those where the teacher is right enter as p = 0, d = 1. Of equally near ones the first count.
     An infinite distortion makes the weight 0, which is the formula's limit.
+
+    However many neighbours there are, that is 1 / (1 + p² (d - 1)) where the paper's Eq. 4 has 1 / (1 + p (d - 1)),
+    because d̂ is a mean that p = 0 has already drawn towards 1. `consistent` gives Eq. 4, min(1, 1 / d̂ᵢ).
 
     >>> near_wrong = torch.tensor([[0.1, 0.1], [0.9, 0.9]])
     >>> debias_weights(near_wrong, torch.tensor([True, False]), torch.tensor([4.0, 1.0]), near_wrong).tolist()
@@ -39,7 +47,8 @@ def debias_weights(
     wrong = teacher_wrong.bool()
     p, d = wrong.double(), torch.where(wrong, distortions, 1.0).double()
     near = nearest(validation_confidences.float(), confidences.float(), math.ceil(math.sqrt(q) / 2))
-    p_mean, d_mean = p[near].mean(1), d[near].mean(1)
+    d_mean = d[near].mean(1)
+    p_mean = torch.ones_like(d_mean) if consistent else p[near].mean(1)
     # Without a wrong neighbour the weight is 1, and 0 · (∞ - 1) does not come up: only wrong ones have d = ∞.
     return (1 / (1 + p_mean * (d_mean - 1))).clamp(0, 1).float()
 
@@ -72,6 +81,7 @@ class Debias(Rule):
     by: Signal = margin
     hard: bool = False
     temperature: float = 1.0
+    consistent: bool = False
 
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
     needs: ClassVar[frozenset[str]] = frozenset({"teacher", "validation"})
@@ -86,7 +96,13 @@ class Debias(Rule):
         by_id = known.ids.argsort()
         wrong = known.other("teacher").read(predicted) != known.read(given)
         pairs = self._confidences(evidence)
-        weights = debias_weights(self._confidences(known)[by_id], wrong[by_id], self._distortions(known)[by_id], pairs)
+        weights = debias_weights(
+            self._confidences(known)[by_id],
+            wrong[by_id],
+            self._distortions(known)[by_id],
+            pairs,
+            consistent=self.consistent,
+        )
         columns = {"teacher_confidence": pairs[:, 0], "student_confidence": pairs[:, 1]}
         return Decision(on_teacher_labels(evidence, weights), columns)
 
