@@ -86,7 +86,7 @@ def test_neighbours_are_the_nearest_and_ties_go_to_the_first(monkeypatch: pytest
     squares = (queries[:, None] - known).square().sum(2)
     expected = squares.argsort(dim=1, stable=True)[:, :9].sort(1).values
     assert torch.equal(nearest(known, queries, 9).sort(1).values, expected)
-    monkeypatch.setattr("thresher.rules.debias.rows_at_once", lambda width, beside: 7)  # noqa: ARG005
+    monkeypatch.setattr("thresher.rules.debias.TILE", 7)
     assert torch.equal(nearest(known, queries, 9).sort(1).values, expected)
 
 

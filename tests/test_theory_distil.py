@@ -1,4 +1,4 @@
-"""Proposition 2.1 of weighted distillation and what docs/theory/distillation.md says beyond it, on any finite problem."""
+"""Proposition 2.1 of weighted distillation, and what docs/theory/distillation.md says beyond it, on finite problems."""
 
 import pytest
 import torch

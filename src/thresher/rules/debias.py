@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from thresher.blocks import rows_at_once
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 from thresher.rules.rule import Decision, Rule
 from thresher.signals import Signal, entropy, given, margin, predicted
 
+TILE = 256  # queries whose neighbours are searched together
 LEAST_LOSS = torch.finfo(torch.float32).eps  # a smaller cross entropy is 0 in float32
 
 
@@ -59,13 +59,36 @@ def nearest(points: Tensor, queries: Tensor, count: int) -> Tensor:
     >>> nearest(torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]]), torch.zeros(1, 2), 1).tolist()
     [[1]]
     """
-    places, found = torch.arange(len(points), device=points.device), []
-    for some in torch.split(queries, rows_at_once(len(points), points)):
-        squares = (some[:, :1] - points[:, 0]).square() + (some[:, 1:] - points[:, 1]).square()
+    found = torch.empty(len(queries), count, dtype=torch.long, device=points.device)
+    for some in torch.split(_tiled(queries), TILE):
+        asked = queries[some]
+        near = _within_reach(points, asked, count)
+        squares = (asked[:, :1] - points[near, 0]).square() + (asked[:, 1:] - points[near, 1]).square()
         # The bits of a non-negative float order as the float does, so that the place can break ties.
-        keys = squares.contiguous().view(torch.int32).long() * len(points) + places
-        found.append(keys.topk(count, dim=1, largest=False, sorted=False).values % len(points))
-    return torch.cat(found)
+        keys = squares.contiguous().view(torch.int32).long() * len(points) + near
+        found[some] = keys.topk(count, dim=1, largest=False, sorted=False).values % len(points)
+    return found
+
+
+def _tiled(queries: Tensor) -> Tensor:
+    """The positions [n] of the queries in an order in which TILE in a row lie in one small rectangle."""
+    order = queries[:, 0].argsort(stable=True)
+    strip = torch.arange(len(order), device=order.device) // math.ceil(math.sqrt(len(order) * TILE))
+    up = queries[order, 1].argsort(stable=True)
+    return order[up[strip[up].argsort(stable=True)]]
+
+
+def _within_reach(points: Tensor, asked: Tensor, count: int) -> Tensor:
+    """The positions, in order, of all points that can be among the `count` nearest to any of these queries.
+
+    At least `count` points lie no further from any query than the bound, so whoever is further from all of their
+    rectangle is out.
+    """
+    low, high = asked.amin(0), asked.amax(0)
+    farthest = torch.maximum(points - low, high - points).square().sum(1)
+    closest = torch.maximum(low - points, points - high).clamp_min(0).square().sum(1)
+    bound = farthest.kthvalue(count).values * (1 + 1e-5)  # squares are rounded
+    return (closest <= bound).nonzero()[:, 0]
 
 
 @dataclass(frozen=True)
