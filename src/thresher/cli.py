@@ -1,4 +1,4 @@
-"""The command line: `thresher demo`, `train`, `distil`, `query`, `label`, `methods`, `report`, `sensitivity` and `bench`."""
+"""The command line: every command in a file of its own, in thresher.commands; `bench` has several."""
 
 from typing import Annotated
 

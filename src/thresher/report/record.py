@@ -32,7 +32,9 @@ class RunRecord:
     settings: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
     examples: Columns  # id, trust, target.., true_target.., origin; sorted by id
-    last_epoch: Columns  # id, peer, weight, prediction.., target.., origin, true, from_teacher; one row an example and peer
+    last_epoch: (
+        Columns  # id, peer, weight, prediction.., target.., origin, true, from_teacher; one row an example and peer
+    )
     previews: Columns  # ids, inputs, perhaps feature_names
     class_names: Sequence[str] | None
 

@@ -34,11 +34,12 @@ METHODS = (
     _entry("debias-hard", "Debias, hard", "debias", hard=True),
     _entry("prl-l-hard", "PRL(L), hard", "unweighted", hard=True, base="prl-l"),
     _entry("prl-l-debias-hard", "PRL(L) and debias, hard", "debias", hard=True, base="prl-l"),
+    _entry("crust-hard", "CRUST, hard", "unweighted", hard=True, base="crust"),
     _entry("vid", "VID", "unweighted", vid=True),
     _entry("vid-debias", "VID and debias", "debias", vid=True),
 )
 CLAIMS = (
-    Claim(("debias",), ("unweighted",)),
+    Claim(("debias", "debias-consistent"), ("unweighted",)),
     Claim(("debias-every",), ("debias",)),
     Claim(("composition",), ("debias", "fidelity")),
     Claim(("vid-debias",), ("vid",)),
@@ -91,10 +92,9 @@ SMALL = Scale(
         "of a cell and a seed start from the same pretrained student. Seconds are those of the last training alone.",
         "digits come with scikit-learn; the teacher has two hidden layers of 256 units. fashion is the first 6,000 "
         "training and 2,000 test images of Fashion-MNIST; the teacher is LeNet, which errs in other places than the "
-        "student, a network with one hidden layer of 64 units. A "
-        "cell's name ends in the number of labelled examples; 300 others are the validation set, and the rest is "
-        "unlabelled. Confidence is entropy; weights are estimated once, except where a row says otherwise. "
-        "Temperatures are tried with 500 labelled examples.",
+        "student, a network with one hidden layer of 64 units. A cell's name ends in the number of labelled examples; "
+        "300 others are the validation set, and the rest is unlabelled. Confidence is entropy; weights are estimated "
+        "once, except where a row says otherwise. Temperatures are tried with 500 labelled examples.",
         "The clean share is that of right labels among those with a weight above zero, labelled examples included.",
     ),
 )
