@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from thresher.blocks import rows_at_once
+from thresher.blocks import on_host, rows_at_once
 from thresher.errors import ThresherError
 
 UNITS = 2**30  # the span has at most so many, the largest distance at most twice as many: it fits into 32 bits
@@ -65,7 +65,7 @@ class Points:
         room = torch.empty(min(len(rows), self.block), len(self), dtype=right.dtype, device=right.device)
         for some in torch.split(rows, self.block):
             squares = room[: len(some)]
-            if right.device.type == "cpu":  # in torch, single precision may be set to multiply with less than that
+            if on_host(right):  # in torch, single precision may be set to multiply with less than that
                 np.matmul(left[some].numpy(), right.numpy(), out=squares.numpy())
             else:
                 torch.matmul(left[some], right, out=squares)
@@ -94,7 +94,7 @@ class Points:
 
 def _places_below(squares: Tensor, limit: Tensor) -> Tensor:
     """Where, counted through the rows, the squares [m, n] are below the limit [n]."""
-    if squares.device.type == "cpu":  # numpy is several times as quick
+    if on_host(squares):  # numpy is several times as quick
         return torch.from_numpy(np.flatnonzero(squares.numpy() < limit.numpy()))
     return (squares < limit).flatten().nonzero()[:, 0]
 
@@ -126,7 +126,7 @@ def measure(embeddings: Tensor) -> Points:
     centred = (columns - columns.mean(1, keepdim=True)).T
     # Of d + 2 products, of the norms, and of _lengths; in single precision all of it is 2²⁹ times as much.
     error = (len(columns) + 8) * 2.0**-50 * float(centred.square().sum(1).max())
-    rough = _factors(centred.float(), 2.0**29 * error) if columns.device.type == "cpu" else _factors(centred, error)
+    rough = _factors(centred.float(), 2.0**29 * error) if on_host(columns) else _factors(centred, error)
     return Points(columns, *_factors(centred, 0.0), error, rough)
 
 
