@@ -91,7 +91,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     ],
     "Debias": [
         (Debias(), LABELLED),
-        (Debias(by=signals.entropy, hard=True, temperature=2.0), LABELLED),
+        (Debias(by=signals.entropy, hard=True, temperature=2.0, consistent=True), LABELLED),
     ],
     "Dimensionality": [(Dimensionality(), EVERY_TASK), (Dimensionality(start=0, window=2, neighbours=3), EVERY_TASK)],
     "Disagree": [(Disagree(), LABELLED), (Disagree(of=signals.loss), EVERY_TASK)],

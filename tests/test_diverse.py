@@ -65,6 +65,18 @@ def test_picks_are_those_of_the_multiplied_version(seed: int, n: int, c: int, d:
     assert kmeans_plus_plus(left, right, count, draws(seed)).tolist() == expected
 
 
+@given(seed=SEEDS, small=st.integers(-36, 30), wide=st.booleans())
+@SOME
+def test_very_small_and_very_large_factors_keep_their_picks(seed: int, small: int, wide: bool) -> None:
+    """A model that is sure of everything has gradients that vanish in single precision when multiplied."""
+    size = 10.0 ** torch.linspace(small, 1 if wide else small, 60).double()[:, None]
+    left, right = (normal(60, 3, seed=seed) * size).float(), normal(60, 5, seed=seed + 1)
+    left[30:], right[30:] = left[:30].clone(), right[:30].clone()
+    expected = reference.kmeans_plus_plus(reference.embeddings(left, right), 40, draws(seed))
+    assert kmeans_plus_plus(left, right, 40, draws(seed)).tolist() == expected
+    assert k_centre(left, 40, left[3:5]).tolist() == reference.k_centre(left, 40, left[3:5])
+
+
 @given(seed=SEEDS, n=st.integers(1, 40), m=st.integers(0, 150), d=st.integers(1, 3), dtype=DTYPES)
 @SOME
 def test_k_centre_picks_as_the_table_does(seed: int, n: int, m: int, d: int, dtype: torch.dtype) -> None:

@@ -18,7 +18,7 @@ OUTCOME = "examples.parquet"  # written last: where it is, everything is
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger) -> None:
-    """Write examples.parquet (id, trust, target and the truth where known) and previews.npz (least trusted inputs)."""
+    """Write examples.parquet (id, trust, target; truth and teacher where known) and previews.npz (least trusted)."""
     ids, trust = ledger.trust()
     place = torch.argsort(train.ids.cpu())
     trusted = torch.empty(len(train))
@@ -41,6 +41,10 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
         else:
             labels = values if values.ndim == 1 else values.argmax(1)
             columns[name] = labels.cpu().numpy().astype(np.int32)
+    if "from_teacher" in train.columns and "teacher_output" in train.columns:
+        best = train.columns["teacher_output"].float().softmax(1).topk(2, dim=1).values.cpu()
+        columns["from_teacher"] = train.columns["from_teacher"].cpu().numpy().astype(bool)
+        columns["teacher_margin"] = (best[:, 0] - best[:, 1]).numpy()
     if "is_corrupt" in train.columns:
         columns["is_corrupt"] = train.columns["is_corrupt"].cpu().numpy().astype(bool)
     table = pa.table(columns)

@@ -70,7 +70,7 @@ def curve(
     if lines:
         dashed = alt.Chart({"values": [{"at": at} for at in lines]})
         layers.append(dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q"))
-    return _finished(alt.layer(*layers), height=230)
+    return finished(alt.layer(*layers), height=230)
 
 
 def bands(
@@ -97,7 +97,7 @@ def bands(
     if lines:
         dashed = alt.Chart({"values": [{"at": at} for at in lines]})
         layers.append(dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q"))
-    return _finished(alt.layer(*layers), height=260)
+    return finished(alt.layer(*layers), height=260)
 
 
 def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[float, float] | None = None) -> Spec:
@@ -132,7 +132,7 @@ def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[
             tooltip=[hover, "origin:N", "count:Q"],
         )
     )
-    return _finished(chart, height=230)
+    return finished(chart, height=230)
 
 
 def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec:
@@ -160,7 +160,7 @@ def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec
         text = base.mark_text(fontSize=10).transform_calculate(text="format(100 * datum.share, '.0f')")
         ink = alt.condition("datum.share > 0.4", alt.value(alt.expr("paper")), alt.value(alt.expr("ink")))
         layers.append(text.encode(text="text:N", color=ink))
-    return _finished(alt.layer(*layers), height="container")
+    return finished(alt.layer(*layers), height="container")
 
 
 def bars(rows: Rows, name: str, share: str) -> Spec:
@@ -173,7 +173,7 @@ def bars(rows: Rows, name: str, share: str) -> Spec:
         y=alt.Y(f"{share}:Q", title=share, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="~%")),
         tooltip=[f"{name}:N", alt.Tooltip(f"{share}:Q", format=".1%")],
     )
-    return _finished(chart, height=230)
+    return finished(chart, height=230)
 
 
 def scatter(rows: Rows) -> Spec:
@@ -197,7 +197,7 @@ def scatter(rows: Rows) -> Spec:
             alt.Tooltip("predicted:Q", format=".4~g"),
         ],
     )
-    return _finished(alt.layer(line, points), height=360)
+    return finished(alt.layer(line, points), height=360)
 
 
 def _tilted(names: Sequence[str]) -> Any:
@@ -207,7 +207,8 @@ def _tilted(names: Sequence[str]) -> Any:
     return alt.Axis(labelAngle=0 if max(map(len, names), default=0) <= 3 else -45)
 
 
-def _finished(chart: Any, height: int | str) -> Spec:
+def finished(chart: Any, height: int | str) -> Spec:
+    """A chart as the page takes it: as wide as its place, without a theme of its own."""
     spec: Spec = chart.properties(width="container", height=height).to_dict()
     # The page gives the theme, which Altair's own configuration would override.
     return {key: part for key, part in spec.items() if key not in ("config", "$schema")}

@@ -10,6 +10,7 @@ from thresher.blocks import rows_at_once
 from thresher.errors import ThresherError
 
 SINGLE, DOUBLE = 2.0**-23, 2.0**-52
+VANISHING, OVERFLOWING = 2.0**-200, 2.0**250  # of ‖·‖²‖·‖²: beyond, products in single precision lose more than digits
 Rows = Tensor | slice
 
 
@@ -24,7 +25,7 @@ class Products:
     left: Tensor
     right: Tensor
     scale: Tensor | None
-    norms: Tensor  # [n, 2] ‖aᵢ‖² and ‖hᵢ‖², in double precision
+    norms: Tensor  # [n, 2] ‖leftᵢ‖² and ‖rightᵢ‖², in double precision
 
     @classmethod
     def of(cls, left: Tensor, right: Tensor, scale: Tensor | None = None) -> "Products":
@@ -34,12 +35,10 @@ class Products:
             raise ThresherError(f"Factors of shape {shapes} make no embeddings: give rows [n, c] and [n, d].")
         left, right = (f.detach() if f.dtype in (torch.float32, torch.float64) else f.float() for f in (left, right))
         norms = torch.stack([_squared_lengths(factor) for factor in (left, right)], 1)
-        if scale is not None:
-            scale = scale.detach().double()
-            norms[:, 0] *= scale.square()
-        if not torch.isfinite(norms).all():
+        made = cls(left, right, None if scale is None else scale.detach().double(), norms)
+        if not torch.isfinite(made.squares).all():
             raise ThresherError("Some embeddings are not finite, so nothing is near to them: drop those rows first.")
-        return cls(left, right, scale, norms)
+        return made
 
     @classmethod
     def table(cls, rows: Tensor) -> "Products":
@@ -56,7 +55,8 @@ class Products:
     @property
     def squares(self) -> Tensor:
         """‖gᵢ‖² [n]."""
-        return self.norms.prod(1)
+        squares = self.norms.prod(1)
+        return squares if self.scale is None else squares * self.scale.square()
 
     def at(self, rows: Rows) -> "Products":
         """The embeddings at these positions."""
@@ -93,28 +93,42 @@ class Nearest:
 
     all: Products
     squares: Tensor
+    span: tuple[Tensor, Tensor]
 
     @classmethod
     def to_nothing(cls, products: Products) -> "Nearest":
-        return cls(products, torch.full_like(products.norms[:, 0], torch.inf))
+        return cls(products, torch.full_like(products.norms[:, 0], torch.inf), _span(products.norms))
 
     def add(self, centres: Products) -> None:
         """Take these embeddings, k of them, in as centres."""
         n, k, beside = len(self.all), len(centres), self.all.left
+        least, most = (ours * theirs for ours, theirs in zip(self.span, _span(centres.norms), strict=True))
+        fits = bool((least > VANISHING).all() & (most < OVERFLOWING).all())
+        error = _error(self.all) if fits else (self.all.width + 8) * DOUBLE
         for rows in _blocks(n, self.all.left.shape[1] // 4 + 4 * k, beside):
             some, far = self.all.at(rows), self.squares[rows]
             both = some.squares[:, None] + centres.squares
-            doubt = _error(some) * both
-            left = some.times(some.left @ centres.left.T, centres)
+            doubt = error * both
+            left = some.times(_dots(some.left, centres.left, fits), centres)
             at_least = both - 2 * left.abs() * (some.norms[:, 1:] * centres.norms[:, 1]).sqrt() - doubt
             near = (at_least < far[:, None]).any(1).nonzero()[:, 0]
             for at in _few_or_all(near, len(some), self.all.width + k, beside):
-                found = _at(both, at) - 2 * _at(left, at) * (_at(some.right, at) @ centres.right.T)
+                found = _at(both, at) - 2 * _at(left, at) * _dots(_at(some.right, at), centres.right, fits)
                 reach = torch.minimum(_at(far, at), (found + _at(doubt, at)).amin(1))
                 place, centre = (found - _at(doubt, at) <= reach[:, None]).nonzero().T
                 nearer = place + at.start if isinstance(at, slice) else at[place]
                 exact = some.at(nearer).exact(centres if k == 1 else centres.at(centre))
                 far.scatter_reduce_(0, nearer, exact, "amin")
+
+
+def _dots(rows: Tensor, others: Tensor, fits: bool) -> Tensor:
+    """All products [m, k], in double precision where they would not fit into single."""
+    return rows @ others.T if fits else rows.double() @ others.double().T
+
+
+def _span(norms: Tensor) -> tuple[Tensor, Tensor]:
+    """The least norms above zero [2] and the largest."""
+    return norms.where(norms > 0, torch.inf).amin(0), norms.amax(0)
 
 
 def _error(products: Products) -> float:
