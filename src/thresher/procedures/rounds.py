@@ -53,9 +53,8 @@ class Rounds:
         self.records.append(record)
         if self.out is not None:
             self._write()
-        before = self.folder(len(self.records) - 2)
-        if before is not None:
-            shutil.rmtree(before, ignore_errors=True)
+            for earlier in range(len(self.records) - 1):  # a kill may have left some
+                shutil.rmtree(self.out / "rounds" / str(earlier), ignore_errors=True)
 
     def _write(self) -> None:
         assert self.out is not None
