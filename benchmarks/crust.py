@@ -1,6 +1,6 @@
 """What an epoch of CRUST costs on the CPU against one of Standard, selection included, in one run.
 
-    python benchmarks/crust.py [--rounds 3] [--examples 1000] [--out results/crust-cpu.jsonl]
+    python benchmarks/crust.py [--rounds 4] [--examples 500] [--out results/crust-cpu.jsonl]
 
 Contestants take epochs in turn, past the warm-up, and the figures are medians of the wall time and of the CPU time,
 which other work on the machine disturbs less. An epoch of CRUST looks at everybody once, selects half of each predicted
@@ -25,7 +25,7 @@ from thresher.models import build
 from thresher.recipes import method
 from thresher.rules import warmup
 
-MODELS, BATCH = {"resnet32": 1.0, "cnn9": 0.2}, 50  # how many of the examples each has: cnn9 is the slower
+MODELS, BATCH = {"resnet32": 1.0, "cnn9": 0.2}, 25  # how many of the examples each has: cnn9 is the slower
 CONTESTANTS = ("standard", "crust", "crust-facility")
 
 
@@ -80,8 +80,8 @@ def measured(model: str, count: int, rounds: int) -> dict[str, list[tuple[float,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--examples", type=int, default=500)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path)
     settings = parser.parse_args()

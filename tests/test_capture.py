@@ -169,13 +169,12 @@ def test_work_aside_waits_for_what_came_before_it_and_is_waited_for(monkeypatch:
         story.append(f"on {stream.name}")
         yield
 
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", on)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: Stream("main"))
-    aside = Aside()
+    aside = Aside(torch.device("cuda"))
     story.append("the training pass")
     with aside.work():
         story.append("the clean pass")
@@ -188,6 +187,6 @@ def test_work_aside_waits_for_what_came_before_it_and_is_waited_for(monkeypatch:
         "main waits for aside",
     ]
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    with Aside().work():
+    with Aside(torch.device("cuda")).work():
         story.append("in its turn")
     assert story[6:] == ["in its turn"]

@@ -85,10 +85,13 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (ClipNorm(ramp(2.0, 0.5, epochs=2), by=signals.output_gradient_norm), EVERY_TASK),
     ],
     "CleanShare": [(CleanShare(), LABELLED)],
-    "Curriculum": [(Curriculum(0.6), EVERY_TASK), (Curriculum(ramp(1.0, 0.5, epochs=2), width=0.5), EVERY_TASK)],
+    "Curriculum": [
+        (Curriculum(0.6), EVERY_TASK),
+        (Curriculum(ramp(1.0, 0.5, epochs=2), width=ramp(0.0, 0.5, epochs=2)), EVERY_TASK),
+    ],
     "Debias": [
         (Debias(), LABELLED),
-        (Debias(by=signals.entropy, hard=True, temperature=2.0), LABELLED),
+        (Debias(by=signals.entropy, hard=True, temperature=2.0, consistent=True), LABELLED),
     ],
     "Dimensionality": [(Dimensionality(), EVERY_TASK), (Dimensionality(start=0, window=2, neighbours=3), EVERY_TASK)],
     "Disagree": [(Disagree(), LABELLED), (Disagree(of=signals.loss), EVERY_TASK)],

@@ -35,6 +35,8 @@ from thresher.rules.distances import measure, total_distances
 from thresher.schedules import ramp
 
 exact = importlib.import_module("thresher.rules.facility_location")
+cover = importlib.import_module("thresher.rules.cover")
+near = importlib.import_module("thresher.rules.near")
 central = importlib.import_module("thresher.rules.centrality")
 blocks = importlib.import_module("thresher.blocks")
 
@@ -49,10 +51,12 @@ def point_sets(draw: st.DrawFn) -> list[list[float]]:
     return draw(st.lists(st.lists(coordinate, min_size=d, max_size=d), min_size=n, max_size=n))
 
 
-# The ways through exact greedy: pairs are listed at once, or never, or met in blocks of one row.
+# The ways through exact greedy: lists are kept at once, or never, looked at a few at a time, or made row by row.
 WAYS: dict[str, list[tuple[Any, str, Any]]] = {
-    "pairs listed": [],
-    "no pairs listed": [(exact, "PAIRS", -1), (exact, "NEIGHBOURS", -1)],
+    "lists": [],
+    "no lists": [(exact, "NEIGHBOURS", -1), (cover, "AT_ONCE", 16)],
+    "small pools": [(near, "POOL", 2)],
+    "few pairs": [(near, "PAIRS", 8)],
     "blocks of one row": [(blocks, "ON_CPU", 1)],
 }
 every_way = pytest.mark.parametrize("way", WAYS)
@@ -93,10 +97,9 @@ def test_greedy_on_a_grid_breaks_ties_by_index(way: str, step: float) -> None:
 
 
 @pytest.mark.parametrize("neighbours", [1, 4, 16])
-def test_greedy_equals_naive_greedy_whenever_it_begins_to_list_pairs(
+def test_greedy_equals_naive_greedy_whenever_it_begins_to_keep_lists(
     neighbours: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "PAIRS", 0)
     monkeypatch.setattr(exact, "NEIGHBOURS", neighbours)
     monkeypatch.setattr(blocks, "ON_CPU", 500)
     for seed, width in enumerate((2, 5, 10)):
@@ -317,8 +320,8 @@ def test_what_is_wrong_is_said(make: Callable[[], Any], says: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("rows", CLOUDS.values(), ids=CLOUDS)
 def test_cuda_chooses_the_same(rows: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    for listed in (2**23, 0):
-        monkeypatch.setattr(exact, "PAIRS", listed)
+    for neighbours in (256, -1):
+        monkeypatch.setattr(exact, "NEIGHBOURS", neighbours)
         here, there = facility_location(rows, 200), facility_location(rows.cuda(), 200)
         assert all(torch.equal(one, other.cpu()) for one, other in zip(here, there, strict=True))
     assert torch.equal(centrality(rows, 50), centrality(rows.cuda(), 50).cpu())

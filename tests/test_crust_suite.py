@@ -11,6 +11,7 @@ from tiny import examples, net
 
 from thresher import Recipe, ThresherError, fit
 from thresher.bench import plot
+from thresher.bench.against import number_points, numbers_svg
 from thresher.bench.compare import compare
 from thresher.bench.jobs import head_of, jobs_of
 from thresher.bench.page import write_page
@@ -52,15 +53,17 @@ def test_every_corruption_of_the_issue_and_what_methods_are_told() -> None:
     assert small["fashion-symmetric-50"].changes["seeds"] == 5
     paper = {cell.name: cell for cell in CRUST.scale("paper").cells}
     short = paper["cifar10-symmetric-50-short"].changes
-    assert short["epochs"] * 3 == CRUST.scale("paper").setup.epochs
-    drops = CRUST.scale("paper").setup.schedule
-    assert drops is not None
-    for epoch in range(40):
-        assert short["schedule"](epoch, 40) == pytest.approx(drops(3 * epoch, 120))
+    whole = CRUST.scale("paper").setup
+    assert whole.schedule is not None
+    assert whole.epochs is not None
+    times = whole.epochs / short["epochs"]
+    assert times > 1
+    for epoch in range(short["epochs"]):
+        assert short["schedule"](epoch, short["epochs"]) == pytest.approx(whole.schedule(times * epoch, whole.epochs))
 
 
 def test_the_parts_of_table_2_are_recipes_of_their_own() -> None:
-    made = {entry.name: entry.make(Setting(None, 10, 30)) for entry in crust_parts.ABLATED}
+    made = {entry.name: entry.how(Setting(None, 10, 30)) for entry in crust_parts.ABLATED}
     assert len(made) == 8 == len({repr(recipe) for recipe in made.values()})
     assert made["central-predicted-mixed"] == METHODS["crust"].recipe()
     assert made["medoids-predicted-mixed"] == METHODS["crust-facility"].recipe()
@@ -130,17 +133,17 @@ def test_columns_are_drawn_over_the_epochs_and_sizes_against_scores(tmp_path: Pa
     rows = compare(suite, "small", stored(suite, "small"))
     points = plot.curve_points(rows[1], "clean_share")
     assert [point["epoch"] for point in points] == [2, 3, 4, 5], "an epoch without the column has no point"
-    sizes = plot.size_points(rows)
+    sizes = number_points(rows)
     line = [point for point in sizes if point["method"] == "most central"]
     assert [point["at"] for point in line] == [0.1, 0.3, 0.5, 0.7, 0.9]
-    assert {point["true"] for point in sizes} == {0.8}
+    assert {point["mark"] for point in sizes} == {0.8}
     page = write_page(suite, "small", stored(suite, "small"), tmp_path, Path("results/tiny-small.jsonl"))
     names = {path.name for path in tmp_path.glob("*.svg")}
-    assert names == {"tiny-small.svg", "tiny-small-digits-shares.svg", "tiny-small-sizes.svg"}
+    assert names == {"tiny-small.svg", "tiny-small-digits-shares.svg", "tiny-small-share-kept.svg"}
     text = page.read_text()
     assert all(f"]({name})" in text for name in names)
     assert "clean share" in (tmp_path / "tiny-small-digits-shares.svg").read_text()
-    assert "share kept" in (tmp_path / "tiny-small-sizes.svg").read_text()
+    assert "share kept" in (tmp_path / "tiny-small-share-kept.svg").read_text()
 
 
 def test_one_method_with_several_columns_has_a_line_for_each() -> None:
@@ -148,6 +151,6 @@ def test_one_method_with_several_columns_has_a_line_for_each() -> None:
     rows = compare(suite, "small", stored(suite, "small"))
     (svg,) = plot.columns_svg(suite, rows).values()
     assert all(f">{name}</text>" in svg for name in ("a", "b"))
-    assert plot.sizes_svg(rows) is None
+    assert numbers_svg(rows) == {}
     with pytest.raises(ThresherError, match="add it to columns"):
         tiny_suite(methods=(Entry("standard"),), drawn=("nothing",))

@@ -20,14 +20,16 @@ from thresher.corruption import corrupt
 from thresher.data.builtin import digits
 from thresher.data.splits import take_clean
 from thresher.draw import repeated
-from thresher.engine.clean import CleanStream
+from thresher.engine import weigh as weigh_module
 from thresher.engine.evidence import Evidence
 from thresher.engine.look import Batch, Ways
+from thresher.engine.streams import CleanStream
 from thresher.engine.sweep import measure
 from thresher.engine.ways import ways_through
 from thresher.models import build
 from thresher.objectives import CrossEntropy, NoiseLayer, SquaredError, as_objective, smoothed_identity
 from thresher.procedures import Trainer, clean_only, fine_tune, noise_layer_from_confusion, with_clean
+from thresher.recipes import method
 from thresher.rules import (
     Curriculum,
     Decision,
@@ -521,6 +523,28 @@ def test_pairflip_digits() -> None:
     assert ours.clean_share(5) >= 0.8
 
 
+def test_weigh_finds_its_ways_once_for_a_model_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = weigh_module.ways_through
+    monkeypatch.setattr(weigh_module, "ways_through", lambda *given: asked.append(given[0]) or real(*given))
+    train, model = examples(16), nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3))
+    pairs = (train.inputs, train.targets), (train.inputs[:5], train.targets[:5])
+
+    def weights() -> Tensor:
+        return weigh(MetaGradient(), model, *pairs[0], clean=pairs[1])
+
+    first, _ = weights(), weights()
+    assert len(asked) == 1
+    model[2] = nn.Identity()  # now all layers have formulas
+    expected = reference.weights(reference.meta_gradient(model, cross_entropy, *pairs))
+    torch.testing.assert_close(weights(), expected, rtol=1e-4, atol=1e-5)
+    assert len(asked) == 2
+    model.eval()
+    weights()
+    assert len(asked) == 3
+    assert first.shape == (16,)
+
+
 # What it is compared with.
 
 
@@ -558,6 +582,15 @@ def test_curriculum_follows_a_moving_quantile() -> None:
     assert again.weights.tolist() == [0.0] * 4
     assert quantile(torch.tensor([3.0, 1.0, 2.0]), torch.tensor(1.0)) == 3.0
     assert quantile(torch.tensor([3.0, 1.0, 2.0]), 0.01) == 1.0
+
+
+def test_mentornet_keeps_everyone_then_cuts_and_at_last_slopes() -> None:
+    rule = method("mentornet").recipe(noise_rate=0.5, classes=4, epochs=20).each_batch
+    values = some_evidence(4).but(known={signals.loss: torch.tensor([1.0, 2.0, 2.5, 4.0])}, epochs=20)
+    weights = {epoch: ask(rule, values.but(epoch=epoch)).weights.tolist() for epoch in (0, 3, 4, 17, 18, 19)}
+    assert weights[0] == weights[3] == [1.0] * 4
+    assert weights[4] == weights[17] == [1.0, 1.0, 0.0, 0.0]
+    assert weights[18] == weights[19] == [1.0, 1.0, 0.5, 0.0]
 
 
 def test_noise_layer_that_changes_nothing_is_cross_entropy() -> None:

@@ -29,6 +29,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import thresher
 from thresher import Examples, Recipe, Run, fit, signals, weigh
+from thresher.average import Growing
+from thresher.clip import Clamped
 from thresher.engine.evidence import Evidence
 from thresher.engine.optimizer import prepare, step_unless
 from thresher.engine.step import Step
@@ -476,6 +478,7 @@ OTHER_RECIPES: dict[str, Recipe] = {
         views=(Flip(), Shift(0.25)),
     ),
     "average": Recipe(average=0.9),
+    "growing average": Recipe(average=Growing(0.9), each_batch=KEEP, clip=Clamped(0.1)),
     "clip": Recipe(clip=1.0),
     "per class": Recipe(each_batch=per_class(KEEP)),
     "per given class": Recipe(each_batch=warmup(1, per_class(KEEP, of=signals.given))),

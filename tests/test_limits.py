@@ -1,5 +1,6 @@
 """Limits in which a method is plain training: there it must equal a hand-written loop exactly."""
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,8 @@ from tiny import assert_same_tensors, by_id, examples, net, real_examples
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thresher import Examples, Recipe, fit, seeding, signals
+from thresher import Examples, Moment, Recipe, fit, seeding, signals
+from thresher.average import Growing
 from thresher.engine.evidence import Evidence
 from thresher.mix import Pairing
 from thresher.recipes import METHODS
@@ -178,3 +180,21 @@ def test_limit_average_of_rate_zero_is_the_model_and_soft_labels_of_one_class_ar
         fitted(Recipe(), soft, make, net(seed=3)), plain_loop(net(seed=3), train, make), strict=True
     ):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+
+
+def test_limit_a_growing_average_is_the_mean_of_all_steps_and_then_a_moving_one() -> None:
+    train, seen = examples(24), []
+    model = net(seed=3)
+
+    def remember(moment: Moment) -> None:
+        if moment.record is None:
+            seen.append(copy.deepcopy(model.state_dict()))
+
+    settings: dict[str, Any] = {"epochs": 2, "batch": 8, "optimizer": OPTIMIZERS["sgd"], "device": "cpu"}
+    run = fit(Recipe(average=Growing(0.75)), model, train, watch=remember, **settings)
+    assert len(seen) == 6
+    for name, found in run.averages[0].state_dict().items():
+        wanted = torch.stack([state[name] for state in seen[:4]]).mean(0)  # rates 0, 1/2, 2/3, 3/4
+        for state in seen[4:]:
+            wanted = 0.75 * wanted + 0.25 * state[name]
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)

@@ -2,19 +2,31 @@
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from thresher.recipes import METHODS, prl
+from thresher.recipes import METHODS, l2rw, prl
 
 PAGES = Path(__file__).parent.parent / "docs" / "methods"
-OF_PRL = sorted(name for name, known in METHODS.items() if known.make is not None and known.make in vars(prl).values())
-OF_CRUST = ("crust", "crust-facility", "mixup", "f-correction", "d2l", "incv", "t-revision", "dmi")
-WANTED = [*((name, "prl-small") for name in OF_PRL), *((name, "crust-small") for name in OF_CRUST)]
+
+
+def made_in(recipes: ModuleType) -> list[str]:
+    return sorted(name for name, known in METHODS.items() if known.make in vars(recipes).values())
+
+
+OF_PRL, OF_L2RW = made_in(prl), [*made_in(l2rw), "clean-only", "s-model-conf"]
+OF_CRUST = ["crust", "crust-facility", "mixup", "f-correction", "d2l", "incv", "t-revision", "dmi"]
+WANTED = [
+    (name, results)
+    for names, results in ((OF_PRL, "prl-small"), (OF_L2RW, "l2rw-small"), (OF_CRUST, "crust-small"))
+    for name in names
+]
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-def test_all_methods_of_the_paper_are_looked_at() -> None:
+def test_all_methods_of_the_papers_are_looked_at() -> None:
+    assert {"l2rw", "proportion", "resample", "hard-mining", "random-weights", "mentornet", "s-model"} <= set(OF_L2RW)
     assert {"standard", "huber", "spl", "prl-l", "prl-g", "co-prl-l", "decouple", "min-sgd"} <= set(OF_PRL)
 
 

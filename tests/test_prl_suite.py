@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 
 from thresher import Examples, ThresherError
 from thresher.bench import runner, task
+from thresher.bench.against import numbers_svg
 from thresher.bench.claims import averages_table, claims_table
 from thresher.bench.compare import compare
 from thresher.bench.jobs import Job, head_of, jobs_of
 from thresher.bench.page import write_page
-from thresher.bench.plot import curves_svg, rates_svg
+from thresher.bench.plot import curves_svg
 from thresher.bench.results import append
 from thresher.bench.runner import Place
 from thresher.bench.sensitivity import sensitivity_suite, usual_rates
@@ -268,13 +269,12 @@ def test_more_methods_than_colours_are_told_apart() -> None:
 
 def test_scores_are_drawn_against_the_rate_that_was_told() -> None:
     rows = compare(RATES, "small", results_of(RATES, lambda job: 0.9 - (job.cell.noise_rate or 0)))
-    svg = rates_svg(rows)
-    assert svg is not None
+    (svg,) = numbers_svg(rows).values()
     assert "noise rate told" in svg
     assert all(name in svg for name in ("digits, symmetric:0.5", "digits, symmetric:0.7", "digits, pairflip:0.45"))
     assert (
-        rates_svg(compare(PRL, "small", results_of(PRL, lambda job: 0.5 if job.cell.data == "digits" else None)))
-        is None
+        numbers_svg(compare(PRL, "small", results_of(PRL, lambda job: 0.5 if job.cell.data == "digits" else None)))
+        == {}
     )
 
 

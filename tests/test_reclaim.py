@@ -394,4 +394,4 @@ def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> No
     assert recipe.each_epoch.epochs == 15
     assert recipe.average == over(5)
     share = schedules_of(growing(setting))[0]
-    assert [share(epoch, 115) for epoch in (15, 115)] == [0.2, 0.9]
+    assert [share(epoch, 115) for epoch in (15, 115)] == pytest.approx([0.2, 0.9])

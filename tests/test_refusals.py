@@ -188,7 +188,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: call(
             Recipe(each_epoch=FacilityLocation(fraction=0.5), mix=ClusterMixup(), relabel=AverageLabels(), average=0.9)
         ),
-        "leave one of the two out",
+        "leave one of them out",
     ),
     "same class of real targets": (
         lambda: call(Recipe(mix=SameClassMixup()), lambda: net(2), real_examples()),

@@ -79,7 +79,7 @@ def test_the_page_draws_everything_and_fits(browser: Any, pages: dict[str, Path]
     assert said == []
     assert [address for address in asked if not address.startswith("data:")] == [pages[name].as_uri()]
     figures = page.locator("figure").count()
-    assert figures == 4 + 3 * len(PAGES[name])
+    assert figures == 4 + (3 if name == "regression" else 7) * len(PAGES[name])
     drawn = page.eval_on_selector_all("figure", "all => all.map(one => one.querySelectorAll('svg path').length)")
     assert len(drawn) == figures
     assert min(drawn) > 0
@@ -117,6 +117,6 @@ def test_the_page_follows_the_dark_theme(browser: Any, pages: dict[str, Path]) -
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(f"{label} !== '{light[1]}'")
     assert page.evaluate(background) != light[0]
-    assert page.locator(".chart > svg, .chart svg.marks").count() == 7
+    assert page.locator(".chart > svg, .chart svg.marks").count() == 11
     assert said == []
     page.close()

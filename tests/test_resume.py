@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 import thresher.files
 from thresher import Ledger, Moment, Recipe, Run, ThresherError, fit, signals
+from thresher.average import Growing
+from thresher.clip import Clamped
 from thresher.engine import checkpoint
 from thresher.engine.evidence import Evidence
 from thresher.mix import ClusterMixup, Mixup
@@ -62,6 +64,7 @@ CASES: dict[str, dict[str, Any]] = {
     "a rule that remembers": {"recipe": Recipe(each_batch=running_mean)},
     "an objective that learns": {"recipe": Recipe(objective=Learned())},
     "average": {"recipe": Recipe(average=0.9)},
+    "growing average": {"recipe": Recipe(average=Growing(0.99), clip=Clamped(0.1))},
     "mix": {"recipe": Recipe(mix=Mixup())},
     "mixed within clusters": {
         "recipe": Recipe(each_epoch=warmup(1, FacilityLocation(fraction=0.7)), mix=ClusterMixup())
@@ -143,7 +146,7 @@ def test_resume_goes_on_where_it_was_saved(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", ["checkpoint.pt", "history.jsonl", "part-00002.parquet"])
-@pytest.mark.parametrize("case", ["standard", "co-teaching", "average", "best on validation"])
+@pytest.mark.parametrize("case", ["standard", "co-teaching", "average", "growing average", "best on validation"])
 def test_a_crash_between_the_writes_of_a_commit(
     case: str, victim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

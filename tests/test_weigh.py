@@ -312,7 +312,7 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: weigh(by_loss(), network(), INPUTS, LABELS, objective=nn.CrossEntropyLoss()),
         "reduction",
     ),
-    "batch norm": (lambda: weigh(NORMED["norms"], network(nn.BatchNorm1d(8)), INPUTS, LABELS), "eval\\(\\)"),
+    "batch norm": (lambda: weigh(NORMED["norms"], network(nn.BatchNorm1d(8)), INPUTS, LABELS), "freeze_batch_norm"),
     "no linear end": (
         lambda: weigh(
             KeepSmallest(by=signals.features, count=1), nn.Sequential(nn.Linear(5, 3), nn.Tanh()), INPUTS, LABELS

@@ -7,4 +7,9 @@ ON_CPU, ELSEWHERE = 2**19, 2**24
 
 def rows_at_once(width: int, beside: Tensor) -> int:
     """How many rows of `width` numbers to compute at once on the device of `beside`; at least one."""
-    return max(1, (ON_CPU if beside.device.type == "cpu" else ELSEWHERE) // width)
+    return max(1, (ON_CPU if on_host(beside) else ELSEWHERE) // width)
+
+
+def on_host(values: Tensor) -> bool:
+    """Whether numpy sees the same memory, for the few operations in which it is quicker or more exact."""
+    return values.device.type == "cpu"

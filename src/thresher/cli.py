@@ -1,4 +1,4 @@
-"""The command line: `thresher demo`, `train`, `methods`, `report`, `sensitivity` and `bench`."""
+"""The command line: every command in a file of its own, in thresher.commands; `bench` has several."""
 
 from typing import Annotated
 
@@ -6,8 +6,11 @@ import typer
 
 from thresher.bench.cli import app as bench
 from thresher.commands.demo import demo
+from thresher.commands.distil import distil
+from thresher.commands.label import label
 from thresher.commands.methods import methods
 from thresher.commands.plain_errors import PlainErrors
+from thresher.commands.query import query
 from thresher.commands.report import report
 from thresher.commands.sensitivity import sensitivity
 from thresher.commands.train import train
@@ -20,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, methods, report, sensitivity):
+for command in (demo, train, distil, query, label, methods, report, sensitivity):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

@@ -76,11 +76,11 @@ class EpochRows:
             prediction = outputs
         else:
             labels, shifted = self.labels[index][:, None], (outputs + self.shift).softmax(1)
-            plain = outputs.softmax(1)
-            p_given, belief = plain.gather(1, labels)[:, 0], shifted.gather(1, labels)[:, 0]
-            confidence = plain.amax(1)
+            (top, best), total = outputs.max(1), outputs.logsumexp(1)
+            p_given, belief = (outputs.gather(1, labels)[:, 0] - total).exp_(), shifted.gather(1, labels)[:, 0]
+            confidence = (top - total).exp_()
             self.mass += shifted.sum(0)
-            prediction = outputs.argmax(1, keepdim=True).to(losses.dtype)
+            prediction = best[:, None].to(losses.dtype)
         known = torch.stack([torch.ones_like(losses), signal, weights, losses, p_given, belief, confidence], 1)
         self.table.index_copy_(0, index, torch.cat([known, prediction], 1))
 

@@ -18,14 +18,13 @@ OUTCOME = "examples.parquet"  # written last: where it is, everything is
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger) -> None:
-    """Write examples.parquet (id, trust, target and the truth where known) and previews.npz (least trusted inputs)."""
+    """Write examples.parquet (id, trust, target; truth and teacher where known) and previews.npz (least trusted)."""
     ids, trust = ledger.trust()
     place = torch.argsort(train.ids.cpu())
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
     least = torch.argsort(trusted, stable=True)[:PREVIEWS]
-    previews = _previews(train, least)
-    write_whole(folder / "previews.npz", lambda path: _save(path, previews))
+    save_previews(folder / "previews.npz", train.subset(least))
     facts = _facts(train, trusted)
     write_whole(folder / OUTCOME, lambda path: pq.write_table(facts, path, compression="zstd"))
 
@@ -42,6 +41,10 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
         else:
             labels = values if values.ndim == 1 else values.argmax(1)
             columns[name] = labels.cpu().numpy().astype(np.int32)
+    if "from_teacher" in train.columns and "teacher_output" in train.columns:
+        best = train.columns["teacher_output"].float().softmax(1).topk(2, dim=1).values.cpu()
+        columns["from_teacher"] = train.columns["from_teacher"].cpu().numpy().astype(bool)
+        columns["teacher_margin"] = (best[:, 0] - best[:, 1]).numpy()
     if "is_corrupt" in train.columns:
         columns["is_corrupt"] = train.columns["is_corrupt"].cpu().numpy().astype(bool)
     table = pa.table(columns)
@@ -50,13 +53,14 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     return table
 
 
-def _previews(train: Examples, positions: torch.Tensor) -> dict[str, np.ndarray[Any, Any]]:
-    picked = train.subset(positions)
+def save_previews(path: Path, picked: Examples, **facts: torch.Tensor) -> None:
+    """Write the ids and the inputs of these examples, and further facts [n] of each, as an .npz file."""
     if isinstance(picked.inputs, torch.Tensor):
-        inputs = picked.inputs.cpu()
+        inputs = picked.inputs
     else:
-        inputs = torch.cat(list(picked.batches(torch.split(torch.arange(len(picked)), 32)))).cpu()
-    return {"ids": picked.ids.cpu().numpy(), "inputs": inputs.numpy()}
+        inputs = torch.cat(list(picked.batches(torch.split(torch.arange(len(picked)), 32))))
+    arrays = {"ids": picked.ids, "inputs": inputs, **facts}
+    write_whole(path, lambda place: _save(place, {name: values.cpu().numpy() for name, values in arrays.items()}))
 
 
 def _save(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:

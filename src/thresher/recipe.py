@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import nn
 
+from thresher.average import Growing
 from thresher.draw import Draw, shuffled
 from thresher.errors import ThresherError
 from thresher.mix import MixLike
@@ -48,7 +49,7 @@ class Recipe:
     draw       in which order, and how often, an epoch visits the examples
     clip       a bound on the norm of the whole gradient, or a function of the parameters that changes their gradients
     peers      how many networks are trained side by side
-    average    the rate of a moving average of the model (parameters and buffers), such as 0.999, or `over(5)` epochs
+    average    the rate of a moving average of parameters and buffers: 0.999, `over(5)` epochs, or Growing(0.999)
     divide_by  what Σ wℓ is divided by: "weights" (Σ w) or "batch" (n)
     """
 
@@ -61,7 +62,7 @@ class Recipe:
     draw: Draw = shuffled
     clip: Clip | None = None
     peers: int = 1
-    average: float | over | None = None
+    average: float | over | Growing | None = None
     divide_by: Literal["weights", "batch"] = "weights"
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from thresher.errors import ThresherError
 from thresher.files import write_whole
@@ -32,6 +32,7 @@ class Settings:
     validation     the share of the training set, as corrupt as the rest, that is kept apart (0.1 for early_stop)
     early_stop     keep the parameters of the epoch that did best on the validation set, instead of the last
     fine_tune      train some more steps (5000) on the clean examples alone, afterwards
+    pool           leave out the examples that nobody has labelled yet, for thresher query to ask about
     """
 
     method: str
@@ -55,6 +56,7 @@ class Settings:
     early_stop: bool = False
     fine_tune: bool = False
     fine_tune_steps: int = 5000
+    pool: bool = False
     seed: int = 0
     precision: str = "float32"
     deterministic: bool = False
@@ -62,10 +64,15 @@ class Settings:
     workers: int = 0
 
 
+Kind = TypeVar("Kind", bound=Settings)
 NAMES = tuple(field.name for field in dataclasses.fields(Settings))
 
 
-def make_settings(given: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> Settings:
+def make_settings(
+    given: Mapping[str, Any],
+    stored: Mapping[str, Any] | None = None,
+    kind: type[Kind] = Settings,  # type: ignore
+) -> Kind:
     """The settings given, over those stored in a file; the word `none` takes a stored one away.
 
     >>> make_settings({"steps": 10}, {"method": "spl", "data": "digits", "epochs": 60}).epochs is None
@@ -85,7 +92,7 @@ def make_settings(given: Mapping[str, Any], stored: Mapping[str, Any] | None = N
         chosen["epochs"] = 60
     if isinstance(chosen.get("noise_rate"), str):
         chosen["noise_rate"] = _noise_rate(chosen["noise_rate"])
-    return Settings(**{name: value for name, value in chosen.items() if value != "none"})
+    return kind(**{name: value for name, value in chosen.items() if value != "none"})
 
 
 def _noise_rate(text: str) -> float | str:
@@ -108,22 +115,22 @@ def to_toml(settings: Settings) -> str:
     >>> print(to_toml(Settings("spl", "digits", noise_rate=0.4)).splitlines()[2])
     noise_rate = 0.4
     """
-    values = ((name, getattr(settings, name)) for name in NAMES)
+    values = ((field.name, getattr(settings, field.name)) for field in dataclasses.fields(settings))
     return "".join(f"{name} = {_toml_value(value)}\n" for name, value in values if value is not None)
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The settings that a file holds, each of the right kind."""
+def read_toml(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
+    """The settings of this kind that a file holds, each of the right type."""
     try:
         stored = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ThresherError(f"There is no file {path}: give the run.toml of a run.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ThresherError(f"{path} is no TOML ({error}): correct it.") from error
-    kinds = get_type_hints(Settings)
+    kinds = get_type_hints(kind)
     for name, value in stored.items():
         if name not in kinds:
-            raise unknown(f"setting in {path}", name, NAMES)
+            raise unknown(f"setting in {path}", name, kinds)
         if not _is_of(kinds[name], value):
             raise ThresherError(f"{name} = {value!r} in {path} is not of the right kind: give {_kind(kinds[name])}.")
     return stored
@@ -136,12 +143,13 @@ def save(settings: Settings, path: Path) -> None:
 
 def refuse_another_run(folder: Path, settings: Settings) -> None:
     """Refuse to go on in a folder whose run was told something else."""
-    stored = folder / "run.toml"
-    if not (folder / "checkpoint.pt").exists() or not stored.exists():
+    stored, begun = folder / "run.toml", any((folder / name).exists() for name in ("checkpoint.pt", "stages"))
+    if not begun or not stored.exists():
         return
-    name = first_difference(settings, read_toml(stored))
+    told = read_toml(stored, type(settings))
+    name = first_difference(settings, told)
     if name is not None:
-        theirs, ours = read_toml(stored).get(name, "not set"), getattr(settings, name)
+        theirs, ours = told.get(name, "not set"), getattr(settings, name)
         raise ThresherError(
             f"{folder} holds another run (its {name} is {theirs}, not {ours}): "
             "choose another --out folder, or delete this one."
@@ -154,9 +162,9 @@ def first_difference(settings: Settings, stored: Mapping[str, Any]) -> str | Non
     >>> first_difference(Settings("spl", "digits", workers=2), {"method": "spl", "data": "digits", "seed": 3})
     'seed'
     """
-    theirs = dataclasses.asdict(Settings(**{"method": "", "data": "", **stored}))
+    theirs = dataclasses.asdict(type(settings)(**{"method": "", "data": "", **stored}))
     ours = dataclasses.asdict(settings)
-    return next((name for name in NAMES if name not in PLACES and ours[name] != theirs[name]), None)
+    return next((name for name in ours if name not in PLACES and ours[name] != theirs[name]), None)
 
 
 def _toml_value(value: str | float | bool) -> str:

@@ -9,9 +9,9 @@ Table = list[list[int]]
 
 
 def whole_distances(rows: Rows) -> Table:
-    """Distances in units of 2⁻³⁰ of the span: the farthest from the one that is farthest from the first."""
+    """Distances in units of 2⁻³⁰ of the power of two above the span: the most from who is farthest from the first."""
     far = max(range(len(rows)), key=lambda place: math.dist(rows[0], rows[place]))
-    unit = max(math.dist(rows[far], row) for row in rows) / 2**30 or 1.0
+    unit = 2.0 ** (math.frexp(max(math.dist(rows[far], row) for row in rows))[1] - 30)
     return [[round(math.dist(one, other) / unit) for other in rows] for one in rows]
 
 

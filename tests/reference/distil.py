@@ -1,7 +1,7 @@
 """Weighted distillation, slowly: Algorithm 2 of the paper line by line, with Python numbers and sorted lists."""
 
 from collections.abc import Sequence
-from math import ceil, exp, inf, sqrt
+from math import ceil, exp, inf, log, sqrt
 
 import numpy as np
 
@@ -38,3 +38,26 @@ def fidelity(entropies: Sequence[float]) -> list[float]:
     """exp(-entropy / mean entropy) of each."""
     mean = sum(entropies) / len(entropies)
     return [1.0 if mean == 0 else exp(-each / mean) for each in entropies]
+
+
+def softened(chances: Sequence[float], temperature: float) -> list[float]:
+    """p^(1/T), made to sum 1."""
+    powers = [chance ** (1 / temperature) for chance in chances]
+    return [power / sum(powers) for power in powers]
+
+
+def distillation(outputs: Sequence[float], taught: Sequence[float], temperature: float) -> float:
+    """T² Σ_c taught_c^(1/T) · -log softmax(outputs / T)_c, of one example."""
+    scaled = [exp(output / temperature) for output in outputs]
+    chances = [each / sum(scaled) for each in scaled]
+    labels = softened(taught, temperature)
+    return -(temperature**2) * sum(q * log(p) for q, p in zip(labels, chances, strict=True) if q > 0)
+
+
+def variational(means: Sequence[float], theirs: Sequence[float], variances: Sequence[float]) -> float:
+    """The mean over the teacher's numbers of log σ + (t - μ)² / (2 σ²), of one example."""
+    surprises = [
+        log(sqrt(variance)) + (t - mean) ** 2 / (2 * variance)
+        for mean, t, variance in zip(means, theirs, variances, strict=True)
+    ]
+    return sum(surprises) / len(surprises)

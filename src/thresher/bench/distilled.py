@@ -77,7 +77,7 @@ def lessons_of(task: Task) -> Lessons:
 
 def _teach(task: Task, how: Teaching) -> Lessons:
     settings = dict(trainer(task).settings)
-    for name in ("train", "model", "clean", "watch", "out", "steps"):
+    for name in ("train", "model", "clean", "validation", "keep", "watch", "out", "steps"):
         settings.pop(name)
     labelled, unlabelled, validation = parts(task.train, how, task.job.seed)
     shapes: dict[str, Any] = {"input_shape": task.train.input_shape, "outputs": task.train.outputs}

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from thresher.bench.suite import Cell, Entry, Setup, Suite, setup_for
+from thresher.bench.suite import Cell, Entry, Setup, Suite, fits, setup_for
 from thresher.engine.checkpoint import describe
 from thresher.errors import ThresherError
 from thresher.naming import unknown
@@ -53,8 +53,7 @@ def jobs_of(
     jobs = []
     for cell in grid.cells:
         for entry in suite.methods:
-            fits = cell.methods is None or entry.name in cell.methods
-            if fits and (not cells or cell.name in cells) and (not methods or entry.name in methods):
+            if fits(entry, cell) and (not cells or cell.name in cells) and (not methods or entry.name in methods):
                 setup = setup_for(grid, cell, entry)
                 jobs += [
                     Job(suite.name, scale, cell, entry, setup, seed, (*suite.columns, *cell.columns))

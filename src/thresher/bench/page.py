@@ -1,35 +1,51 @@
 """The comparison as a page of the docs and as tables in the terminal, made from stored results only."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from thresher.bench.against import numbers_svg
 from thresher.bench.claims import CLAIM_HEADS, averages_table, claims_table, digits_of
 from thresher.bench.compare import Mean, Row, column_mean, compare, left_out
 from thresher.bench.jobs import Result
-from thresher.bench.plot import columns_svg, curves_svg, rates_svg, sizes_svg
+from thresher.bench.plot import columns_svg, curves_svg
 from thresher.bench.suite import Cell, Published, Setup, Suite, setup_for
 from thresher.files import write_whole
 
-HEADS = ("method", "paper", "last ten epochs", "gap", "best epoch", "clean share", "seconds", "seeds")
 OF_A_PAPER = ("paper", "gap")
 NOT_RUN = "not run here"
+SHARES = {
+    "epoch": "The share of clean labels among those kept, over the epochs",
+    "round": "The share of clean examples among those chosen, over the rounds",
+}
+READING = {  # what to look at, where a score belongs to an epoch and where it belongs to a round
+    "epoch": "Compare the last ten epochs: the best epoch was chosen on the test set, and is there only to be read "
+    "beside them. The clean share is that of right labels among those kept in the last ten epochs.",
+    "round": "Compare the last round: the best one was chosen on the test set, and is there only to be read beside it. "
+    "The clean share is that of clean examples among all that were chosen after the start.",
+}
 
 
 def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
-    """Write SUITE-SCALE.md and, beside it, pictures: curves for each data set, and scores against rates and sizes."""
+    """Write SUITE-SCALE.md and, beside it, pictures: curves, and scores against numbers that cells differ in."""
     rows = compare(suite, scale, results)
     curves = curves_svg(suite, rows)
-    drawn = {_picture(suite, scale, data if len(curves) > 1 else ""): svg for data, svg in curves.items()}
+    drawn, bare = {}, [data.partition(":")[0] for data in curves]
+    for data, base, svg in zip(curves, bare, curves.values(), strict=True):
+        part = data if bare.count(base) > 1 else base  # digits:4,9 beside digits
+        name = _picture(suite, scale, part if len(curves) > 1 else "")
+        drawn[name] = (f"The score of each method over the {suite.clock}s", svg)
     for data, svg in columns_svg(suite, rows).items():
-        drawn[_picture(suite, scale, f"{data.partition(':')[0]}-shares")] = svg
-    for part, svg_or_none in (("rates", rates_svg(rows)), ("sizes", sizes_svg(rows))):
-        if svg_or_none is not None:
-            drawn[_picture(suite, scale, part)] = svg_or_none
-    for name, svg in drawn.items():
+        name = _picture(suite, scale, f"{data.partition(':')[0]}-shares")
+        drawn[name] = (SHARES[suite.clock], svg)
+    for axis, svg in numbers_svg(rows).items():
+        measure = "error" if axis.as_errors else "score"
+        drawn[_picture(suite, scale, axis.title)] = (f"The {measure} of each method against: {axis.title}", svg)
+    for name, (_, svg) in drawn.items():
         _write(folder / name, svg)
     page = folder / f"{suite.name}-{scale}.md"
-    _write(page, markdown(suite, scale, results, source, list(drawn)))
+    _write(page, markdown(suite, scale, results, source, {name: words for name, (words, _) in drawn.items()}))
     return page
 
 
@@ -38,11 +54,16 @@ def _write(place: Path, text: str) -> None:
 
 
 def _picture(suite: Suite, scale: str, part: str) -> str:
-    """The file name of a picture; only the name of a data set goes into it, without its sizes."""
-    return "-".join(filter(None, (suite.name, scale, part.partition(":")[0]))) + ".svg"
+    """The file name of a picture of this part.
+
+    >>> from thresher.bench.suites import SUITES
+    >>> _picture(SUITES["l2rw"], "small", "labels flipped, %")
+    'l2rw-small-labels-flipped.svg'
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", f"{suite.name}-{scale}-{part}".lower())) + ".svg"
 
 
-def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, pictures: Sequence[str]) -> str:
+def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, pictures: Mapping[str, str]) -> str:
     """The whole page: what was run, averages, the table of each cell, curves, and where the numbers come from."""
     rows = compare(suite, scale, results)
     command = f"thresher bench run {suite.name} --scale {scale}"
@@ -51,13 +72,11 @@ def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, 
         f"# {suite.title} ({scale} scale)",
         f"<!-- Made from {source.as_posix()} by `{show}`: run that again instead of editing this. -->",
         f"Paper: {suite.paper}." if suite.paper else "",
-        "Scores are means over seeds ± their sample deviation. Compare the last ten epochs: the best epoch was chosen "
-        "on the test set, and is there only to be read beside them. The clean share is that of right labels among "
-        "those kept in the last ten epochs. Seconds are those of one run.",
+        f"Scores are means over seeds ± their sample deviation. {READING[suite.clock]} Seconds are those of one run.",
         f"Run with `{command}`, shown with `{show}`.",
         *suite.scale(scale).notes,
         *_conclusions(suite, rows),
-        *(f"![{_alt_text(suite, name)}]({name})" for name in pictures),
+        *(f"![{words}]({name})" for name, words in pictures.items()),
     ]
     for cell in suite.scale(scale).cells:
         parts += [f"## {cell.name}", about(suite, scale, cell), table(*cell_table(suite, rows, cell))]
@@ -76,9 +95,9 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
         return []
     return [
         "## On average",
-        "Means over the cells that were run, of the last ten epochs; a method that lacks one of them has none.",
+        f"Means over the cells that were run, of the {suite.final}; a method that lacks one of them has none.",
         table(*averages_table(suite, rows)),
-        "The same of the best epoch: where it is far above, a method has learnt what it later forgot.",
+        f"The same of the best {suite.clock}: where it is far above, a method has learnt what it later forgot.",
         table(*averages_table(suite, rows, "best")),
         "## What the paper concludes",
         "Each line is a comparison that comes out this way in the paper, and how it comes out here.",
@@ -86,25 +105,15 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _alt_text(suite: Suite, name: str) -> str:
-    for end, words in (
-        ("rates.svg", "The score against the noise rate that was told"),
-        ("sizes.svg", "The score against the share that is kept"),
-        ("shares.svg", "The share of clean labels among those kept, over the epochs"),
-    ):
-        if name.endswith(end):
-            return words
-    return f"The score of each method over the {suite.clock}s"
-
-
 def cell_table(suite: Suite, rows: Sequence[Row], cell: Cell) -> tuple[list[str], list[list[str]]]:
     """The heads and the lines of a cell's table in words; without a paper there is nothing to compare with."""
     printed = any(name == cell.name for name, _ in suite.published)
-    shown = [place for place, head in enumerate(HEADS) if printed or head not in OF_A_PAPER]
-    return [HEADS[place] for place in shown], [[line[place] for place in shown] for line in _lines(rows, cell)]
+    heads = ["method", "paper", suite.final, "gap", f"best {suite.clock}", "clean share", "seconds", "seeds"]
+    shown = [place for place, head in enumerate(heads) if printed or head not in OF_A_PAPER]
+    return [heads[place] for place in shown], [[line[place] for place in shown] for line in _lines(suite, rows, cell)]
 
 
-def _lines(rows: Sequence[Row], cell: Cell) -> list[list[str]]:
+def _lines(suite: Suite, rows: Sequence[Row], cell: Cell) -> list[list[str]]:
     found = []
     for row in rows:
         if row.cell is not cell:
@@ -119,12 +128,19 @@ def _lines(rows: Sequence[Row], cell: Cell) -> list[list[str]]:
                 with_spread(row.last, digits),
                 "" if row.gap is None else f"{row.gap:+.{digits}f}",
                 with_spread(row.best, digits),
-                "" if row.clean_share is None else f"{row.clean_share:.3f}",
+                _clean_share(row, suite.shares.get((cell.name, row.entry.name))),
                 f"{row.seconds:.1f}",
                 f"{row.seeds}" if row.seeds >= row.wanted else f"{row.seeds} of {row.wanted}",
             ]
         found.append(line)
     return found
+
+
+def _clean_share(row: Row, paper: Published | None) -> str:
+    """The share, with the paper's where it gives one."""
+    if row.clean_share is None:
+        return ""
+    return f"{row.clean_share:.3f}" + ("" if paper is None else f" (paper {paper.value / 100:.3f})")
 
 
 def _as_printed(number: Published) -> str:
@@ -144,6 +160,8 @@ def about(suite: Suite, scale: str, cell: Cell, told: str | None = None) -> str:
     setup: Setup = setup_for(suite.scale(scale), cell, suite.methods[0])
     options = ", ".join(f"{name} {value}" for name, value in setup.optimizer.items() if name != "name")
     length = f"{setup.epochs} epochs" if setup.epochs is not None else f"{setup.steps} steps"
+    if setup.queries is not None:
+        length += f" at most, {setup.queries.start:,} labels and {setup.queries.rounds} × {setup.queries.count} more"
     return (
         f"{cell.metric} on {cell.data}, {corruption}{clean}; methods are {told}; "
         f"{setup.model}, {setup.optimizer['name']} ({options}), batch {setup.batch}, {length}."
@@ -195,7 +213,7 @@ def with_spread(found: Mean | None, digits: int) -> str:
 
 
 def _columns_table(suite: Suite, rows: Sequence[Row]) -> str:
-    """Whatever else the suite measures, over the last ten epochs; the clean share already has its place."""
+    """Whatever else the suite measures, at the end; the clean share already has its place."""
     names = [name for name in (*suite.columns, *(rows[0].cell.columns if rows else ())) if name != "clean_share"]
     body = []
     for row in rows:
@@ -203,7 +221,7 @@ def _columns_table(suite: Suite, rows: Sequence[Row]) -> str:
         if any(value is not None for value in values):
             words = ["" if value is None else f"{value:.3f}" for value in values]
             body.append([row.entry.label or row.entry.name, *words])
-    return "Also measured, last ten epochs:\n\n" + table(["method", *names], body) if body else ""
+    return f"Also measured, {suite.final}:\n\n" + table(["method", *names], body) if body else ""
 
 
 def _origin(results: Sequence[Result], rows: Sequence[Row]) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from thresher.bench.against import numbers_svg
 from thresher.bench.claims import digits_of
 from thresher.bench.compare import Row, compare
 from thresher.bench.jobs import Result
 from thresher.bench.page import about, with_spread
-from thresher.bench.plot import rates_svg, true_rate
+from thresher.bench.points import TOLD, Point, true_rate
 from thresher.bench.suite import STANDARD, Cell, Entry, Scale, Setup, Suite
 from thresher.errors import ThresherError
 from thresher.files import write_whole
@@ -63,6 +64,7 @@ def sensitivity_suite(
                         noise_rate=rate,
                         metric=metric,
                         methods=(STANDARD, *methods) if rate == ordered[0] else tuple(methods),
+                        points=(Point(TOLD, rate, f"{data}, {corruption or 'as it is'}", mark=true_rate(corruption)),),
                     )
                     for rate in ordered
                 ),
@@ -90,7 +92,7 @@ def write_sensitivity(suite: Suite, results: Sequence[Result], page: Path) -> li
     import jinja2
 
     rows = compare(suite, SCALE, results)
-    picture, lines = rates_svg(rows), lines_of(rows)
+    picture, lines = numbers_svg(rows).get(TOLD), lines_of(rows)
     if picture is None:
         raise ThresherError("Fewer than two rates have results: run the command again, and look at what failed.")
     cell = suite.scale(SCALE).cells[0]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from thresher.bench.points import Point
 from thresher.data import Splits
 from thresher.errors import ThresherError
 from thresher.naming import unknown
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from thresher.bench.task import Measured, Task
 
 STANDARD = "standard"
+
+
+@dataclass(frozen=True)
+class Queries:
+    """How an active-learning loop buys labels: so many to begin with, then so many in each of the rounds."""
+
+    start: int
+    count: int
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -57,28 +67,7 @@ class Setup:
     seeds: int = 3
     tuning_steps: int = 5000  # of methods that are fine-tuned on the clean set
     teaching: Teaching | None = None
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A number that cells of a suite differ in; as errors, scores are drawn as 100% less the score."""
-
-    title: str
-    log: bool = False
-    as_errors: bool = False
-
-
-@dataclass(frozen=True)
-class Point:
-    """Where a cell stands in a picture of scores against a number; cells of one panel share all else.
-
-    mark  a number to be marked in the panel, such as the true noise rate
-    """
-
-    axis: Axis
-    value: float
-    panel: str
-    mark: float | None = None
+    queries: Queries | None = None
 
 
 @dataclass(frozen=True)
@@ -194,8 +183,10 @@ class Suite:
     columns  what is kept of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
     drawn    those of the columns that the page draws over the epochs
     missing  for a scale that does not exist, the sentence that says why
-    clock    what a score belongs to: an epoch, or a round
+    clock    what a score belongs to: an epoch, or a round; of epochs the last ten count, of rounds the last
     claims   what the paper concludes; the page says of each how far it holds here
+    baseline  the method that no table goes without
+    shares   the paper's shares of clean examples, in percent, by (cell, method)
     """
 
     name: str
@@ -209,11 +200,15 @@ class Suite:
     missing: Mapping[str, str] = field(default_factory=dict)
     clock: str = "epoch"
     claims: tuple[Claim, ...] = ()
+    baseline: str = STANDARD
+    shares: Mapping[tuple[str, str], Published] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rows = [entry.name for entry in self.methods]
-        if STANDARD not in rows:
-            raise ThresherError(f"The suite {self.name} lacks {STANDARD}: no table goes without it, so add its entry.")
+        if self.baseline not in rows:
+            raise ThresherError(
+                f"The suite {self.name} lacks {self.baseline}: no table goes without it, so add its entry."
+            )
         for entry in self.methods:
             if entry.recipe is None and entry.procedure is None and (entry.of or entry.name) not in METHODS:
                 raise unknown("method", entry.of or entry.name, METHODS)
@@ -223,8 +218,9 @@ class Suite:
                 raise ThresherError(
                     f"The suite {self.name} ({label}) repeats a name: give each cell and method its own."
                 )
+            _refuse_variants_without_data(self.methods, scale.cells)
         cells = {cell.name for scale in self.scales.values() for cell in scale.cells}
-        for cell, row in self.published:
+        for cell, row in (*self.published, *self.shares):
             if cell not in cells or row not in rows:
                 raise ThresherError(f"The suite {self.name} has a number for {cell} × {row}, which is not in its grid.")
         if unstored := set(self.drawn) - set(self.columns):
@@ -235,12 +231,31 @@ class Suite:
             if name not in rows:
                 raise ThresherError(f"The suite {self.name} claims something of {name}, which it lacks: add its entry.")
 
+    @property
+    def final(self) -> str:
+        """The scores that count, in words."""
+        return "last ten epochs" if self.clock == "epoch" else f"last {self.clock}"
+
     def scale(self, name: str) -> Scale:
         if name in self.scales:
             return self.scales[name]
         if name in self.missing:
             raise ThresherError(self.missing[name])
         raise unknown("scale", name, [*self.scales, *self.missing])
+
+
+def _refuse_variants_without_data(entries: Sequence[Entry], cells: Sequence[Cell]) -> None:
+    for cell in cells:
+        for entry in (entry for entry in entries if fits(entry, cell)):
+            if entry.early_stop and cell.validation is None:
+                raise ThresherError(f"{entry.name} stops early by a validation set: give the cell {cell.name} one.")
+            if entry.fine_tune and cell.clean is None:
+                raise ThresherError(f"{entry.name} is fine-tuned on a clean set: give the cell {cell.name} one.")
+
+
+def fits(entry: Entry, cell: Cell) -> bool:
+    """Whether the cell asks for this method."""
+    return cell.methods is None or entry.name in cell.methods
 
 
 def published(
@@ -282,12 +297,15 @@ def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:
 
 
 def smoke(suite: Suite) -> Suite:
-    """The suite cut down to Standard on its first cell of the small scale, two epochs and one seed: does it run?"""
+    """The suite cut down to its baseline on its first cell of the small scale, two epochs and one seed: does it run?"""
     scale = suite.scale("small")
-    first = next(cell for cell in scale.cells if cell.methods is None or STANDARD in cell.methods)
+    first = next(cell for cell in scale.cells if cell.methods is None or suite.baseline in cell.methods)
     changes = {**first.changes, "epochs": 2, "steps": None, "seeds": 1}
     if (teaching := changes.get("teaching")) is not None:
         changes["teaching"] = replace(teaching, epochs=2)
+    if scale.setup.queries is not None:
+        changes["queries"] = replace(scale.setup.queries, rounds=1)
     cell = replace(first, changes=changes)
-    entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == STANDARD)
-    return replace(suite, methods=entries, scales={"small": Scale((cell,), scale.setup)}, published={}, claims=())
+    entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == suite.baseline)
+    small = {"small": Scale((cell,), scale.setup)}
+    return replace(suite, methods=entries, scales=small, published={}, shares={}, claims=())

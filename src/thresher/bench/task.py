@@ -51,6 +51,7 @@ class Measured:
     clean_share: float | None = None
     examples_per_second: float | None = None
     columns: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    last: int = LAST  # how many of the last scores count
 
     def __post_init__(self) -> None:
         if not len(self.scores) or not torch.isfinite(torch.tensor(list(self.scores))).all():
@@ -100,10 +101,7 @@ def epochs_of(task: Task) -> float:
 def tuned(run: Run, task: Task) -> Run:
     """The run's networks, trained on the clean set alone, at the learning rate at which training has ended."""
     setup, settings = task.job.setup, trainer(task).settings
-    if task.clean is None:
-        raise ThresherError(
-            f"{task.job.entry.name} is fine-tuned on a clean set: give the cell {task.job.cell.name} one."
-        )
+    assert task.clean is not None  # or the suite would have been refused
     rate = setup.optimizer["lr"] * last_rate(setup.schedule, epochs_of(task))
     shared = {name: settings[name] for name in ("test", "precision", "device", "seed", "watch")}
     return fine_tune(
@@ -143,7 +141,8 @@ def trainer(task: Task) -> Trainer:
         "train": train,
         "test": task.test,
         "clean": task.clean,
-        **_early_stop(task),
+        "validation": task.validation,
+        "keep": "best_on_validation" if task.job.entry.early_stop else "last",
         "epochs": setup.epochs,
         "steps": setup.steps,
         "batch": setup.batch,
@@ -156,16 +155,6 @@ def trainer(task: Task) -> Trainer:
         "watch": task.watch,
     }
     return Trainer(given, setup.views)
-
-
-def _early_stop(task: Task) -> dict[str, Any]:
-    if not task.job.entry.early_stop:
-        return {}
-    if task.validation is None:
-        raise ThresherError(
-            f"{task.job.entry.name} stops early by a validation set: give the cell {task.job.cell.name} a share of one."
-        )
-    return {"validation": task.validation, "keep": "best_on_validation"}
 
 
 def make_optimizer(settings: Mapping[str, Any]) -> MakeOptimizer:
@@ -210,8 +199,11 @@ def kept_scores(run: Run) -> Sequence[float]:
 
 
 def summary(found: Measured) -> dict[str, Any]:
-    """The numbers of a result line; the score is the mean of the last ten epochs, its spread their deviation."""
-    tail = list(found.scores[-LAST:])
+    """The numbers of a result line; the score is the mean of the last ten epochs, its spread their deviation.
+
+    Of a loop over rounds only the last one counts.
+    """
+    tail = list(found.scores[-found.last :])
     columns = {name: [_rounded(value, 4) for value in values] for name, values in found.columns.items()}
     return {
         "metric": found.metric,

@@ -30,6 +30,14 @@ CleanBatch = Annotated[int | None, _data(help="Clean examples a step looks at (a
 Validation = Annotated[
     float | None, _data(help="The share of the training set, as corrupt as the rest, that --early-stop watches (0.1).")
 ]
+Pool = Annotated[
+    bool | None,
+    _data(
+        "--pool",
+        help="Some have no label yet (empty cells of a table, images in a folder named unlabelled): train on the "
+        "others, and ask about these with thresher query.",
+    ),
+]
 
 Method = Annotated[str | None, _training(help="One of those that thresher methods lists.")]
 NoiseRate = Annotated[

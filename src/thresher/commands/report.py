@@ -14,12 +14,14 @@ def report(
         typer.Option(help="The page to write; if not given, report.html in the run's folder, or above the runs."),
     ] = None,
 ) -> None:
-    """Write one HTML page that shows a run, or compares several; it needs no network.
+    """Write one HTML page that shows a run, or compares several runs or active-learning loops; it needs no network.
 
     Example: thresher report runs/a runs/b --out compared.html
     """
-    from thresher.report import write_report
+    from thresher.report import write_loop_report, write_report
 
+    are_loops = all((run / "loop.json").exists() and not (run / "history.jsonl").exists() for run in runs)
+    write = write_loop_report if are_loops else write_report
     common = Path(os.path.commonpath([run.absolute() for run in runs]))
     above = runs[0] if len(runs) == 1 else Path(os.path.relpath(common))
-    print(write_report(runs, above / "report.html" if out is None else out))
+    print(write(runs, above / "report.html" if out is None else out))

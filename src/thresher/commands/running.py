@@ -1,7 +1,7 @@
 """From settings to a run in its folder."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from thresher.average import Growing
 from thresher.commands.choices import (
     PRECISIONS,
     VIEWS,
@@ -20,7 +21,8 @@ from thresher.commands.choices import (
     usual_rates,
 )
 from thresher.corruption import corrupt
-from thresher.data import hold_out, load, take_clean
+from thresher.data import Splits, hold_out, load, take_clean
+from thresher.data.pools import Pooled, load_with_pool
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
@@ -49,16 +51,24 @@ class Job:
     clean: Examples | None
     views: tuple[View, ...]
     by_folds: Estimate | None = None  # the noise rate, where it was to be found by folds
+    pooled: Pooled | None = None  # the whole set, where a part of it is not labelled yet
 
     @property
     def epochs(self) -> float:
         return _epochs(self.settings, self.train)
 
 
-def prepare(settings: Settings) -> Job:
-    """Load and corrupt the data, and fill in what nobody chose; wrong names are refused here."""
+def prepare(settings: Settings, answers: Mapping[int, int] | None = None) -> Job:
+    """Load and corrupt the data, and fill in what nobody chose; wrong names are refused here.
+
+    Where a part is not labelled yet, `answers` are the classes that examples of it have got by their ids.
+    """
     known = method(settings.method)
-    splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
+    pooled = _pooled(settings) if settings.pool else None
+    if pooled is None:
+        splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
+    else:
+        splits = Splits(pooled.with_answers(answers or {})[0], pooled.test)
     _refuse_without_clean(settings, known)
     train, validation = splits.train, None
     if settings.corruption is not None:  # what is corrupted here is the truth
@@ -78,7 +88,15 @@ def prepare(settings: Settings) -> Job:
     model = usual_model(train.input_shape) if settings.model == "auto" else settings.model
     filled = replace(settings, model=model, learning_rate=rate, momentum=momentum)
     by_folds = _by_folds(filled, train) if settings.noise_rate == "folds" else None
-    return Job(filled, known, train, splits.test, validation, clean, views, by_folds)
+    return Job(filled, known, train, splits.test, validation, clean, views, by_folds, pooled)
+
+
+def _pooled(settings: Settings) -> Pooled:
+    if settings.corruption is not None:
+        raise ThresherError(
+            "--pool is for labels that people give: leave out --corrupt, or call active_loop in Python."
+        )
+    return load_with_pool(settings.data)
 
 
 def _by_folds(settings: Settings, train: Examples) -> Estimate:
@@ -128,11 +146,13 @@ def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: flo
             "clean_batch": settings.clean_batch,
             "validation": job.validation,
             "keep": "best_on_validation" if settings.early_stop else "last",
-            "batch": settings.batch,
+            # Of a set that is being labelled there may be few at first.
+            "batch": min(settings.batch, len(train)) if settings.pool else settings.batch,
             "schedule": make_schedule(settings.schedule, job.epochs),
             **_shared(job, settings, out, watch, commit_every),
         },
         job.views,
+        Growing() if settings.pool else None,  # which acquisition rules may read
     )
     rate = settings.noise_rate if job.by_folds is None else job.by_folds.rate
     return job.method.train(trainer, noise_rate=rate, classes=train.classes, epochs=job.epochs)

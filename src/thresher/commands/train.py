@@ -23,6 +23,7 @@ def train(
     clean: options.Clean = None,
     clean_batch: options.CleanBatch = None,
     validation: options.Validation = None,
+    pool: options.Pool = None,
     method: options.Method = None,
     noise_rate: options.NoiseRate = None,
     model: options.Model = None,

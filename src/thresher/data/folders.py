@@ -12,6 +12,7 @@ from thresher.errors import ThresherError
 from thresher.examples import Examples
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"}
+UNLABELLED = ("unlabelled", "unlabeled")  # the subfolder of images that nobody has labelled yet
 
 # Mean and deviation of ImageNet's training images, per channel, in 0..255: measuring them would decode every file.
 IMAGENET_MEAN = torch.tensor([123.675, 116.28, 103.53])[:, None, None]
@@ -51,11 +52,32 @@ def in_memory(examples: Examples) -> Examples:
 
 def image_folder(folder: Path, size: int = 64) -> Splits:
     """Images in one subfolder a class, or in train/ and test/ (or val/) with one subfolder a class in each."""
+    for name in UNLABELLED:
+        if (folder / name).is_dir():
+            raise ThresherError(
+                f"{folder} has a subfolder {name}: train with --pool to ask about its images, or move it elsewhere."
+            )
+    return labelled_images(folder, size)
+
+
+def labelled_images(folder: Path, size: int = 64) -> Splits:
+    """The same beside a subfolder `unlabelled`, which is left alone."""
     test = next((folder / name for name in ("test", "val", "valid", "validation") if (folder / name).is_dir()), None)
     if (folder / "train").is_dir() and test is not None:
         return _train_and_test(folder / "train", test, size, folder.name)
     classes = _class_folders(folder)
     return split(_classified(folder, classes, size, folder.name))
+
+
+def unlabelled_images(folder: Path) -> list[Path]:
+    """The images of the subfolder `unlabelled`, sorted."""
+    place = next((folder / name for name in UNLABELLED if (folder / name).is_dir()), None)
+    if place is None:
+        raise ThresherError(f"{folder} has no subfolder {UNLABELLED[0]}: put the images to ask about there.")
+    paths = sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES)
+    if not paths:
+        raise ThresherError(f"{place} has no images: put those to ask about there.")
+    return paths
 
 
 def imagenet(folder: Path, size: int = 224, classes: int | None = None) -> Splits:
@@ -158,7 +180,8 @@ def _train_and_test(train: Path, test: Path, size: int, name: str, classes: int 
 
 
 def _class_folders(folder: Path) -> list[str]:
-    found = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    entries = (entry for entry in folder.iterdir() if entry.is_dir() and entry.name not in UNLABELLED)
+    found = sorted(entry.name for entry in entries if not entry.name.startswith("."))
     if not found:
         raise ThresherError(f"{folder} has no subfolders: put the images of each class into a subfolder of its own.")
     return found

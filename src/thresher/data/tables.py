@@ -34,16 +34,59 @@ def table(path: Path, target: str = "target") -> Splits:
     given = [_plain(rows, column) for column in wanted]
     targets, names = _real(given, wanted) if len(given) > 1 else _one_target(given[0], target)
     train, test = hold_out(targets)
-    inputs = [_inputs(_plain(rows, name), name, train) for name in rows.column_names if name not in wanted]
-    if not inputs:
-        raise ThresherError(f"{path} has no column beside {target}: give it some to predict from.")
+    inputs = _all_inputs(rows, wanted, train, path)
     classes = None if names is None else len(names)
     stem = path.name.partition(".")[0]
-    examples = Examples(torch.cat(inputs, 1), targets, classes=classes, class_names=names, name=stem)
+    examples = Examples(inputs, targets, classes=classes, class_names=names, name=stem)
     return Splits(examples.subset(train), examples.subset(test))
 
 
+def table_with_pool(path: Path, target: str = "target") -> tuple[Splits, Tensor]:
+    """The rows to learn from, labelled or not, and those to test on; and which of the former have a label.
+
+    A row whose cell in `target` is empty has none, and so 0 for a target. Inputs are standardised by all rows but
+    those to test on, so that they stay the same while labels come in.
+    """
+    rows = read_table(path)
+    if target not in rows.column_names:
+        raise unknown(f"column in {path.name}", target, rows.column_names)
+    if rows.column(target).null_count == len(rows):
+        raise ThresherError(f"Column {target} of {path.name} is empty: label a few rows of each class first.")
+    column = _classes_with_gaps(_plain(rows, target), target, path)
+    labelled = torch.as_tensor(column.is_valid().to_numpy(zero_copy_only=False))
+    labels, names = _one_target(column.drop_null(), target)
+    assert names is not None
+    _, held_out = hold_out(labels)
+    learn = torch.ones(len(labelled), dtype=torch.bool)
+    learn[labelled.nonzero().flatten()[held_out]] = False
+    targets = torch.zeros(len(labelled), dtype=torch.long)
+    targets[labelled] = labels
+    inputs = _all_inputs(rows, [target], learn.nonzero().flatten(), path)
+    stem = path.name.partition(".")[0]
+    examples = Examples(inputs, targets, classes=len(names), class_names=names, name=stem)
+    return Splits(examples.subset(learn), examples.subset(~learn)), labelled[learn]
+
+
+def _classes_with_gaps(column: Any, name: str, path: Path) -> Any:
+    """A column of classes with some cells empty, refused if it is none."""
+    if pa.types.is_floating(column.type) and all(value.is_integer() for value in column.drop_null().to_pylist()):
+        column = column.cast(pa.int64())  # in some files whole numbers beside empty cells are decimals
+    if pa.types.is_floating(column.type):
+        raise ThresherError(f"Column {name} holds real targets, and only classes can be asked about: leave out --pool.")
+    if column.null_count == 0:
+        raise ThresherError(f"Column {name} of {path.name} has no empty cell to ask about: leave out --pool.")
+    return column
+
+
+def _all_inputs(rows: Any, targets: list[str], train: Tensor, path: Path) -> Tensor:
+    inputs = [_inputs(_plain(rows, name), name, train) for name in rows.column_names if name not in targets]
+    if not inputs:
+        raise ThresherError(f"{path} has no column beside {', '.join(targets)}: give it some to predict from.")
+    return torch.cat(inputs, 1)
+
+
 def read_table(path: Path) -> Any:
+    """All rows of a file, as a pyarrow table."""
     from pyarrow import csv, parquet
 
     if not path.exists():
@@ -105,7 +148,10 @@ def _real(columns: list[Any], names: list[str]) -> tuple[Tensor, None]:
 
 def _refuse_missing(column: Any, name: str) -> None:
     if column.null_count:
-        raise ThresherError(f"Column {name} has {column.null_count} rows without a target: fill or remove those rows.")
+        raise ThresherError(
+            f"Column {name} has {column.null_count} rows without a target: fill or remove those rows, "
+            "or train with --pool to ask about them."
+        )
 
 
 def _floats(column: Any) -> Array:

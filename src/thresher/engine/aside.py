@@ -15,9 +15,9 @@ class Aside:
     with the same result. What it makes may be used after it: the step waits for it at its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.start: torch.cuda.Event | None = None
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             self.start = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self.start.record()
 

@@ -1,7 +1,10 @@
-"""What epoch rules look at: evidence about whole sets, which sweeps when a rule first reads it."""
+"""What is settled before the first step of an epoch: by evidence about whole sets, which sweeps when it is read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from thresher.engine.evidence import Evidence
@@ -9,10 +12,63 @@ from thresher.engine.learner import Learner, Taps
 from thresher.engine.step import Now
 from thresher.engine.sweep import Sweeper
 from thresher.engine.teacher import Teacher
+from thresher.errors import ThresherError
 from thresher.examples import Examples
+from thresher.mix import as_mixable
+from thresher.recipe import Recipe
 from thresher.relabel import Relabel
 from thresher.rules import RuleLike
-from thresher.rules.rule import needs_of, signals_of
+from thresher.rules.rule import Decision, ask, needs_of, signals_of
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """For each network the evidence, what the epoch's rule decided, and the targets to learn if they are new."""
+
+    sights: Sequence[Evidence]
+    decisions: Sequence[Decision] | None
+    lessons: Sequence[Tensor] | None
+
+    def columns(self, place: int, classes: int | None) -> dict[str, np.ndarray[Any, Any]]:
+        """What the ledger keeps of this network's decisions, beside the weights."""
+        found = {} if self.decisions is None else dict(self.decisions[place].columns)
+        if self.lessons is not None and classes is not None:
+            found["taught"] = self.lessons[place].argmax(1).int()
+        return {name: value.cpu().numpy() for name, value in found.items()}
+
+
+def settle(
+    recipe: Recipe,
+    learners: Sequence[Learner],
+    train: Examples,
+    columns: Mapping[str, Tensor],
+    validation: Examples | None,
+    sweeper: Sweeper,
+    now: Now,
+) -> Agenda:
+    """Ask the rule of the epoch, and then the relabelling, about the whole set."""
+    relabel = recipe.relabel if recipe.relabel is not None and recipe.relabel.clock == "epoch" else None
+    asked = (recipe.each_epoch, relabel)
+    sights = [epoch_evidence(asked, learner, train, columns, validation, sweeper, now) for learner in learners]
+    decisions = None if recipe.each_epoch is None else _decide(recipe.each_epoch, learners, sights)
+    lessons = None
+    if relabel is not None:
+        given = [{}] * len(sights) if decisions is None else [decision.columns for decision in decisions]
+        seen = [sight.but(columns={**sight.columns, **own}) for sight, own in zip(sights, given, strict=True)]
+        lessons = [as_mixable(relabel(evidence), train.classes).detach() for evidence in seen]
+    return Agenda(sights, decisions, lessons)
+
+
+def _decide(rule: RuleLike, learners: Sequence[Learner], sights: Sequence[Evidence]) -> list[Decision]:
+    if "peer" in needs_of(rule):
+        others = [sights[(place + 1) % len(sights)] for place in range(len(sights))]
+        sights = [s.but(others={**s.others, "peer": o}) for s, o in zip(sights, others, strict=True)]
+    decisions = [ask(rule, evidence) for evidence in sights]
+    for learner, decision in zip(learners, decisions, strict=True):
+        if not (decision.weights.isfinite() & (decision.weights >= 0)).all():
+            raise ThresherError("The epoch rule gave negative or NaN weights: let it give finite, non-negative ones.")
+        learner.epoch_memory.update(decision.memory)
+    return decisions
 
 
 def epoch_evidence(

@@ -15,8 +15,9 @@ from torch import nn
 from thresher.engine.checkpoint import Record, RunFolder
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer, default_optimizer
+from thresher.engine.plan import Plan
 from thresher.engine.run import Run
-from thresher.engine.training import Plan, Training
+from thresher.engine.training import Training
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.ledger import Ledger
@@ -88,6 +89,7 @@ def fit(
         captured=where.type == "cuda" if captured is None else captured,
         channels_last=where.type == "cuda" if channels_last is None else channels_last,
         clean_batch=_clean_batch(clean, clean_batch, batch),
+        keep_best=keep == "best_on_validation",
     )
     if keep not in ("last", "best_on_validation"):
         raise ThresherError(f'keep={keep!r} is unknown: give "last" or "best_on_validation".')
@@ -98,7 +100,7 @@ def fit(
     with _determinism(deterministic):
         models = _models(recipe, model, plan, where)
         taught = None if teacher is None else _placed(copy.deepcopy(teacher), plan, where)
-        training = Training(recipe, models, placed, plan, keep == "best_on_validation", taught)
+        training = Training(recipe, models, placed, plan, taught)
         try:
             return _loop(training, out, until, watch, commit_every)
         except KeyboardInterrupt as stop:
@@ -138,7 +140,7 @@ def _loop(
         if folder is not None and due and not training.finished:
             folder.commit(training.state(), training.ledger, training.history)
             last_commit = time.monotonic()
-    training.restore_best()
+    training.scores.restore_best()
     if folder is not None:
         if saved is None or not saved["finished"]:
             folder.commit(training.state(), training.ledger, training.history)
@@ -153,7 +155,7 @@ def _loop(
         training.ledger,
         None if folder is None else folder.path,
         training.stopped,
-        None if training.best is None else training.best["epoch"],
+        None if training.scores.best is None else training.scores.best["epoch"],
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from thresher.average import Growing
 from thresher.engine.optimizer import MakeOptimizer, prepare
 from thresher.errors import ThresherError
 
@@ -52,7 +53,9 @@ class Taps:
 class Learner:
     """One network in training."""
 
-    def __init__(self, model: nn.Module, objective: "Objective", make_optimizer: MakeOptimizer, average: float | None):
+    def __init__(
+        self, model: nn.Module, objective: "Objective", make_optimizer: MakeOptimizer, average: float | Growing | None
+    ):
         self.model, self.objective, self.rate = model, objective, average
         if not model.training:
             model.train()  # a model whose root is in training mode keeps the layers its owner froze
@@ -64,6 +67,7 @@ class Learner:
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.batch_memory: dict[str, Tensor] = {}
         self.epoch_memory: dict[str, Tensor] = {}
+        self.moves = torch.zeros((), device=trainable[0].device)  # how often the average has moved
         self.taps = Taps(model)
         self.average_taps: Taps | None = None
 
@@ -100,6 +104,7 @@ class Learner:
             "objective": self.objective.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
+            "moves": self.moves,
             "batch_memory": self.batch_memory,
             "epoch_memory": self.epoch_memory,
         }
@@ -113,6 +118,7 @@ class Learner:
                 group["lr"] = group["lr"].to(device)
         if self.average is not None:
             self.average.load_state_dict(saved["average"])
+        self.moves.copy_(saved["moves"])
         self.batch_memory = {name: value.to(device) for name, value in saved["batch_memory"].items()}
         self.epoch_memory = {name: value.to(device) for name, value in saved["epoch_memory"].items()}
 
@@ -125,11 +131,19 @@ class Learner:
         theirs = [*self.model.parameters(), *self.model.buffers()]
         moving = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if mine.is_floating_point()]
         difference = torch._foreach_sub([other for _, other in moving], [mine for mine, _ in moving])
-        torch._foreach_mul_(difference, 1 - self.rate if skip is None else (1 - self.rate) * (1 - skip))
+        torch._foreach_mul_(difference, self._pace() if skip is None else self._pace() * (1 - skip))
+        self.moves += 1 if skip is None else 1 - skip
         torch._foreach_add_([mine for mine, _ in moving], difference)
         for mine, other in zip(ours, theirs, strict=True):
             if not mine.is_floating_point():
                 mine.copy_(other if skip is None else torch.where(skip.bool(), mine, other))
+
+    def _pace(self) -> float | Tensor:
+        """1 - rate, which for a growing one depends on how often the average has moved."""
+        assert self.rate is not None
+        if isinstance(self.rate, Growing):
+            return torch.clamp_min(1 / (self.moves + 1), 1 - self.rate.rate)
+        return 1 - self.rate
 
 
 @contextmanager

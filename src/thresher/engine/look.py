@@ -88,7 +88,7 @@ def look(
     """
     views = list(views) or [batch.inputs]
     n, device = len(batch.ids), batch.inputs.device
-    watcher, aside = _watcher(model, wanted, ways), Aside()
+    watcher, aside = _watcher(model, wanted, ways), Aside(device)
     forward = partial(untraced, model) if leave_no_trace else model
     with autocast(device, precision):
         # Gradients are of the first view alone, so that one is recorded by itself.

@@ -1,6 +1,6 @@
 """Partners in training: with whom each example is blended, and what comes of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Generator, Tensor
@@ -25,12 +25,6 @@ class PartnerStream:
         if not isinstance(self.mix, MixFromSet):
             return None
         return self.mix.draw(Visits(order, self.train, decided, epoch, generator(self.seed, "mix", epoch)))
-
-    def inputs(self, drawn: Pairing | None, epoch: int, workers: int, steps: int) -> Iterable[Tensor | None]:
-        """What a stream brings for each step; a set in memory is gathered inside the step."""
-        if drawn is None or self.train.in_memory:
-            return [None] * steps
-        return self.train.batches(drawn.partner, seed=self.seed, epoch=epoch, workers=workers)
 
 
 @dataclass(frozen=True)

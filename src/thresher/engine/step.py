@@ -245,6 +245,10 @@ class Step:
         given = evidence if evidence.targets is batch.targets else evidence.but(targets=batch.targets)
         return Note(batch.rows, evidence.outputs.detach(), given.losses.detach(), weights, signal)
 
+    def sees_only_blends(self, with_partners: bool) -> bool:
+        """Whether no forward pass sees an example as it is, in an epoch with or without partners from the set."""
+        return (self.mixes_within or with_partners) and not self.asks
+
     def take_skipped(self) -> int:
         """How many steps were skipped since the last time, over all networks."""
         count = int(sum(skipped.item() for skipped in self.skipped))

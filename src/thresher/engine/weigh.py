@@ -1,8 +1,9 @@
 """weigh(): a rule's weights in a training loop of one's own."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -10,16 +11,18 @@ from torch import Tensor, nn
 from thresher.engine.check import check_recipe
 from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Taps, last_linear
-from thresher.engine.look import Batch, look, read_all, untraced
+from thresher.engine.look import Batch, Ways, look, read_all, untraced
 from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError
 from thresher.examples import Examples
-from thresher.objectives import ObjectiveLike, as_objective
+from thresher.objectives import Objective, ObjectiveLike, as_objective
 from thresher.recipe import Recipe
 from thresher.rules import RuleLike
 from thresher.rules.rule import ask, needs_of, signals_of
 from thresher.seeding import preserved
 from thresher.signals import Signal, clean_agreement, features, gradient_norm
+
+_WAYS: WeakKeyDictionary[nn.Module, dict[Hashable, Ways]] = WeakKeyDictionary()
 
 
 def weigh(
@@ -81,7 +84,7 @@ def weigh(
 
 def _see(
     model: nn.Module,
-    objective: Any,
+    objective: Objective,
     batch: Batch,
     wanted: Sequence[Signal],
     facts: dict[str, Any],
@@ -96,8 +99,7 @@ def _see(
         )  # fmt: skip
     head = last_linear(model, batch.inputs[:2]) if features in wanted else None
     taps = Taps(model, objective.layers, head)
-    trusted = None if clean is None else _first(clean)
-    ways = ways_through(model, objective, wanted, _first(batch), trusted, facts["classes"])
+    ways = _known_ways(model, objective, wanted, batch, clean, facts["classes"])
     try:
         with torch.set_grad_enabled(gradient_norm in wanted or clean_agreement in wanted):
             evidence = look(
@@ -107,6 +109,24 @@ def _see(
     finally:
         taps.remove()
     return evidence
+
+
+def _known_ways(
+    model: nn.Module,
+    objective: Objective,
+    wanted: Sequence[Signal],
+    batch: Batch,
+    clean: Batch | None,
+    classes: int | None,
+) -> Ways:
+    """What `ways_through` finds, which takes several passes of its own and so is asked once for a model as it is."""
+    inputs, known = batch.inputs, _WAYS.setdefault(model, {})
+    layers = tuple(map(type, model.modules()))
+    key = (repr(objective), *wanted, model.training, inputs.shape[1:], inputs.dtype, inputs.device, layers)
+    if key not in known:
+        trusted = None if clean is None else _first(clean)
+        known[key] = ways_through(model, objective, wanted, _first(batch), trusted, classes)
+    return known[key]
 
 
 def _first(batch: Batch, count: int = 2) -> Batch:

@@ -1,5 +1,6 @@
 """Procedures: methods that are several trainings, as plain functions over `fit`."""
 
+from thresher.procedures.active import Loop, TrainedTo, active_loop
 from thresher.procedures.clean_only import clean_only, with_clean
 from thresher.procedures.confusion import noise_layer_from_confusion
 from thresher.procedures.correction import forward_correction
@@ -14,7 +15,10 @@ from thresher.procedures.trainer import Trainer
 __all__ = [
     "WEIGHTINGS",
     "Lessons",
+    "Loop",
+    "TrainedTo",
     "Trainer",
+    "active_loop",
     "clean_only",
     "determinant",
     "distil",

@@ -15,7 +15,7 @@ from thresher.recipe import Recipe
 from thresher.rules import Debias, Fidelity, OnlyCorrect, RuleLike, once, product
 from thresher.signals import Signal, margin
 
-WEIGHTINGS = ("unweighted", "debias", "fidelity", "composition", "oracle")
+WEIGHTINGS = ("unweighted", "debias", "consistent", "fidelity", "composition", "oracle")
 
 
 def distil(
@@ -47,17 +47,19 @@ def distil(
 def weighting(
     name: str, *, by: Signal = margin, hard: bool = False, temperature: float = 1.0, every_epoch: bool = False
 ) -> RuleLike | None:
-    """The rule of this name: weights by Algorithm 2, by fidelity, by both, or by an oracle; None is unweighted.
+    """The rule of this name: Algorithm 2, its consistent form, fidelity, Algorithm 2 times fidelity, or an oracle.
 
     >>> weighting("composition").rules[0]
     Fidelity(by=Signal(name='entropy', tasks=('classification',), prepared=False, needs=frozenset(), of_targets=False))
     """
     if name not in WEIGHTINGS:
         raise unknown("weighting", name, WEIGHTINGS)
-    debias = Debias(by, hard, temperature)
-    asked: RuleLike = debias if every_epoch else once(debias)
+    asked, consistent = (
+        rule if every_epoch else once(rule) for rule in (Debias(by, hard, temperature, each) for each in (False, True))
+    )
     rules: dict[str, RuleLike] = {
         "debias": asked,
+        "consistent": consistent,
         "fidelity": Fidelity(),
         "composition": product(Fidelity(), asked),
         "oracle": OnlyCorrect(),

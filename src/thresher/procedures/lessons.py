@@ -23,6 +23,7 @@ from thresher.procedures.trainer import Trainer
 from thresher.recipe import Recipe
 from thresher.rules import teacher_labels
 from thresher.rules.rule import needs_of
+from thresher.seeding import derive
 from thresher.views import View
 
 TeacherLike = nn.Module | Callable[[], nn.Module] | Predictions | Path | str
@@ -135,8 +136,13 @@ def _plain(
     epochs: int | None,
     peers: int = 1,
 ) -> Run:
-    """Plain training on the labelled examples, in a folder of its own."""
-    changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+    """Plain training on the labelled examples, in a folder and from a seed of its own.
+
+    By the student's seed a teacher of the student's kind would become the student itself, and err where it errs.
+    """
+    changes: dict[str, Any] = {"seed": derive(trainer.settings.get("seed", 0), stage)}
+    if epochs is not None:
+        changes["epochs"] = epochs
     told = None if watch is None else partial(watch, stage)
     return trainer(Recipe(peers=peers), stage=stage, model=model, train=labelled, watch=told, **changes)
 

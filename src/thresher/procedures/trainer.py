@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from thresher.average import Growing
 from thresher.engine.fit import fit
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
@@ -24,6 +25,7 @@ class Trainer:
 
     settings: Mapping[str, Any]  # the arguments of fit: model, train, epochs, clean, out, ...
     views: tuple[View, ...] = ()  # for recipes that bring none of their own
+    average: Growing | None = None  # likewise
 
     @property
     def train(self) -> Examples:
@@ -57,4 +59,5 @@ class Trainer:
         settings = {**self.settings, **changes}
         if stage is not None and settings.get("out") is not None:
             settings["out"] = Path(settings["out"]) / "stages" / stage
-        return fit(replace(recipe, views=recipe.views or self.views), **settings)
+        average = self.average if recipe.average is None else recipe.average
+        return fit(replace(recipe, views=recipe.views or self.views, average=average), **settings)

@@ -13,8 +13,9 @@ from thresher.rules import (
     RandomWeights,
     warmup,
 )
+from thresher.schedules import ramp
 
-BURN_IN = 0.2  # of the run, as in MentorNet's released code
+BURN_IN, SOFT_FROM = 0.19, 0.9  # shares of the run, as in the predefined curriculum of MentorNet's released code
 
 
 def l2rw(setting: Setting) -> Recipe:  # noqa: ARG001
@@ -48,8 +49,9 @@ def s_model(setting: Setting) -> Recipe:
 
 
 def mentornet(setting: Setting) -> Recipe:
-    """MentorNet's predefined curriculum, after a burn-in on everything (Jiang et al. 2018)."""
-    return Recipe(each_batch=warmup(round(BURN_IN * setting.epochs), Curriculum(fraction=setting.keep())))
+    """MentorNet's predefined curriculum (PD, Jiang et al. 2018): everyone, then a cut, at last a slope of width 1."""
+    soft = ramp(0.0, 1.0, epochs=1, after=round(SOFT_FROM * setting.epochs) - 1)  # from one epoch to the next
+    return Recipe(each_batch=warmup(round(BURN_IN * setting.epochs), Curriculum(fraction=setting.keep(), width=soft)))
 
 
 def weighted_oracle(setting: Setting) -> Recipe:  # noqa: ARG001

@@ -7,7 +7,7 @@ from thresher.errors import ThresherError
 from thresher.files import write_whole
 from thresher.report.record import read_run
 
-__all__ = ["write_report"]
+__all__ = ["write_loop_report", "write_report"]
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:
@@ -16,7 +16,19 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
 
     if not folders:
         raise ThresherError("There is no run to report on: give at least one run folder.")
-    html = page([read_run(Path(folder)) for folder in folders])
+    return _written(page([read_run(Path(folder)) for folder in folders]), out)
+
+
+def write_loop_report(folders: Sequence[Path], out: Path) -> Path:
+    """Write the report of these active-learning loops to `out`, whole or not at all, and return its path."""
+    from thresher.report.loops import loop_page, read_loop_record
+
+    if not folders:
+        raise ThresherError("There is no loop to report on: give at least one folder of active_loop.")
+    return _written(loop_page([read_loop_record(Path(folder)) for folder in folders]), out)
+
+
+def _written(html: str, out: Path) -> Path:
     out = Path(out)
     try:
         write_whole(out, lambda unfinished: unfinished.write_text(html, encoding="utf-8"))

@@ -70,7 +70,34 @@ def curve(
     if lines:
         dashed = alt.Chart({"values": [{"at": at} for at in lines]})
         layers.append(dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q"))
-    return _finished(alt.layer(*layers), height=230)
+    return finished(alt.layer(*layers), height=230)
+
+
+def bands(
+    rows: Rows, *, x: str, title: str, share: bool, colours: Mapping[str, str], lines: Sequence[float] = ()
+) -> Spec:
+    """Lines with a band around each (rows of place, mean, low, high and method); `lines` are levels, dashed."""
+    import altair as alt
+
+    number = "~%" if share else "~g"
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    base = alt.Chart({"values": list(rows)}).encode(
+        x=alt.X("place:Q", title=x, scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(tickMinStep=1, grid=False)),
+        color=alt.Color("method:N", scale=scale, legend=alt.Legend(title=None, orient="top", symbolOpacity=1)),
+    )
+    height: dict[str, Any] = {"title": title, "scale": alt.Scale(zero=False), "axis": alt.Axis(format=number)}
+    said = [alt.Tooltip(f"{name}:Q", format=".1%" if share else ".4~g") for name in ("mean", "low", "high")]
+    layers = [
+        base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", **height), y2="high:Q"),
+        base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **height)),
+        base.mark_circle(size=40).encode(
+            y=alt.Y("mean:Q", **height), tooltip=["method:N", alt.Tooltip("place:Q", title=x), *said]
+        ),
+    ]
+    if lines:
+        dashed = alt.Chart({"values": [{"at": at} for at in lines]})
+        layers.append(dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q"))
+    return finished(alt.layer(*layers), height=260)
 
 
 def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[float, float] | None = None) -> Spec:
@@ -105,7 +132,7 @@ def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[
             tooltip=[hover, "origin:N", "count:Q"],
         )
     )
-    return _finished(chart, height=230)
+    return finished(chart, height=230)
 
 
 def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec:
@@ -116,9 +143,8 @@ def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec
     import altair as alt
 
     order = list(names)
-    tilted = alt.Axis(labelAngle=0 if max(map(len, order), default=0) <= 3 else -45)
     base = alt.Chart({"values": list(cells)}).encode(
-        x=alt.X(f"{across}:N", title=f"{across} label", sort=order, axis=tilted, scale=alt.Scale(domain=order)),
+        x=alt.X(f"{across}:N", title=f"{across} label", sort=order, axis=_tilted(order), scale=alt.Scale(domain=order)),
         y=alt.Y(f"{down}:N", title=f"{down} label", sort=order, scale=alt.Scale(domain=order)),
         tooltip=[
             f"{down}:N",
@@ -134,7 +160,7 @@ def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec
         text = base.mark_text(fontSize=10).transform_calculate(text="format(100 * datum.share, '.0f')")
         ink = alt.condition("datum.share > 0.4", alt.value(alt.expr("paper")), alt.value(alt.expr("ink")))
         layers.append(text.encode(text="text:N", color=ink))
-    return _finished(alt.layer(*layers), height="container")
+    return finished(alt.layer(*layers), height="container")
 
 
 def bars(rows: Rows, name: str, share: str) -> Spec:
@@ -143,13 +169,11 @@ def bars(rows: Rows, name: str, share: str) -> Spec:
 
     chart = alt.Chart({"values": list(rows)}).mark_bar(color=METHOD_COLOURS[0])
     chart = chart.encode(
-        x=alt.X(
-            f"{name}:N", title=name, sort=None, axis=alt.Axis(labelAngle=0 if len(rows) <= MOST_CELL_TEXTS else -45)
-        ),
+        x=alt.X(f"{name}:N", title=name, sort=None, axis=_tilted([row[name] for row in rows])),
         y=alt.Y(f"{share}:Q", title=share, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="~%")),
         tooltip=[f"{name}:N", alt.Tooltip(f"{share}:Q", format=".1%")],
     )
-    return _finished(chart, height=230)
+    return finished(chart, height=230)
 
 
 def scatter(rows: Rows) -> Spec:
@@ -173,10 +197,18 @@ def scatter(rows: Rows) -> Spec:
             alt.Tooltip("predicted:Q", format=".4~g"),
         ],
     )
-    return _finished(alt.layer(line, points), height=360)
+    return finished(alt.layer(line, points), height=360)
 
 
-def _finished(chart: Any, height: int | str) -> Spec:
+def _tilted(names: Sequence[str]) -> Any:
+    """An axis below names: only short ones stand side by side."""
+    import altair as alt
+
+    return alt.Axis(labelAngle=0 if max(map(len, names), default=0) <= 3 else -45)
+
+
+def finished(chart: Any, height: int | str) -> Spec:
+    """A chart as the page takes it: as wide as its place, without a theme of its own."""
     spec: Spec = chart.properties(width="container", height=height).to_dict()
     # The page gives the theme, which Altair's own configuration would override.
     return {key: part for key, part in spec.items() if key not in ("config", "$schema")}

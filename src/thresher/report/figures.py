@@ -10,6 +10,7 @@ from thresher.report.confusion import MOST_CLASSES, confusion_figures
 from thresher.report.figure import Figure
 from thresher.report.record import CLEAN, UNKNOWN, RunRecord
 from thresher.report.summary import is_share, mean_recalls, metric_of, percent, ranking_quality, run_names
+from thresher.report.teacher import teacher_figures
 from thresher.report.weights import weight_figures
 
 MOST_POINTS = 1500
@@ -75,7 +76,7 @@ def run_figures(run: RunRecord) -> list[Figure]:
         figures.append(_scatter_figure(run))
     if recalls := mean_recalls(run):
         figures.append(_recall_figure(run, recalls))
-    return figures
+    return [*figures, *teacher_figures(run)]
 
 
 def _recall_figure(run: RunRecord, recalls: Mapping[int, float]) -> Figure:

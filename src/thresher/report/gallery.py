@@ -52,7 +52,7 @@ def hidden_features(run: RunRecord) -> int:
     return max(0, inputs.shape[1] - MOST_FEATURES) if inputs is not None and inputs.ndim == 2 else 0
 
 
-def png_address(image: Array) -> str:
+def png_address(image: Array, largest: int = LARGEST) -> str:
     """An image [c, h, w] or [h, w] as a data address: small ones with crisp pixels, large ones made smaller."""
     from PIL import Image
 
@@ -61,7 +61,7 @@ def png_address(image: Array) -> str:
     if side < SMALLEST:
         factor = -(-SMALLEST // side)
         picture = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
-    picture.thumbnail((LARGEST, LARGEST))
+    picture.thumbnail((largest, largest))
     buffer = io.BytesIO()
     picture.save(buffer, "PNG", optimize=True)
     return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()

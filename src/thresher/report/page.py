@@ -23,6 +23,24 @@ MOST_CARDS, MOST_CARDS_OF_SEVERAL = 36, 18  # whole rows of nine, six or three
 
 def page(runs: Sequence[RunRecord]) -> str:
     """The whole report as one HTML text; equal runs give equal texts."""
+    specs: list[dict[str, Any]] = []
+    training = placed(training_figures(runs), specs)
+    names, colours = run_names(runs), method_colours(runs)
+    most = MOST_CARDS if len(runs) == 1 else MOST_CARDS_OF_SEVERAL
+    sections = [_section(run, name, colours[run.method], most, specs) for run, name in zip(runs, names, strict=True)]
+    return rendered(
+        "page.html",
+        specs,
+        title=_title(runs),
+        lead=_lead(runs),
+        headline=[_headline(run, name, colours[run.method]) for run, name in zip(runs, names, strict=True)],
+        training=training,
+        sections=sections,
+    )
+
+
+def rendered(template: str, specs: list[dict[str, Any]], **values: Any) -> str:
+    """A page from its template, with its charts and the program that draws them."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -32,20 +50,7 @@ def page(runs: Sequence[RunRecord]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    specs: list[dict[str, Any]] = []
-    training = _placed(training_figures(runs), specs)
-    names, colours = run_names(runs), method_colours(runs)
-    most = MOST_CARDS if len(runs) == 1 else MOST_CARDS_OF_SEVERAL
-    sections = [_section(run, name, colours[run.method], most, specs) for run, name in zip(runs, names, strict=True)]
-    return environment.get_template("page.html").render(
-        title=_title(runs),
-        lead=_lead(runs),
-        headline=[_headline(run, name, colours[run.method]) for run, name in zip(runs, names, strict=True)],
-        training=training,
-        sections=sections,
-        specs=specs,
-        chart_program=_chart_program(),
-    )
+    return environment.get_template(template).render(specs=specs, chart_program=_chart_program(), **values)
 
 
 @cache
@@ -58,14 +63,14 @@ def _chart_program() -> str:
     return program.replace("</script", "<\\/script")
 
 
-def _placed(figures: Sequence[Figure], specs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def placed(figures: Sequence[Figure], specs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give each figure an element of the page, and add its chart to the page's list of charts."""
-    placed = []
+    elements = []
     for figure in figures:
         element = f"chart-{len(specs)}"
         specs.append({"element": element, "spec": figure.spec})
-        placed.append({"element": element, "title": figure.title, "words": figure.words, "square": figure.square})
-    return placed
+        elements.append({"element": element, "title": figure.title, "words": figure.words, "square": figure.square})
+    return elements
 
 
 def _section(run: RunRecord, name: str, colour: str, most: int, specs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -73,7 +78,7 @@ def _section(run: RunRecord, name: str, colour: str, most: int, specs: list[dict
     return {
         "name": name,
         "colour": colour,
-        "figures": _placed(run_figures(run), specs),
+        "figures": placed(run_figures(run), specs),
         "disagreements": disagreements(run),
         "cards": shown,
         "cards_words": _cards_words(shown, "target" if run.is_regression else "label"),

@@ -32,7 +32,9 @@ class RunRecord:
     settings: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
     examples: Columns  # id, trust, target.., true_target.., origin; sorted by id
-    last_epoch: Columns  # id, peer, weight, prediction.., target.., origin, true; one row an example and peer
+    last_epoch: (
+        Columns  # id, peer, weight, prediction.., target.., origin, true, from_teacher; one row an example and peer
+    )
     previews: Columns  # ids, inputs, perhaps feature_names
     class_names: Sequence[str] | None
 
@@ -142,7 +144,7 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
     last = pc.max(ledger.table(["epoch"])["epoch"])
     if not last.is_valid:
         return {}
-    shown = ("id", "peer", "weight", "prediction", "target")
+    shown = ("id", "peer", "weight", "prediction", "target", "teacher_confidence", "student_confidence")
     known = pq.read_schema(folder / ledger.parts[0]).names
     names = [name for name in known if name in shown or name.startswith(("prediction_", "target_"))]
     columns = _as_arrays(ledger.table(names, pc.field("epoch") == last))
@@ -151,6 +153,9 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
         columns["origin"] = np.where(found, examples["origin"][rows], UNKNOWN)
         if "true_target" in examples and found.all():  # a class; real targets have a column each
             columns["true"] = examples["true_target"][rows]
+    if "from_teacher" in examples:
+        rows, found = rows_of(examples["id"], columns["id"])
+        columns["from_teacher"] = found & examples["from_teacher"][rows]
     return columns
 
 

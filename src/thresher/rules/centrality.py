@@ -28,7 +28,7 @@ def most_central(points: Points) -> int:
     is bound to have more than the least sum so far need not be tried.
     """
     n = len(points)
-    least = n * points.scale * (points.rows - points.rows.mean(0)).square().sum(1).sqrt()
+    least = n * (points.rows - points.rows.mean(0)).square().sum(1).sqrt()
     totals = torch.full_like(least, torch.inf)
     for _ in range(0, n // 4, TRIED):
         best = totals.min()
@@ -48,7 +48,7 @@ def _tangents(points: Points, rows: Tensor) -> tuple[Tensor, Tensor]:
     totals = distances.sum(1, keepdim=True)
     # Those too near for their rounded distance to give a direction are left out: that only lowers the plane.
     far = distances > 2.0**24
-    weights = torch.where(far, points.scale**2 / distances, 0.0)
+    weights = torch.where(far, 1 / distances, 0.0)
     here = points.rows[rows]
     slopes = weights.sum(1, keepdim=True) * here - weights @ points.rows  # [m, d] gradient: Σ_j (here - j) / distance
     height = torch.where(far, distances, 0.0).sum(1, keepdim=True) - (slopes * here).sum(1, keepdim=True)

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from thresher.rules.distances import UNITS, Points
 
+AT_ONCE = 64  # candidates whose bounds are tightened together
+
 
 class Coreset(NamedTuple):
     """Medoids and their clusters: `assignment` [n] holds places in `indices`, ties going to the medoid chosen first."""
@@ -28,29 +30,49 @@ class Cover:
     @classmethod
     def empty(cls, points: Points) -> "Cover":
         """No medoid yet: everyone's is farther away than any distance."""
-        far = torch.full((len(points),), 2 * UNITS, dtype=torch.float64, device=points.rows.device)
+        far = torch.full((len(points),), 2.0 * UNITS, dtype=torch.float64, device=points.rows.device)
         return cls(far, torch.zeros_like(far, dtype=torch.long))
 
-    def add(self, points: Points, medoid: int) -> tuple[Tensor, Tensor]:
-        """Take in a medoid: the examples that it is nearest to now, and how far their medoid was before."""
+    def add(self, points: Points, medoid: int) -> None:
+        """Take in a medoid: the nearest now to all that were farther away from theirs."""
         distances = points.distances(torch.tensor([medoid], device=self.reach.device))[0]
-        rows = (distances < self.reach).nonzero()[:, 0]
-        before = self.reach[rows]
-        self.owner[rows] = len(self.chosen)
-        self.reach[rows] = distances[rows]
+        self.owner[distances < self.reach] = len(self.chosen)
+        self.reach = torch.minimum(self.reach, distances)
         self.chosen.append(medoid)
-        return rows, before
 
 
 def gains_of(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
     """gain(c) = Σ_i max(0, reach_i - distance(i, c)) of the candidates (float64): whole numbers below 2⁵³, so exact."""
-    bound, gains = points.bound(reach), []
-    for some in torch.split(candidates, points.block):
-        sizes, others, distances = points.near(some, bound)
-        row = torch.arange(len(some), device=some.device).repeat_interleave(sizes)
-        gained = reach.index_select(0, others).sub_(distances).clamp_(min=0)
-        gains.append(torch.zeros_like(reach[: len(some)]).index_add_(0, row, gained))
-    return torch.cat(gains)
+    parts = torch.split(candidates, points.block)
+    return torch.cat([(reach - points.distances(some)).clamp_(min=0).sum(1) for some in parts])
+
+
+def gains_below(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
+    """What the gains of the candidates are at most (float64), a little above them, in a fraction of the time."""
+    sums, near = [], reach.to(points.rough[1].dtype)
+    for _, squares in points.squares_below(candidates):
+        lengths = squares.clamp_(min=0).sqrt_()
+        sums.append(torch.sub(near, lengths, out=lengths).clamp_(min=0).sum(1))
+    # Single precision rounds the reach, the length and their difference, and then the sum; whole numbers round by 1/2.
+    rounding = len(points) * (1 + 2.0**-22 * reach.max())
+    return torch.cat(sums).double().mul_(1 + 2.0**-18).add_(rounding)
+
+
+def largest_gain(points: Points, candidates: Tensor, reach: Tensor, bounds: Tensor, stale: Tensor) -> int:
+    """The place of the first candidate with the largest gain, from bounds that are tightened until that is sure.
+
+    Where `stale`, the bounds [m] are of an earlier reach; below 0 they mark who is no candidate. Both are updated.
+    """
+    exact = torch.zeros_like(stale)
+    while not exact[top := int(bounds.argmax())]:
+        alike = stale if stale[top] else ~(stale | exact)
+        size, tighten = (AT_ONCE, gains_below) if stale[top] else (AT_ONCE // 16, gains_of)
+        highest = bounds.where(alike, -1).topk(min(size, len(bounds)))
+        some = highest.indices[highest.values >= 0]
+        exact[some] = ~stale[some]
+        stale[some] = False
+        bounds[some] = tighten(points, candidates[some], reach)
+    return top
 
 
 def clusters(chosen: list[int], owner: Tensor) -> Coreset:

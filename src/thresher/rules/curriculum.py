@@ -17,18 +17,20 @@ from thresher.signals import Signal, loss
 class Curriculum(Rule):
     """1 where the signal is below λ₁, falling in a straight line to 0 at λ₁ + λ₂ (Jiang et al. 2018, Eq. 5).
 
-    λ₁ is a moving average, over batches, of the signal's `fraction` quantile; λ₂ is `width`, and 0 cuts sharply.
+    λ₁ is a moving average, over batches, of the signal's `fraction` quantile; λ₂ is `width`, and 0 cuts sharply. The
+    rate of the average is what the released training commands have.
     """
 
     fraction: float | Schedule
-    width: float = 0.0
-    rate: float = 0.9
+    width: float | Schedule = 0.0
+    rate: float = 0.5
     by: Signal = loss
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch"})
 
     def __post_init__(self) -> None:
-        if not self.width >= 0 or not 0 <= self.rate < 1:
+        narrow = not isinstance(self.width, Schedule) and not self.width >= 0
+        if narrow or not 0 <= self.rate < 1:
             raise ThresherError("Curriculum needs a width of at least 0 and a rate from 0 up to, but below, 1.")
 
     def __call__(self, evidence: Evidence) -> Decision:
@@ -36,8 +38,9 @@ class Curriculum(Rule):
         level = quantile(values, evidence.value(self.fraction))
         if "level" in evidence.memory:
             level = self.rate * evidence.memory["level"] + (1 - self.rate) * level
-        excess = values - level
-        weights = (excess <= 0).float() if self.width == 0 else (1 - excess / self.width).clamp(0, 1)
+        width = torch.as_tensor(evidence.value(self.width), dtype=values.dtype, device=values.device)
+        # So narrow a slope is a cut: whatever lies above the level falls to zero.
+        weights = (1 - (values - level) / width.clamp_min(torch.finfo(values.dtype).tiny)).clamp(0, 1)
         return Decision(weights, memory={"level": level})
 
 

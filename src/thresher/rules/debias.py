@@ -8,23 +8,31 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from thresher.blocks import rows_at_once
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 from thresher.rules.rule import Decision, Rule
 from thresher.signals import Signal, entropy, given, margin, predicted
 
+TILE = 256  # queries whose neighbours are searched together
 LEAST_LOSS = torch.finfo(torch.float32).eps  # a smaller cross entropy is 0 in float32
 
 
 def debias_weights(
-    validation_confidences: Tensor, teacher_wrong: Tensor, distortions: Tensor, confidences: Tensor
+    validation_confidences: Tensor,
+    teacher_wrong: Tensor,
+    distortions: Tensor,
+    confidences: Tensor,
+    *,
+    consistent: bool = False,
 ) -> Tensor:
     """wᵢ = min(1, 1 / (1 + p̂ᵢ (d̂ᵢ - 1))) [n], Algorithm 2 of "Weighted distillation with unlabeled examples" (2022).
 
     p̂ and d̂ are means over the k = ⌈√q / 2⌉ validation examples whose pair of confidences (the teacher's, the student's)
     is nearest; those where the teacher is right enter as p = 0, d = 1. Of equally near ones the first count.
     An infinite distortion makes the weight 0, which is the formula's limit.
+
+    However many neighbours there are, that is 1 / (1 + p² (d - 1)) where the paper's Eq. 4 has 1 / (1 + p (d - 1)),
+    because d̂ is a mean that p = 0 has already drawn towards 1. `consistent` gives Eq. 4, min(1, 1 / d̂ᵢ).
 
     >>> near_wrong = torch.tensor([[0.1, 0.1], [0.9, 0.9]])
     >>> debias_weights(near_wrong, torch.tensor([True, False]), torch.tensor([4.0, 1.0]), near_wrong).tolist()
@@ -39,7 +47,8 @@ def debias_weights(
     wrong = teacher_wrong.bool()
     p, d = wrong.double(), torch.where(wrong, distortions, 1.0).double()
     near = nearest(validation_confidences.float(), confidences.float(), math.ceil(math.sqrt(q) / 2))
-    p_mean, d_mean = p[near].mean(1), d[near].mean(1)
+    d_mean = d[near].mean(1)
+    p_mean = torch.ones_like(d_mean) if consistent else p[near].mean(1)
     # Without a wrong neighbour the weight is 1, and 0 · (∞ - 1) does not come up: only wrong ones have d = ∞.
     return (1 / (1 + p_mean * (d_mean - 1))).clamp(0, 1).float()
 
@@ -50,13 +59,36 @@ def nearest(points: Tensor, queries: Tensor, count: int) -> Tensor:
     >>> nearest(torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]]), torch.zeros(1, 2), 1).tolist()
     [[1]]
     """
-    places, found = torch.arange(len(points), device=points.device), []
-    for some in torch.split(queries, rows_at_once(len(points), points)):
-        squares = (some[:, :1] - points[:, 0]).square() + (some[:, 1:] - points[:, 1]).square()
+    found = torch.empty(len(queries), count, dtype=torch.long, device=points.device)
+    for some in torch.split(_tiled(queries), TILE):
+        asked = queries[some]
+        near = _within_reach(points, asked, count)
+        squares = (asked[:, :1] - points[near, 0]).square() + (asked[:, 1:] - points[near, 1]).square()
         # The bits of a non-negative float order as the float does, so that the place can break ties.
-        keys = squares.contiguous().view(torch.int32).long() * len(points) + places
-        found.append(keys.topk(count, dim=1, largest=False, sorted=False).values % len(points))
-    return torch.cat(found)
+        keys = squares.contiguous().view(torch.int32).long() * len(points) + near
+        found[some] = keys.topk(count, dim=1, largest=False, sorted=False).values % len(points)
+    return found
+
+
+def _tiled(queries: Tensor) -> Tensor:
+    """The positions [n] of the queries in an order in which TILE in a row lie in one small rectangle."""
+    order = queries[:, 0].argsort(stable=True)
+    strip = torch.arange(len(order), device=order.device) // math.ceil(math.sqrt(len(order) * TILE))
+    up = queries[order, 1].argsort(stable=True)
+    return order[up[strip[up].argsort(stable=True)]]
+
+
+def _within_reach(points: Tensor, asked: Tensor, count: int) -> Tensor:
+    """The positions, in order, of all points that can be among the `count` nearest to any of these queries.
+
+    At least `count` points lie no further from any query than the bound, so whoever is further from all of their
+    rectangle is out.
+    """
+    low, high = asked.amin(0), asked.amax(0)
+    farthest = torch.maximum(points - low, high - points).square().sum(1)
+    closest = torch.maximum(low - points, points - high).clamp_min(0).square().sum(1)
+    bound = farthest.kthvalue(count).values * (1 + 1e-5)  # squares are rounded
+    return (closest <= bound).nonzero()[:, 0]
 
 
 @dataclass(frozen=True)
@@ -72,6 +104,7 @@ class Debias(Rule):
     by: Signal = margin
     hard: bool = False
     temperature: float = 1.0
+    consistent: bool = False
 
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
     needs: ClassVar[frozenset[str]] = frozenset({"teacher", "validation"})
@@ -86,7 +119,13 @@ class Debias(Rule):
         by_id = known.ids.argsort()
         wrong = known.other("teacher").read(predicted) != known.read(given)
         pairs = self._confidences(evidence)
-        weights = debias_weights(self._confidences(known)[by_id], wrong[by_id], self._distortions(known)[by_id], pairs)
+        weights = debias_weights(
+            self._confidences(known)[by_id],
+            wrong[by_id],
+            self._distortions(known)[by_id],
+            pairs,
+            consistent=self.consistent,
+        )
         columns = {"teacher_confidence": pairs[:, 0], "student_confidence": pairs[:, 1]}
         return Decision(on_teacher_labels(evidence, weights), columns)
 

@@ -3,37 +3,38 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from thresher.blocks import rows_at_once
+from thresher.blocks import on_host, rows_at_once
 from thresher.errors import ThresherError
 
-Marks = NDArray[Any]
-UNITS = 2.0**30  # of the span, which is at least half the largest distance: a distance fits into 32 bits
+UNITS = 2**30  # the span has at most so many, the largest distance at most twice as many: it fits into 32 bits
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """n embeddings, ready to be measured, in double precision; a distance of 1 is `scale` whole numbers.
+    """n embeddings, in units in which a distance is rounded to a whole number.
 
     Squared distances come from a matrix product, which is quick but sums in an order that depends on the block. Where
     its error could change the rounding, the distance is computed again from the differences, in a fixed order. So each
     pair has one distance, the same both ways, in every block and on every device, and ties stay ties.
     """
 
-    rows: Tensor  # [n, d]
+    columns: Tensor  # [d, n] float64
     left: Tensor  # [n, d + 2], and
     right: Tensor  # [d + 2, n]: their product is the squared distances
     error: float  # ... with no more error than this
-    scale: float
+    rough: tuple[Tensor, Tensor]  # such a left and right whose product is never above the squared distances
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.columns.shape[1]
+
+    @property
+    def rows(self) -> Tensor:
+        return self.columns.T
 
     @property
     def everyone(self) -> Tensor:
@@ -50,77 +51,90 @@ class Points:
             others, right = self.everyone, self.right
         else:
             right = self.right[:, others]
-        squares = self.left[rows] @ right
-        whole, doubtful = self._rounded(squares)
+        whole, doubtful = self._rounded(self.left[rows] @ right)
         places = doubtful.flatten().nonzero()[:, 0]
         whole.view(-1)[places] = self._again(rows[places // len(others)], others[places % len(others)])
         return whole
 
-    def bound(self, reach: Tensor) -> Tensor:
-        """What the squares in the matrix product are below, wherever a whole distance is below its reach."""
-        return ((reach + 1) / self.scale).square_().add_(self.error)
+    def squares_below(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """The rows in blocks, with what their squared distances to all [m, n] are at least: quick, and not much less.
 
-    def inside(self, rows: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared distances [m, n], and whether they are below the bound [m, 1] or [m, n]."""
-        squares = self.left[rows] @ self.right
-        return squares, squares < bound
+        Each block overwrites the one before.
+        """
+        left, right = self.rough
+        room = torch.empty(min(len(rows), self.block), len(self), dtype=right.dtype, device=right.device)
+        for some in torch.split(rows, self.block):
+            squares = room[: len(some)]
+            if on_host(right):  # in torch, single precision may be set to multiply with less than that
+                np.matmul(left[some].numpy(), right.numpy(), out=squares.numpy())
+            else:
+                torch.matmul(left[some], right, out=squares)
+            yield some, squares
 
-    def near(self, rows: Tensor, bound: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """For each row how many are inside, which ones, and their whole distances: one list after the other."""
-        squares, inside = self.inside(rows, bound)
-        m, n = squares.shape
-        flat = _ones(inside.flatten().cpu().numpy())
-        counts = np.diff(np.searchsorted(flat, np.arange(m + 1) * n))
-        sizes, places = (torch.from_numpy(each).to(rows.device) for each in (counts, flat))
-        whole, doubtful = self._rounded(squares.flatten().index_select(0, places))
-        again = doubtful.nonzero()[:, 0]
-        whole[again] = self._again(rows[places[again] // n], places[again] % n)
-        return sizes, places - (torch.arange(m, device=rows.device) * n).repeat_interleave(sizes), whole
+    def near(self, rows: Tensor, reach: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """In blocks of rows: how many others have each in (or just out of) reach, which ones, their whole distances."""
+        limit = reach.square().mul_(1 + 2.0**-22).to(self.rough[1].dtype)
+        for some, squares in self.squares_below(rows):
+            places = _places_below(squares, limit)
+            row, others = places // len(self), places % len(self)
+            yield row.bincount(minlength=len(some)), others, self._again(some[row], others)
 
     def _rounded(self, squares: Tensor) -> tuple[Tensor, Tensor]:
         """Whole distances of squared ones, and where the error might change them; the squares are overwritten."""
-        distances = squares.clamp_(min=0).sqrt_().mul_(self.scale)
+        distances = squares.clamp_(min=0).sqrt_()
         whole = distances.round()
         # An error e of the square is one of about e / (2 · distance) of the distance.
         spare = distances.sub(whole).abs_().neg_().add_(0.5).mul_(distances)
-        return whole, spare <= self.error * self.scale**2
+        return whole, spare <= self.error
 
     def _again(self, rows: Tensor, others: Tensor) -> Tensor:
         """Whole distances of pairs [p], from their differences."""
-        return _lengths(self.rows[rows] - self.rows[others]).mul_(self.scale).round_()
+        return _lengths(self.columns, rows, others).round_()
 
 
-def _lengths(steps: Tensor) -> Tensor:
-    """√ Σ_k steps_k² [p], summed in the order of k: the same bits everywhere. The steps [p, d] are overwritten."""
-    total = torch.zeros_like(steps[:, 0])
-    for squares in steps.mul_(steps).T:
-        total.add_(squares)
-    return total.sqrt_()
+def _places_below(squares: Tensor, limit: Tensor) -> Tensor:
+    """Where, counted through the rows, the squares [m, n] are below the limit [n]."""
+    if on_host(squares):  # numpy is several times as quick
+        return torch.from_numpy(np.flatnonzero(squares.numpy() < limit.numpy()))
+    return (squares < limit).flatten().nonzero()[:, 0]
 
 
-def _ones(marks: Marks) -> Marks:
-    """Where the marks are true, looking into eight at a time only where one is: few are, and np.flatnonzero is slow."""
-    even = len(marks) // 8 * 8
-    words = np.flatnonzero(marks[:even].view(np.uint64) != 0)
-    found = np.flatnonzero(marks[:even].reshape(-1, 8)[words])
-    return np.concatenate([8 * words[found >> 3] + (found & 7), even + np.flatnonzero(marks[even:])])
+def _lengths(columns: Tensor, rows: Tensor, others: Tensor) -> Tensor:
+    """Distances of pairs [p] of the points in columns [d, n], summed in the order of d: the same bits everywhere."""
+    squares = torch.zeros(len(rows), dtype=columns.dtype, device=columns.device)
+    for column in columns:
+        steps = column.index_select(0, rows).sub_(column.index_select(0, others))
+        squares.add_(steps.mul_(steps))
+    return squares.sqrt_()
 
 
 def measure(embeddings: Tensor) -> Points:
-    """The embeddings [n, d] as points whose distances are multiples of 2⁻³⁰ of (at most) the largest one."""
+    """The embeddings [n, d] in units of 2⁻³⁰ to 2⁻²⁹ of the span, which is at least half the largest distance.
+
+    The unit is a power of two, so that nothing is rounded but the distances.
+    """
     if embeddings.ndim != 2 or 0 in embeddings.shape or embeddings.is_complex():
         raise ThresherError(f"Embeddings of shape {list(embeddings.shape)} cannot be measured: give real rows [n, d].")
-    rows = embeddings.detach().double()
-    if not torch.isfinite(rows).all():
+    columns = embeddings.detach().double().T.contiguous()
+    if not torch.isfinite(columns).all():
         raise ThresherError("Some embeddings are not finite, so nothing is near to them: drop those rows first.")
-    rows = rows * 2.0 ** -math.frexp(float(rows.abs().max()))[1]  # squares can neither overflow nor vanish
-    span = float(_lengths(rows - rows[_lengths(rows - rows[0]).argmax()]).max())
-    centred = rows - rows.mean(0)
-    norms = centred.square().sum(1, keepdim=True)
-    left = torch.cat([norms, torch.ones_like(norms), -2 * centred], 1)
-    right = torch.cat([torch.ones_like(norms), norms, centred], 1).T.contiguous()
-    error = (rows.shape[1] + 8) * 2.0**-50 * float(norms.max())  # of d + 2 products, and of _lengths
-    return Points(rows, left, right, error, UNITS / span if span > 0 else 1.0)
+    columns = columns * 2.0 ** -math.frexp(float(columns.abs().max()))[1]  # squares can neither overflow nor vanish
+    everyone = torch.arange(columns.shape[1], device=columns.device)
+    farthest = _lengths(columns, torch.zeros_like(everyone), everyone).argmax()
+    span = float(_lengths(columns, farthest.expand_as(everyone), everyone).max())
+    columns *= UNITS * 2.0 ** -math.frexp(span)[1]
+    centred = (columns - columns.mean(1, keepdim=True)).T
+    # Of d + 2 products, of the norms, and of _lengths; in single precision all of it is 2²⁹ times as much.
+    error = (len(columns) + 8) * 2.0**-50 * float(centred.square().sum(1).max())
+    rough = _factors(centred.float(), 2.0**29 * error) if on_host(columns) else _factors(centred, error)
+    return Points(columns, *_factors(centred, 0.0), error, rough)
+
+
+def _factors(centred: Tensor, less: float) -> tuple[Tensor, Tensor]:
+    """A left [n, d + 2] and a right [d + 2, n] whose product is the squared distances less so much."""
+    norms = centred.square().sum(1, keepdim=True) - less / 2
+    ones = torch.ones_like(norms)
+    return torch.cat([norms, ones, -2 * centred], 1), torch.cat([ones, norms, centred], 1).T.contiguous()
 
 
 def checked_count(count: int, n: int) -> int:

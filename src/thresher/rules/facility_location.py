@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 
 from thresher.rules.centrality import most_central
-from thresher.rules.cover import Coreset, Cover, clusters, gains_of
+from thresher.rules.cover import Coreset, Cover, clusters, gains_below, largest_gain
 from thresher.rules.distances import Points, checked_count, measure
 from thresher.rules.near import choose_near
 
-PAIRS, NEIGHBOURS = 2**24, 256  # pairs that may be listed: so many in any case (128 MiB), or so many for each example
-SAMPLE = 64  # rows by which the number of pairs is foreseen
+NEIGHBOURS = 256  # examples that a candidate may have in reach when lists of them begin to be kept
+SAMPLE = 64  # candidates by which their number is foreseen
 
 
 def facility_location(embeddings: Tensor, count: int) -> Coreset:
@@ -25,52 +25,17 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
     checked_count(count, len(points))
     cover = Cover.empty(points)
     cover.add(points, most_central(points))
-    pairs = _choose_far(points, cover, count)
-    if len(cover.chosen) < count:
-        choose_near(points, cover, count, expected=pairs + pairs // 8)
+    bounds = gains_below(points, points.everyone, cover.reach)
+    bounds[cover.chosen] = -1
+    while len(cover.chosen) < count and _in_reach(points, cover.reach) > NEIGHBOURS:
+        medoid = largest_gain(points, points.everyone, cover.reach, bounds, torch.ones_like(bounds, dtype=torch.bool))
+        cover.add(points, medoid)
+        bounds[medoid] = -1
+    choose_near(points, cover, bounds, count)
     return clusters(cover.chosen, cover.owner)
 
 
-def _choose_far(points: Points, cover: Cover, count: int) -> int:
-    """Choose until there are `count` medoids, or so few pairs in reach that they can be listed: about how many.
-
-    Gains only ever fall, so that an old gain is a bound: those are taken again that might still be the largest.
-    """
-    n = len(points)
-    gains: Tensor | None = None
-    while len(cover.chosen) < count:
-        pairs = _pairs_in_reach(points, cover)
-        if pairs <= max(PAIRS, NEIGHBOURS * n):
-            return pairs
-        if gains is None:
-            gains = gains_of(points, points.everyone, cover.reach)
-            gains[cover.chosen] = -1
-            fresh = torch.ones_like(gains, dtype=torch.bool)
-        medoid = _largest(points, gains, fresh, cover.reach)
-        cover.add(points, medoid)
-        gains[medoid] = -1
-        fresh = torch.zeros_like(fresh)
-    return 0
-
-
-def _largest(points: Points, gains: Tensor, fresh: Tensor, reach: Tensor) -> int:
-    """The first candidate of the largest gain; old gains are taken again, and marked as fresh, until that is sure."""
-    while True:
-        largest = gains.where(fresh, 0.0).max()  # at least 0: medoids, whose gains are below, stay out
-        doubtful = (~fresh & (gains >= largest)).nonzero()[:, 0]
-        if len(doubtful) == 0:
-            return int((fresh & (gains == largest)).int().argmax())
-        highest = gains[doubtful].argsort(descending=True)
-        some = doubtful[highest[: points.block]]
-        gains[some] = gains_of(points, some, reach)
-        fresh[some] = True
-
-
-def _pairs_in_reach(points: Points, cover: Cover) -> int:
-    """About how many pairs are nearer than the reach of one of the two, from a sample of rows."""
-    n = len(points)
-    rows = points.everyone[:: max(1, n // SAMPLE)]
-    near, bound = 0, points.bound(cover.reach)
-    for at in torch.split(rows, points.block):
-        near += int(points.inside(at, torch.maximum(bound[at, None], bound))[1].sum())
-    return near * n // len(rows)
+def _in_reach(points: Points, reach: Tensor) -> float:
+    """About how many examples have a candidate in reach, on average, from a sample of candidates."""
+    rows = points.everyone[:: max(1, len(points) // SAMPLE)]
+    return float(torch.cat([sizes for sizes, _, _ in points.near(rows, reach)]).double().mean())

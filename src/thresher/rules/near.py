@@ -1,7 +1,7 @@
-"""Greedy steps over a list of the pairs still in reach: the second part of exact facility location, on the host."""
+"""Greedy steps over lists of who is in a candidate's reach: the second part of exact facility location, on the host."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -9,53 +9,110 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from thresher.rules.cover import Cover
-from thresher.rules.distances import Points, blocks
+from thresher.rules.distances import Points
 
 Whole = NDArray[Any]
-SHORTEN = 4  # the list is shortened whenever there are so many times as many medoids as the last time
-AT_ONCE = 2**17  # pairs looked at together
+POOL = 256  # candidates looked at together
+PAIRS = 2**14  # pairs of those that may become medoids together
+
+
+class Lists(NamedTuple):
+    """Who would be nearer to some candidates than to their medoid, and how near: one list after the other."""
+
+    sizes: Whole  # [m]
+    example: Whole  # int32
+    distance: Whole  # int32
+
+    def some(self, places: Whole) -> "Lists":
+        """The lists of the candidates in these places."""
+        sizes = self.sizes[places]
+        pairs = np.repeat(_summed(self.sizes)[places] - _summed(sizes)[:-1], sizes) + np.arange(sizes.sum())
+        return Lists(sizes, self.example.take(pairs), self.distance.take(pairs))
+
+    def within(self, reach: Whole) -> "Lists":
+        """The lists without the pairs that have gone out of reach."""
+        kept = self.distance < reach.take(self.example)
+        return Lists(_totals(kept, self.sizes), self.example.compress(kept), self.distance.compress(kept))
 
 
 @dataclass
-class Pairs:
-    """All pairs nearer than the reach of one of the two: of example i those from starts[i] to starts[i + 1]."""
+class Known:
+    """What is known of every candidate: its list, once that was asked for."""
 
-    starts: Whole  # [n + 1]
-    other: Whole  # int32
-    distance: Whole  # int32
+    points: Points
+    lists: dict[int, Whole] = field(default_factory=dict)  # [2, size] int32: the examples, the distances
 
-    def shorten(self, reach: Whole) -> None:
-        """Drop the pairs that have gone out of reach of both; in place, because the list is the largest thing here."""
-        n, sizes, end = len(reach), np.diff(self.starts), 0
-        rows = max(1, AT_ONCE * n // max(1, len(self.other)))
-        for first in range(0, n, rows):
-            some = slice(first, first + rows)
-            span = slice(self.starts[first], self.starts[min(first + rows, n)])
-            other, distance = self.other[span], self.distance[span]
-            kept = distance < np.maximum(reach.take(other), np.repeat(reach[some], sizes[some]))
-            sizes[some] = _totals(kept, sizes[some])
-            start, end = end, end + int(kept.sum())
-            self.other[start:end], self.distance[start:end] = other.compress(kept), distance.compress(kept)
-        self.starts, self.other, self.distance = _summed(sizes), self.other[:end], self.distance[:end]
+    def of(self, candidates: Whole, reach: Whole) -> Lists:
+        """The lists of the candidates, some pairs of which may have gone out of reach since they were made."""
+        missing = np.array([candidate for candidate in candidates.tolist() if candidate not in self.lists], dtype=int)
+        if len(missing):
+            device = self.points.columns.device
+            blocks = self.points.near(torch.from_numpy(missing).to(device), torch.from_numpy(reach).double().to(device))
+            for sizes, example, distance in blocks:
+                here = Lists(*(each.cpu().numpy() for each in (sizes, example.int(), distance.int())))
+                self.keep(missing[: len(sizes)], here)
+                missing = missing[len(sizes) :]
+        found = [self.lists[candidate] for candidate in candidates.tolist()]
+        return Lists(np.array([pairs.shape[1] for pairs in found]), *np.concatenate(found, axis=1))
+
+    def keep(self, candidates: Whole, lists: Lists) -> None:
+        pairs, ends = np.stack(lists[1:]), _summed(lists.sizes).tolist()
+        for place, candidate in enumerate(candidates.tolist()):
+            self.lists[candidate] = pairs[:, ends[place] : ends[place + 1]].copy()  # a view would hold all of them
 
 
-def choose_near(points: Points, cover: Cover, count: int, expected: int) -> None:
-    """Choose the medoids that are missing to `count`; a step touches only pairs in reach, about as many as expected."""
+def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> None:
+    """Choose the medoids that are missing to `count`, given what the gains [n] are at most, below 0 for medoids.
+
+    Gains only ever fall, so that an old gain is a bound. The candidates of the highest bounds form a pool; their gains
+    are taken again, and those above all bounds outside become medoids, many at once where they do not share examples.
+    """
     reach, owner = cover.reach.int().cpu().numpy(), cover.owner.cpu().numpy().copy()
-    pairs, gains = _listed(points, cover.reach, expected)
-    gains[cover.chosen] = -1
-    shorten_at = SHORTEN * len(cover.chosen)
-    for place in range(len(cover.chosen), count):
-        medoid = int(gains.argmax())
-        rows, before = _take(pairs, medoid, reach)
-        owner[rows] = place
-        _lose(pairs, gains, rows, before, reach[rows])
-        gains[medoid] = -1
-        cover.chosen.append(medoid)
-        if place >= shorten_at:
-            pairs.shorten(reach)
-            shorten_at = SHORTEN * place
+    highest, known = bounds.ceil().long().cpu().numpy(), Known(points)
+    while len(cover.chosen) < count:
+        size = min(POOL, len(highest))
+        floor = max(0, np.partition(highest, -size)[-size])
+        pool = np.flatnonzero(highest >= floor)
+        while len(pool) and len(cover.chosen) < count:
+            lists = known.of(pool, reach)
+            gained = np.maximum(reach.take(lists.example) - lists.distance, 0)
+            highest[pool] = gains = _totals(gained, lists.sizes)
+            shrunk = np.flatnonzero(2 * _totals(gained > 0, lists.sizes) <= lists.sizes)
+            known.keep(pool[shrunk], lists.some(shrunk).within(reach))
+            order = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains >= floor)]
+            order = order[: 1 + np.searchsorted(lists.sizes[order].cumsum(), PAIRS)]
+            lists = lists.some(order).within(reach)
+            taken = _in_a_row(lists, gains[order], reach)[: count - len(cover.chosen)]
+            medoids, lists = pool[order[taken]], lists.some(taken)
+            reach[lists.example] = lists.distance
+            owner[lists.example] = np.repeat(len(cover.chosen) + np.arange(len(taken)), lists.sizes)
+            cover.chosen += medoids.tolist()
+            highest[medoids] = -1
+            for medoid in medoids.tolist():
+                del known.lists[medoid]
+            pool = pool[highest[pool] >= floor]
     cover.owner = torch.from_numpy(owner).to(cover.owner.device)
+
+
+def _in_a_row(lists: Lists, gains: Whole, reach: Whole) -> Whole:
+    """The places of the candidates, in order of falling gains, that greedy would choose one after the other.
+
+    Who shares no example with one before keeps the gain. Who does loses some of it, and may not have more left than
+    those have that are chosen after: that ends the row.
+    """
+    candidate, place = np.repeat(np.arange(len(gains)), lists.sizes), np.arange(len(lists.example))
+    first = np.full(len(reach), len(place))
+    np.minimum.at(first, lists.example, place)
+    first = first[lists.example]
+    shared = np.flatnonzero(first < place)
+    disturbed = np.zeros(len(gains), dtype=bool)
+    disturbed[candidate[shared]] = True
+    left = np.where(disturbed, gains, -1)
+    shared = shared[~disturbed[candidate[first[shared]]]]
+    after = np.maximum(lists.distance[shared], lists.distance[first[shared]])
+    np.subtract.at(left, candidate[shared], reach[lists.example[shared]] - after)
+    row = np.flatnonzero(~disturbed)
+    return row[np.logical_and.accumulate(gains[row] > np.maximum.accumulate(left)[row])]
 
 
 def _summed(values: Whole) -> Whole:
@@ -67,47 +124,4 @@ def _summed(values: Whole) -> Whole:
 
 def _totals(values: Whole, sizes: Whole) -> Whole:
     """The sums of the first sizes[0] values, of the next sizes[1], ..."""
-    return np.diff(_summed(values).take(_summed(sizes)))
-
-
-def _take(pairs: Pairs, medoid: int, reach: Whole) -> tuple[Whole, Whole]:
-    """Lower the reach of the examples that the medoid is nearest to now: these, and their reach before."""
-    span = slice(pairs.starts[medoid], pairs.starts[medoid + 1])
-    rows, distances = pairs.other[span], pairs.distance[span]
-    nearer = distances < reach.take(rows)
-    rows = rows.compress(nearer)
-    before = reach.take(rows)
-    reach[rows] = distances.compress(nearer)
-    return rows, before
-
-
-def _lose(pairs: Pairs, gains: Whole, rows: Whole, before: Whole, after: Whole) -> None:
-    """Take from every candidate's gain what it loses as the reach of these rows falls."""
-    starts = pairs.starts.take(rows)
-    sizes = pairs.starts.take(rows + 1) - starts
-    if len(rows) > 1 and sizes.sum() > AT_ONCE:
-        for half in (slice(None, len(rows) // 2), slice(len(rows) // 2, None)):
-            _lose(pairs, gains, rows[half], before[half], after[half])
-        return
-    places = np.repeat(starts - sizes.cumsum() + sizes, sizes)
-    places += np.arange(len(places))
-    low = np.maximum(pairs.distance.take(places), np.repeat(after, sizes))
-    lost = np.maximum(np.repeat(before, sizes) - low, 0)
-    np.subtract.at(gains, pairs.other.take(places), lost.astype(np.int64))  # its quick way wants the same type
-
-
-def _listed(points: Points, reach: Tensor, expected: int) -> tuple[Pairs, Whole]:
-    """The pairs from blocks of distances, and gain(c) = Σ_i max(0, reach_i - distance(i, c)) [n]."""
-    n, end, bound, near = len(points), 0, points.bound(reach), reach.int().cpu().numpy()
-    other, distance = (np.empty(expected, dtype=np.int32) for _ in range(2))
-    sizes, gains = (np.zeros(n, dtype=np.int64) for _ in range(2))
-    for rows in blocks(points):
-        found = points.near(rows, torch.maximum(bound[rows, None], bound))
-        counts, others, distances = (each.int().cpu().numpy() for each in found)
-        start, end = end, end + len(others)
-        if end > len(other):
-            other, distance = (np.resize(each, end + end // 4) for each in (other, distance))
-        other[start:end], distance[start:end] = others, distances
-        some = slice(int(rows[0]), int(rows[-1]) + 1)
-        sizes[some], gains[some] = counts, _totals(np.maximum(near.take(others) - distances, 0), counts)
-    return Pairs(_summed(sizes), other[:end], distance[:end]), gains
+    return np.diff(_summed(values)[_summed(sizes)])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from thresher.errors import ThresherError
-from thresher.rules.cover import Coreset, Cover, clusters, gains_of
+from thresher.rules.cover import Coreset, Cover, clusters, gains_below, largest_gain
 from thresher.rules.distances import checked_count, measure
 from thresher.seeding import generator as seeded
 
@@ -33,7 +33,9 @@ def stochastic_facility_location(
     for _ in range(count):
         draws = torch.randint(len(left), (size,), generator=generator) if size < len(left) else torch.arange(len(left))
         draws = draws[left[draws].argsort()]  # ties go to the lower index
-        draw = int(draws[int(gains_of(points, left[draws].to(cover.reach.device), cover.reach).argmax())])
+        candidates = left[draws].to(cover.reach.device)
+        bounds = gains_below(points, candidates, cover.reach)
+        draw = int(draws[largest_gain(points, candidates, cover.reach, bounds, torch.zeros_like(bounds).bool())])
         cover.add(points, int(left[draw]))
         left[draw] = left[-1]
         left = left[:-1]

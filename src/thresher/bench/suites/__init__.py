@@ -1,6 +1,7 @@
 """The registry: every suite by its name; one file a suite."""
 
 from thresher.bench.suite import Suite
+from thresher.bench.suites.active import ACTIVE
 from thresher.bench.suites.crust import CRUST
 from thresher.bench.suites.crust_parts import CRUST_ABLATION, CRUST_SIZES
 from thresher.bench.suites.crust_purity import CRUST_PURITY, CRUST_SELECTIONS
@@ -13,7 +14,9 @@ from thresher.bench.suites.reclaim import RECLAIM
 from thresher.naming import unknown
 
 OF_CRUST = (CRUST, CRUST_ABLATION, CRUST_SIZES, CRUST_PURITY, CRUST_SELECTIONS)
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (DEMO, DISTIL, L2RW, PRL, PRL_RATES, *OF_CRUST, RECLAIM)}
+SUITES: dict[str, Suite] = {
+    suite.name: suite for suite in (ACTIVE, DEMO, DISTIL, L2RW, PRL, PRL_RATES, *OF_CRUST, RECLAIM)
+}
 
 
 def suite(name: str) -> Suite:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from thresher.bench.points import TOLD, Point
 from thresher.bench.suite import Cell, Entry, Published, Scale, Suite, printed
 from thresher.bench.suites.prl import PAPER, PAPER_SCALE, SMALL, SMALL_KINDS
 from thresher.bench.suites.prl_tables import SHIFTS, TABLE_3
@@ -23,6 +24,14 @@ def cells(kind: Cell, seeds: int) -> tuple[Cell, ...]:
             corruption=f"{corruption}:{percent / 100:g}",
             noise_rate=round(percent / 100 + shift, 2),
             methods=("standard", "co-prl-l") if shift == 0 else ("co-prl-l",),  # Standard is told nothing
+            points=(
+                Point(
+                    TOLD,
+                    round(percent / 100 + shift, 2),
+                    f"{kind.data}, {corruption}:{percent / 100:g}",
+                    mark=percent / 100,
+                ),
+            ),
             changes={**kind.changes, "seeds": seeds},
         )
         for corruption, rates in CORRUPTIONS.items()

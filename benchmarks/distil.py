@@ -1,0 +1,127 @@
+"""What it costs on the CPU to weigh 100,000 teacher labels, once and every epoch, against the student's training.
+
+    python benchmarks/distil.py [--steps 30] [--out results/distil-cpu.jsonl]
+
+A training step is the engine's own, ledger included, on soft labels, in batches of 128; its median over some steps
+stands for all steps of an epoch. Estimating weights is a sweep of the student over all examples, one over the
+validation set, and the search for neighbours. Figures are CPU seconds of one thread, which other work on the machine
+disturbs least.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from thresher import Examples, Recipe
+from thresher.engine.sweep import Sweeper
+from thresher.engine.training import Plan, Training
+from thresher.models import build
+from thresher.objectives import CrossEntropy, Distillation
+from thresher.rules import debias_weights
+
+COUNT, BATCH, CLASSES, EPOCHS = 100_000, 128, 10, 200  # the paper trains students for 200 epochs
+STUDENTS = {"mobilenet": (3, 32, 32), "lenet": (1, 28, 28)}  # the paper's student, and about the smallest there is
+VALIDATIONS = (500, 2000)  # the paper's sizes
+
+
+def taught(count: int, shape: tuple[int, ...], seed: int) -> Examples:
+    """Random images with soft labels."""
+    draws = torch.Generator().manual_seed(seed)
+    inputs = torch.randint(0, 256, (count, *shape), generator=draws, dtype=torch.uint8)
+    return Examples(inputs, torch.randn(count, CLASSES, generator=draws).softmax(1), classes=CLASSES)
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def step_seconds(name: str, shape: tuple[int, ...], steps: int) -> float:
+    """The median of a training step; the first few are not counted."""
+    plan = Plan(
+        epochs=1, steps=None, batch=BATCH, seed=0, precision=None, workers=0, schedule=None,
+        make_optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = build(name, input_shape=shape, outputs=CLASSES)
+    sets = {"train": taught((steps + 5) * BATCH, shape, 0)}
+    training = Training(Recipe(objective=Distillation()), [model], sets, plan, False)
+    found, start = [], time.process_time()
+    for _ in training.run_epoch():
+        found.append(time.process_time() - start)
+        start = time.process_time()
+    return statistics.median(found[5:])
+
+
+def sweep_seconds(name: str, shape: tuple[int, ...], count: int) -> float:
+    model, examples = build(name, input_shape=shape, outputs=CLASSES), taught(count, shape, 1)
+    return cpu_seconds(lambda: Sweeper()(model, CrossEntropy(), examples))
+
+
+def search_seconds(validation: int) -> float:
+    """The median of five searches; confidences crowd near 1, as those of trained networks do."""
+    draws = torch.Generator().manual_seed(0)
+
+    def confidences(count: int) -> Tensor:
+        return 1 - torch.rand(count, 2, generator=draws) ** 4
+
+    known, asked = confidences(validation), confidences(COUNT)
+    wrong, distortions = torch.rand(validation, generator=draws) < 0.3, 3 * torch.rand(validation, generator=draws)
+    return statistics.median(cpu_seconds(lambda: debias_weights(known, wrong, distortions, asked)) for _ in range(5))
+
+
+def measured(name: str, validation: int, step: float, sweep: float, search: float) -> dict[str, Any]:
+    epoch, looks = step * COUNT / BATCH, sweep * (COUNT + validation) / COUNT
+    return {
+        "student": name,
+        "examples": COUNT,
+        "validation": validation,
+        "epoch_seconds": epoch,
+        "sweep_seconds": looks,
+        "search_seconds": search,
+        "once_share_of_training": (looks + search) / (EPOCHS * epoch),
+        "sweep_share_of_epoch": looks / epoch,
+        "search_share_of_epoch": search / epoch,
+        "epochs": EPOCHS,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--steps", type=int, default=30)
+    words.add_argument("--swept", type=int, default=4000, help="examples swept; the time for all is in proportion")
+    words.add_argument("--out", type=Path)
+    told = words.parse_args()
+    torch.set_num_threads(1)
+    searches = {validation: search_seconds(validation) for validation in VALIDATIONS}
+    found = []
+    for name, shape in STUDENTS.items():
+        step = step_seconds(name, shape, told.steps)
+        sweep = sweep_seconds(name, shape, told.swept) * COUNT / told.swept
+        found += [measured(name, validation, step, sweep, seconds) for validation, seconds in searches.items()]
+    for each in found:
+        print(
+            f"{each['student']:10} {each['validation']:5} validation: epoch {each['epoch_seconds']:8.1f} s, "
+            f"sweep {each['sweep_seconds']:6.1f} s, search {each['search_seconds']:5.2f} s; "
+            f"once {each['once_share_of_training']:.3%} of {EPOCHS} epochs; every epoch: sweep "
+            f"{each['sweep_share_of_epoch']:.1%} and search {each['search_share_of_epoch']:.2%} of an epoch"
+        )
+    if told.out is not None:
+        told.out.parent.mkdir(parents=True, exist_ok=True)
+        told.out.write_text("".join(json.dumps(each) + "\n" for each in found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""People who label: tasks for them, their answers, and the folder that remembers both."""

@@ -1,0 +1,45 @@
+"""What people are given to label: tasks and the labelling interface, as Label Studio imports them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+ID = "thresher_id"  # Label Studio numbers its tasks itself, so the id of the example travels with its data
+IMAGE, ROW = "image", "row"
+
+Shown = Mapping[str, Any]  # what a person sees of one example: {"image": address} or {"row": {column: value}}
+
+
+def tasks(ids: Sequence[int], shown: Sequence[Shown]) -> list[dict[str, Any]]:
+    """Label Studio's JSON import format: one task an example, without predictions, which would lead people.
+
+    >>> tasks([17], [{"row": {"age": 3}}])
+    [{'data': {'thresher_id': 17, 'row': {'age': 3}}}]
+    """
+    return [{"data": {ID: id_, **seen}} for id_, seen in zip(ids, shown, strict=True)]
+
+
+def interface(class_names: Sequence[str], shown: Shown) -> str:
+    """The labelling interface for these classes: an image or a row of a table, and one choice.
+
+    >>> print(interface(["cat", "dog"], {"image": "data:..."}))
+    <View>
+      <Image name="example" value="$image"/>
+      <Choices name="label" toName="example" choice="single">
+        <Choice value="cat"/>
+        <Choice value="dog"/>
+      </Choices>
+    </View>
+    """
+    kind, tag = (IMAGE, "Image") if IMAGE in shown else (ROW, "Table")
+    choices = [f"    <Choice value={quoteattr(name)}/>" for name in class_names]
+    return "\n".join(
+        [
+            "<View>",
+            f'  <{tag} name="example" value="${kind}"/>',
+            '  <Choices name="label" toName="example" choice="single">',
+            *choices,
+            "  </Choices>",
+            "</View>",
+        ]
+    )

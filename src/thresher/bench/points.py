@@ -1,0 +1,44 @@
+"""Where cells stand in pictures of scores against a number, as data."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A number that cells of a suite differ in.
+
+    as_errors  what is drawn is not the score but what it lacks of a perfect one
+    levels     a method that is run at a single number does not depend on it, and is drawn as a level across
+    """
+
+    title: str
+    log: bool = False
+    as_errors: bool = False
+    levels: bool = False
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a cell stands in a picture of scores against a number; cells of one panel share all else.
+
+    mark  a number to be marked in the panel, such as the true noise rate
+    """
+
+    axis: Axis
+    value: float
+    panel: str
+    mark: float | None = None
+
+
+TOLD = Axis("noise rate told", levels=True)
+KEPT = Axis("share kept", levels=True)
+
+
+def true_rate(corruption: str | None) -> float | None:
+    """The rate in the name of a corruption; an imbalance has none.
+
+    >>> true_rate("symmetric:0.4"), true_rate("linadv:0.2:3"), true_rate("imbalance:200"), true_rate(None)
+    (0.4, 0.2, None, None)
+    """
+    number = float("nan") if corruption is None else float(corruption.split(":")[1])
+    return number if 0 <= number < 1 else None

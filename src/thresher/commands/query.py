@@ -1,0 +1,66 @@
+"""thresher query"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was trained with --pool.")]
+By = Annotated[
+    str, typer.Option(help="How to choose: s-badge, badge, margin, confidence, entropy, coreset, random, ...")
+]
+
+
+def query(
+    run: Run,
+    count: Annotated[int, typer.Option(help="How many examples to ask about.")] = 100,
+    by: By = "s-badge",
+    avoid: Annotated[
+        str | None, typer.Option(help="trust: keep away from what is like labels that the model could not believe.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Choose what people should label next, and write the tasks for Label Studio.
+
+    Example: thresher query runs/photos --count 100 --by s-badge
+
+    A new folder inside the run has tasks.json and interface.xml, which Label Studio imports; answers.csv, which can be
+    filled in instead; and preview.html. The same question again chooses the same. Then: thresher label.
+    """
+    from rich.console import Console
+
+    from thresher.acquisitions import acquisition
+    from thresher.annotate.question import write_question
+    from thresher.commands.rounds import latest, open_run, remember
+    from thresher.errors import ThresherError
+    from thresher.procedures.active import chosen
+    from thresher.procedures.rounds import save_picks
+    from thresher.rules.avoid import avoiding
+    from thresher.seeding import derive
+
+    if avoid not in (None, "trust"):
+        raise ThresherError(f"--avoid {avoid} is not understood: give --avoid trust.")
+    rule, asked = acquisition(by).rule(count), open_run(run)
+    pool, round_ = asked.unlabelled(), asked.last_round
+    if count > len(pool):
+        raise ThresherError(f"--count {count} is more than the {len(pool)} that have no label: ask for fewer.")
+    trained = latest(asked, Console(stderr=True, highlight=False))
+    if avoid is not None:
+        rule = avoiding(rule, *trained.trust())
+    seed = derive(asked.settings.seed, "query", round_)
+    picked = chosen(rule, trained, pool, asked.job(round_).train, seed=seed, workers=asked.settings.workers)
+    ids = picked.ids.tolist()
+    name = by if avoid is None else f"{by}-avoid-{avoid}"
+    folder = run / "queries" / f"{round_}-{name}-{count}"
+    write_question(folder, ids, asked.pooled.show(ids), asked.class_names)
+    save_picks(run, round_, picked)
+    remember(asked, name)
+    if as_json:
+        print(json.dumps({"round": round_, "by": name, "ids": ids, "out": str(folder)}))
+        return
+    print(
+        f"{len(ids)} of {len(pool):,} to label, chosen by {name}: {folder}\n"
+        "Import tasks.json into Label Studio (interface.xml is its labelling interface), or fill in answers.csv.\n"
+        f"Then: thresher label {run} ANSWERS"
+    )

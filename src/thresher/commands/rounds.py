@@ -1,0 +1,98 @@
+"""The rounds of a run whose pool people label: their trainings, and what is remembered of them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from thresher.annotate.folder import Answer, answers_of, read_answers, round_folder, write_json
+from thresher.commands.running import Job, is_finished, prepare, start
+from thresher.data.pools import Pooled, load_with_pool
+from thresher.engine.run import Run
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.procedures.rounds import LOOP, read_loop
+from thresher.settings import Settings, read_toml
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A run whose examples are partly labelled: its settings, all its examples, and the answers so far."""
+
+    folder: Path
+    settings: Settings
+    pooled: Pooled
+    answers: Sequence[Answer]
+
+    @property
+    def class_names(self) -> list[str]:
+        return list(self.pooled.everyone.class_names or ())
+
+    @property
+    def last_round(self) -> int:
+        return max((answer.round for answer in self.answers), default=0)
+
+    def known(self, round_: int | None = None) -> dict[int, int]:
+        """The classes that examples of the pool have got, up to this round or until now."""
+        return answers_of(self.answers, self.last_round if round_ is None else round_, self.class_names)
+
+    def job(self, round_: int) -> Job:
+        """The training of a round: on what was labelled from the start, and the answers up to then."""
+        return prepare(self.settings, self.known(round_))
+
+    def unlabelled(self) -> Examples:
+        """What is left of the pool."""
+        rest = self.pooled.with_answers(self.known())[1]
+        if rest is None:
+            raise ThresherError(f"Everything in the pool of {self.folder} is labelled: there is nothing left to ask.")
+        return rest
+
+
+def open_run(folder: Path) -> Asked:
+    """The run in this folder, which was trained with --pool, on data that is still the same."""
+    if not (folder / "run.toml").exists():
+        raise ThresherError(f"{folder} holds no run (no run.toml in it): give one that thresher train --pool wrote.")
+    settings = Settings(**read_toml(folder / "run.toml"))
+    if not settings.pool:
+        raise ThresherError(f"{folder} was trained without --pool, so there is nothing to ask: train with --pool.")
+    pooled, before = load_with_pool(settings.data), read_loop(folder)
+    if before is not None and before["identity"]["pool"] != pooled.fingerprint:
+        raise ThresherError(f"{settings.data} is not what {folder} has asked about: put it back, or start a new run.")
+    return Asked(folder, settings, pooled, read_answers(folder))
+
+
+def latest(asked: Asked, aside: "Console") -> Run:
+    """The run of the last round; a training that was stopped is brought to its end first."""
+    from thresher.commands.progress import progress
+
+    for round_ in range(asked.last_round + 1):
+        folder = round_folder(asked.folder, round_)
+        if round_ < asked.last_round and is_finished(folder, asked.settings):
+            continue
+        with progress([f"round {round_}"], aside) as [watch]:
+            run = start(asked.job(round_), folder, watch)
+    remember(asked)
+    return run
+
+
+def remember(asked: Asked, by: str | None = None) -> None:
+    """Write what there is to report of the rounds that are finished: labels bought, score, and ids answered next."""
+    before = read_loop(asked.folder) or {"identity": {"by": None}, "rounds": []}
+    rounds: list[dict[str, Any]] = []
+    for round_ in range(asked.last_round + 1):
+        history = round_folder(asked.folder, round_) / "history.jsonl"
+        last = json.loads(history.read_text(encoding="utf-8").splitlines()[-1])
+        picked = [answer.id for answer in asked.answers if answer.round == round_ + 1]
+        found = {name: last[name] for name in ("metric", "score", "train_score")}
+        found |= {"round": round_, "labelled": len(asked.job(round_).train), "epochs": last["epoch"]}
+        rounds.append(found | {"picked": picked, "clean_picks": None, "seconds": None})
+    identity = {
+        "by": by or before["identity"]["by"],
+        "pool": asked.pooled.fingerprint,
+        "seed": asked.settings.seed,
+    }
+    write_json(asked.folder / LOOP, {"identity": identity, "rounds": rounds})

@@ -1,0 +1,92 @@
+"""Sets of which only a part is labelled yet."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import ConcatDataset
+
+from thresher.data.folders import ImageFiles, labelled_images, unlabelled_images
+from thresher.data.tables import SUFFIXES, read_table, table_with_pool
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+
+# What there is to see of the examples of these ids: {"image": its file} or {"row": {column: value}}.
+Show = Callable[[Sequence[int]], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Examples to learn from, of which some are labelled [n] and the rest are the pool; and those to test on."""
+
+    everyone: Examples
+    labelled: Tensor
+    test: Examples
+    show: Show
+    fingerprint: str  # changes when the pool does
+
+    def with_answers(self, answers: Mapping[int, int]) -> tuple[Examples, Examples | None]:
+        """What there is to train on once these ids have these classes, and what is left of the pool."""
+        targets, labelled = self.everyone.targets.clone(), self.labelled.clone()
+        place = {id_: at for at, id_ in enumerate(self.everyone.ids.tolist())}
+        for id_, label in answers.items():
+            targets[place[id_]], labelled[place[id_]] = label, True
+        given = replace(self.everyone, targets=targets)
+        return given.subset(labelled), None if labelled.all() else given.subset(~labelled)
+
+    def pool_ids(self) -> list[int]:
+        """The ids that had no label from the start."""
+        ids: list[int] = self.everyone.ids[~self.labelled].tolist()
+        return ids
+
+
+def load_with_pool(name: str) -> Pooled:
+    """A table with empty cells in its target column (table.csv:COLUMN), or a folder of images with one `unlabelled`."""
+    base, _, option = name.partition(":")
+    path = Path(base).expanduser()
+    if path.is_dir():
+        return _folder(path, int(option) if option.isdigit() else 64)
+    if path.name.endswith(SUFFIXES):
+        return _table(path, option or "target")
+    raise ThresherError(
+        f"'{name}' cannot have a pool: give a table with empty cells in its target column (table.csv:COLUMN), "
+        "or a folder of images with a subfolder unlabelled."
+    )
+
+
+def _table(path: Path, target: str) -> Pooled:
+    (everyone, test), labelled = table_with_pool(path, target)
+
+    def show(ids: Sequence[int]) -> list[dict[str, Any]]:
+        rows = read_table(path).drop_columns([target]).take(list(ids)).to_pylist()
+        return [{"row": row} for row in rows]
+
+    assert isinstance(everyone.inputs, Tensor)
+    return Pooled(everyone, labelled, test, show, _digest(everyone.inputs.numpy().tobytes(), labelled))
+
+
+def _folder(path: Path, size: int) -> Pooled:
+    (train, test), files = labelled_images(path, size), unlabelled_images(path)
+    first = 1 + max(int(train.ids.max()), int(test.ids.max()))
+    everyone = replace(
+        train,
+        inputs=ConcatDataset([train.inputs, ImageFiles(files, size)]),  # type: ignore[list-item]
+        targets=torch.cat([train.targets, torch.zeros(len(files), dtype=torch.long)]),
+        ids=torch.cat([train.ids, torch.arange(len(files)) + first]),
+        checked=False,
+    )
+    labelled = torch.arange(len(everyone)) < len(train)
+    names = "\n".join(str(file.relative_to(path)) for file in files).encode()
+
+    def show(ids: Sequence[int]) -> list[dict[str, Any]]:
+        return [{"image": files[id_ - first]} for id_ in ids]
+
+    return Pooled(everyone, labelled, test, show, _digest(names, labelled))
+
+
+def _digest(content: bytes, labelled: Tensor) -> str:
+    return blake2b(content + labelled.numpy().tobytes(), digest_size=16).hexdigest()

@@ -1,0 +1,58 @@
+"""How long and how to train, and what makes a run this run and no other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from thresher.engine.checkpoint import describe
+from thresher.engine.learner import Learner
+from thresher.engine.look import Precision
+from thresher.engine.optimizer import MakeOptimizer
+from thresher.engine.teacher import TEACHER_OUTPUT
+from thresher.examples import Examples
+from thresher.recipe import Recipe
+from thresher.rules.rule import needs_of
+from thresher.schedules import Schedule
+from thresher.seeding import derive
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and how to train: the settings of `fit` that are no data and no method."""
+
+    epochs: float
+    steps: int | None
+    batch: int
+    seed: int
+    precision: Precision
+    workers: int
+    schedule: Schedule | None
+    make_optimizer: MakeOptimizer
+    captured: bool = False
+    channels_last: bool = False
+    clean_batch: int = 1
+    keep_best: bool = False  # on the validation set, else the last
+
+
+def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: Learner) -> dict[str, Any]:
+    """What makes this run this run and no other, for telling whether a folder may be continued."""
+    needs, train, optimizer = needs_of(recipe), sets["train"], learner.optimizer
+    clean = sets["clean"] if "clean" in needs else None
+    teachers = [sets[name] for name in ("train", "validation") if name == "train" or name in needs]
+    said = {"teacher": describe([each.columns[TEACHER_OUTPUT] for each in teachers])} if "teacher" in needs else {}
+    hidden = ("params", "lr", "fused", "foreach", "capturable")
+    groups = [{k: describe(v) for k, v in group.items() if k not in hidden} for group in optimizer.param_groups]
+    return {
+        "recipe": describe(recipe),
+        "model": derive(repr(learner.model)),
+        "data": describe([train.ids, train.targets]),
+        "length": [plan.epochs, plan.steps],
+        "batch": plan.batch,
+        "clean": None if clean is None else [describe([clean.ids, clean.targets]), plan.clean_batch],
+        **said,
+        "seed": plan.seed,
+        "optimizer": [type(optimizer).__name__, learner.base_rates, groups],
+        "keep": "best_on_validation" if plan.keep_best else "last",
+        "schedule": describe(plan.schedule),
+        "precision": str(plan.precision),
+    }

@@ -1,0 +1,75 @@
+"""Whom each step looks at: batches of the training set and of the clean set, in the order of the epoch."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from thresher.draw import Draw
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.rules import Decision
+from thresher.seeding import generator
+
+
+class TrainStream:
+    """Full batches of the examples that count in an epoch; the remainder opens the next one."""
+
+    def __init__(self, train: Examples, draw: Draw, batch: int, seed: int):
+        self.train, self.draw, self.batch, self.seed = train, draw, batch, seed
+        self.carry = torch.empty(0, dtype=torch.long)
+
+    def order(self, epoch: int, decisions: Sequence[Decision] | None, at_most: int | None) -> Tensor:
+        """Positions [steps, batch] of an epoch, of no more than so many steps."""
+        everyone = torch.arange(len(self.train))
+        if decisions is not None:
+            counts = torch.stack([decision.weights for decision in decisions]).amax(0).cpu() > 0
+            everyone, self.carry = everyone[counts], self.carry[counts[self.carry]]
+        if len(everyone) < self.batch:
+            raise ThresherError(
+                f"The epoch rule keeps {len(everyone)} examples, fewer than a batch: keep more, or lower batch=."
+            )
+        order = queued(self.carry, self.draw(everyone, self.train, generator(self.seed, "order", epoch)))
+        steps = len(order) // self.batch
+        used = (steps if at_most is None else min(steps, at_most)) * self.batch
+        self.carry = order[used:]
+        return order[:used].view(-1, self.batch).to(self.train.targets.device)
+
+
+class CleanStream:
+    """Batches of the clean set: everyone once in random order, then again; a remainder opens the next epoch."""
+
+    def __init__(self, clean: Examples | None, batch: int, seed: int):
+        self.clean, self.batch, self.seed = clean, batch, seed
+        self.carry = torch.empty(0, dtype=torch.long)
+
+    def order(self, epoch: int, steps: int) -> Tensor | None:
+        """Positions [steps, batch] of an epoch, or None where nobody reads a clean set."""
+        if self.clean is None:
+            return None
+        draws, order = generator(self.seed, "clean", epoch), self.carry
+        while len(order) < steps * self.batch:
+            start = len(order) // self.batch * self.batch
+            order = torch.cat([order[:start], queued(order[start:], torch.randperm(len(self.clean), generator=draws))])
+        used = steps * self.batch
+        self.carry = order[used:]
+        return order[:used].view(steps, self.batch).to(self.clean.targets.device)
+
+
+def streamed(
+    examples: Examples | None, order: Tensor | None, steps: int, *, seed: int, epoch: int, workers: int
+) -> Iterable[Tensor | None]:
+    """The inputs that a stream brings for each step; a set in memory is gathered inside the step."""
+    if examples is None or order is None or examples.in_memory:
+        return [None] * steps
+    return examples.batches(order, seed=seed, epoch=epoch, workers=workers)
+
+
+def queued(carry: Tensor, drawn: Tensor) -> Tensor:
+    """The remainder, then those drawn; who is in both comes last, so that no batch holds an example twice.
+
+    >>> queued(torch.tensor([2]), torch.tensor([1, 2, 0])).tolist()
+    [2, 1, 0, 2]
+    """
+    repeated = torch.isin(drawn, carry)
+    return torch.cat([carry, drawn[~repeated], drawn[repeated]])

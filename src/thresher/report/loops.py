@@ -1,0 +1,167 @@
+"""Active-learning loops in, the text of their HTML page out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from thresher.errors import ThresherError
+from thresher.procedures.rounds import read_loop
+from thresher.report import charts
+from thresher.report.figure import Figure
+from thresher.report.gallery import Card, png_address
+from thresher.report.page import placed, rendered
+from thresher.report.record import Columns
+from thresher.report.summary import is_share, percent, score_text, seconds_text
+
+MOST_CARDS, MOST_VALUES = 18, 6
+
+Round = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LoopRecord:
+    """One loop: who chose, the seed, one record a round, and what some rounds chose."""
+
+    by: str
+    seed: int
+    rounds: Sequence[Round]
+    picks: Mapping[int, Columns]
+
+
+def read_loop_record(folder: Path) -> LoopRecord:
+    """Read the folder of a loop."""
+    stored = read_loop(folder)
+    if stored is None or not stored["rounds"]:
+        raise ThresherError(f"{folder} has no finished round of active learning: let the loop finish one first.")
+    picks = {}
+    for path in sorted((folder / "picks").glob("*.npz")):
+        with np.load(path, allow_pickle=False) as arrays:
+            picks[int(path.stem)] = {name: arrays[name] for name in arrays.files}
+    identity = stored["identity"]
+    return LoopRecord(identity["by"] or folder.name, identity["seed"], stored["rounds"], picks)
+
+
+def loop_page(loops: Sequence[LoopRecord]) -> str:
+    """The whole page; loops with the same rule are seeds of one line."""
+    groups: dict[str, list[LoopRecord]] = {}
+    for loop in loops:
+        groups.setdefault(loop.by, []).append(loop)
+    shades = charts.METHOD_COLOURS
+    colours = {name: shades[place % len(shades)] for place, name in enumerate(groups)}
+    specs: list[dict[str, Any]] = []
+    return rendered(
+        "loop.html",
+        specs,
+        title="What to label next",
+        lead=_lead(loops),
+        headline=[_headline(name, group, colours[name]) for name, group in groups.items()],
+        figures=placed(_figures(groups, colours), specs),
+        sections=[section for name, group in groups.items() if (section := _section(name, group[0], colours[name]))],
+    )
+
+
+def band_points(group: Sequence[LoopRecord], value: str, method: str) -> list[dict[str, Any]]:
+    """One point for each number of labels: mean, lowest and highest over the seeds that got there.
+
+    >>> one, other = ([{"labelled": 10, "score": score}] for score in (0.5, 0.7))
+    >>> band_points([LoopRecord("margin", 0, one, {}), LoopRecord("margin", 1, other, {})], "score", "margin")
+    [{'place': 10, 'method': 'margin', 'mean': 0.6, 'low': 0.5, 'high': 0.7}]
+    """
+    found: dict[int, list[float]] = {}
+    for loop in group:
+        for record in loop.rounds:
+            if (known := record[value] if value != "clean" else clean_share(record)) is not None:
+                found.setdefault(record["labelled"], []).append(known)
+    return [
+        {"place": place, "method": method, "mean": fmean(values), "low": min(values), "high": max(values)}
+        for place, values in sorted(found.items())
+    ]
+
+
+def clean_share(record: Round) -> float | None:
+    """The share of clean examples among those a round chose, where that is known."""
+    known = record["clean_picks"] is not None and record["picked"]
+    return record["clean_picks"] / len(record["picked"]) if known else None
+
+
+def _figures(groups: Mapping[str, Sequence[LoopRecord]], colours: Mapping[str, str]) -> list[Figure]:
+    metric = next(iter(groups.values()))[0].rounds[-1]["metric"]
+    plans = [
+        ("score", f"{metric.capitalize()} against labels bought", f"{metric} on the test set", is_share(metric),
+         "Every round trains from scratch on all labels bought so far."),
+        ("clean", "Clean examples among those chosen", "clean share", True,
+         "How many of the examples that each round chose are not noise."),
+    ]  # fmt: skip
+    figures = []
+    for value, title, axis, share, words in plans:
+        rows = [point for name, group in groups.items() for point in band_points(group, value, name)]
+        if rows:
+            words += " The band goes from the lowest to the highest seed."
+            spec = charts.bands(rows, x="labels bought", title=axis, share=share, colours=colours)
+            figures.append(Figure(title, words, spec))
+    return figures
+
+
+def _headline(name: str, group: Sequence[LoopRecord], colour: str) -> dict[str, Any]:
+    last = [loop.rounds[-1] for loop in group]
+    metric, scores = last[0]["metric"], [record["score"] for record in last if record["score"] is not None]
+    picked = [record for loop in group for record in loop.rounds if clean_share(record) is not None]
+    chosen = sum(len(record["picked"]) for record in picked)
+    seconds = [sum(record["seconds"] or 0 for record in loop.rounds) for loop in group]
+    return {
+        "name": name,
+        "colour": colour,
+        "last": score_text(fmean(scores) if scores else None, metric),
+        "low": score_text(min(scores, default=None), metric),
+        "high": score_text(max(scores, default=None), metric),
+        "labels": f"{last[0]['labelled']:,}",
+        "clean": percent(sum(record["clean_picks"] for record in picked) / chosen if chosen else None),
+        "seeds": len(group),
+        "seconds": seconds_text(fmean(seconds) or None),
+    }
+
+
+def _section(name: str, loop: LoopRecord, colour: str) -> dict[str, Any] | None:
+    """What a rule chose in its first, its middle and its last round."""
+    known = sorted(loop.picks)
+    if not known:
+        return None
+    wanted = sorted({known[0], known[len(known) // 2], known[-1]})
+    return {"name": name, "colour": colour, "rounds": [_round(loop, place) for place in wanted]}
+
+
+def _round(loop: LoopRecord, place: int) -> dict[str, Any]:
+    picks = loop.picks[place]
+    shown = min(MOST_CARDS, len(picks["ids"]))
+    record = loop.rounds[place] if place < len(loop.rounds) else None
+    words = f"{shown} of those chosen"
+    if record is not None:
+        words += f" with {record['labelled']:,} labels"
+        if (share := clean_share(record)) is not None:
+            words += f"; {percent(share)} of all chosen are clean"
+    return {"title": f"Round {place + 1}", "words": f"{words}.", "cards": [_card(picks, at) for at in range(shown)]}
+
+
+def _card(picks: Columns, at: int) -> Card:
+    inputs = picks["inputs"][at]
+    return Card(
+        id=int(picks["ids"][at]),
+        picture=png_address(inputs) if inputs.ndim in (2, 3) else None,
+        values=[f"{value:.4g}" for value in inputs[:MOST_VALUES].tolist()] if inputs.ndim == 1 else [],
+        given=str(picks["targets"][at]) if "targets" in picks else None,
+        predicted=None,
+        true=None,
+        trust=None,
+        corrupt=bool(picks["is_corrupt"][at]) if "is_corrupt" in picks else None,
+    )
+
+
+def _lead(loops: Sequence[LoopRecord]) -> str:
+    rounds = max(len(loop.rounds) for loop in loops)
+    starts = sorted({loop.rounds[0]["labelled"] for loop in loops})
+    count = f"{len(loops)} loops" if len(loops) > 1 else "one loop"
+    return f"{rounds} trainings · from {' or '.join(f'{start:,}' for start in starts)} labels · {count}"

@@ -1,0 +1,128 @@
+"""What the page shows of a teacher: how often it is right, and how much its labels count."""
+
+from typing import Any
+
+import numpy as np
+
+from thresher.report import charts
+from thresher.report.figure import Figure
+from thresher.report.record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
+from thresher.report.summary import percent
+
+GROUPS = 12  # of equally many examples, for the curve
+CELLS = 20  # of the heat map, along each side
+
+
+def teacher_figures(run: RunRecord) -> list[Figure]:
+    """Accuracy against confidence, weights against both confidences, and weights of right and wrong labels.
+
+    What the folder does not hold is left out; without a teacher, all of it.
+    """
+    if "from_teacher" not in run.examples:
+        return []
+    figures = []
+    taught = run.examples["from_teacher"].astype(bool)
+    if "origin" in run.examples and taught.any():
+        right = run.examples["origin"][taught] == CLEAN
+        figures.append(_accuracy_figure(run.examples["teacher_margin"][taught], right))
+    last = run.last_epoch
+    if "from_teacher" in last and "weight" in last and last["from_teacher"].any():
+        rows = {name: values[last["from_teacher"]] for name, values in last.items()}
+        if "teacher_confidence" in rows and "student_confidence" in rows:
+            figures.append(_heat_figure(rows["teacher_confidence"], rows["student_confidence"], rows["weight"]))
+        figures.append(_weights_figure(rows["weight"], rows.get("origin")))
+    return figures
+
+
+def accuracy_by_confidence(confidence: Array, right: Array, groups: int = GROUPS) -> list[dict[str, Any]]:
+    """The share that is right in groups of equally many examples, from the least to the most confident.
+
+    >>> accuracy_by_confidence(np.array([0.1, 0.9, 0.2, 0.8]), np.array([False, True, True, True]), 2)[0]["accuracy"]
+    0.5
+    """
+    order = np.argsort(confidence, kind="stable")
+    parts = [part for part in np.array_split(order, min(groups, len(order))) if len(part)]
+    return [
+        {
+            "confidence": float(confidence[part].mean()),
+            "accuracy": float(right[part].mean()),
+            "examples": len(part),
+        }
+        for part in parts
+    ]
+
+
+def weight_by_confidences(teacher: Array, student: Array, weight: Array, cells: int = CELLS) -> list[dict[str, Any]]:
+    """The mean weight in the cells of a grid over both confidences; empty cells are left out."""
+    known = np.isfinite(teacher) & np.isfinite(student) & np.isfinite(weight)
+    teacher, student, weight = teacher[known], student[known], weight[known]
+    edges = [np.linspace(0, max(1.0, float(values.max(initial=0))), cells + 1) for values in (teacher, student)]
+    across, up = (
+        np.clip(np.digitize(values, edge) - 1, 0, cells - 1)
+        for values, edge in zip((teacher, student), edges, strict=True)
+    )
+    place = across * cells + up
+    counts = np.bincount(place, minlength=cells**2)
+    sums = np.bincount(place, weights=weight, minlength=cells**2)
+    return [
+        {
+            "left": float(edges[0][at // cells]),
+            "right": float(edges[0][at // cells + 1]),
+            "low": float(edges[1][at % cells]),
+            "high": float(edges[1][at % cells + 1]),
+            "weight": float(sums[at] / counts[at]),
+            "examples": int(counts[at]),
+        }
+        for at in np.flatnonzero(counts)
+    ]
+
+
+def _accuracy_figure(confidence: Array, right: Array) -> Figure:
+    import altair as alt
+
+    rows = accuracy_by_confidence(confidence, right)
+    base = alt.Chart({"values": rows}).encode(
+        x=alt.X("confidence:Q", title="margin of the teacher", scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("accuracy:Q", title="share right", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="~%")),
+        tooltip=[
+            alt.Tooltip("confidence:Q", format=".3f"), alt.Tooltip("accuracy:Q", format=".1%"), "examples:Q",
+        ],
+    )  # fmt: skip
+    colour = charts.METHOD_COLOURS[0]
+    line = base.mark_line(strokeWidth=2, color=colour)
+    points = base.mark_circle(size=55, color=colour, opacity=1)
+    words = f"The teacher labels {percent(float(right.mean()))} of the unlabelled examples rightly. Each point is "
+    words += f"{rows[0]['examples']:,} of them, by the margin between its two likeliest classes."
+    return Figure("Teacher against its confidence", words, charts.finished(alt.layer(line, points), height=230))
+
+
+def _heat_figure(teacher: Array, student: Array, weight: Array) -> Figure:
+    import altair as alt
+
+    colour = alt.Color("weight:Q", scale=alt.Scale(domain=[0, 1]), legend=alt.Legend(title="weight"))
+    tooltip = [alt.Tooltip("weight:Q", title="mean weight", format=".3f"), "examples:Q"]
+    chart = alt.Chart({"values": weight_by_confidences(teacher, student, weight)}).mark_rect()
+    chart = chart.encode(
+        x=alt.X("left:Q", title="confidence of the teacher", axis=alt.Axis(grid=False)),
+        x2="right:Q",
+        y=alt.Y("low:Q", title="confidence of the student", axis=alt.Axis(grid=False)),
+        y2="high:Q",
+        color=colour,
+        tooltip=tooltip,
+    )
+    words = "The mean weight of the teacher's labels, by the confidence of the teacher and that of the student when it "
+    words += "was estimated: margin, or entropy, of which little is sure."
+    return Figure("Weight against both confidences", words, charts.finished(chart, height="container"), square=True)
+
+
+def _weights_figure(weight: Array, origins: Array | None) -> Figure:
+    words = f"The teacher's labels count {float(weight.mean()):.2f} on average in the last epoch"
+    if origins is not None and (origins != UNKNOWN).any():
+        means = [_mean(weight[origins == origin]) for origin in (CLEAN, CORRUPTED)]
+        words += f": right ones (clean) {means[0]}, wrong ones (corrupted) {means[1]}"
+    spec = charts.histogram(weight, origins, title="weight in the last epoch")
+    return Figure("Weights of the teacher's labels", f"{words}.", spec)
+
+
+def _mean(values: Array) -> str:
+    return f"{values.mean():.2f}" if len(values) else "–"

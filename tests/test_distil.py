@@ -1,0 +1,438 @@
+"""Distillation from end to end: sets and teachers of every kind, one start for many students, command and suite."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tiny import assert_same_tensors, examples, net, streamed
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+from thresher import Examples, Recipe, Run, ThresherError, signals
+from thresher.bench import distilled
+from thresher.bench.jobs import Job, jobs_of
+from thresher.bench.suites import SUITES
+from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT, TEMPERATURES
+from thresher.bench.task import measure, prepare, summary
+from thresher.cli import app
+from thresher.data import Predictions, read_predictions
+from thresher.objectives import Distillation, Variational, pairs_between
+from thresher.procedures import WEIGHTINGS, Lessons, distil, student_recipe, teach, weighting
+from thresher.recipes import method
+from thresher.report import write_report
+from thresher.report.record import read_run
+from thresher.report.teacher import accuracy_by_confidence, teacher_figures, weight_by_confidences
+from thresher.rules import Debias, Fidelity, KeepSmallest, once, product
+
+ALL = examples(150, corrupt=0.0)
+LABELLED, KNOWN = ALL.subset(torch.arange(20)), ALL.subset(torch.arange(20, 50))
+UNLABELLED = ALL.subset(torch.arange(50, 150)).with_columns(true_target=ALL.targets[50:])
+QUICK: dict[str, Any] = {"epochs": 3, "batch": 10, "device": "cpu"}
+
+
+def lessons(**changes: Any) -> Lessons:
+    settings = {"teacher": lambda: net(), "unlabelled": UNLABELLED, "validation": KNOWN, **QUICK, **changes}
+    return teach(lambda: net(), LABELLED, **settings)
+
+
+def weights_of(run: Run, epoch: int = 1) -> Tensor:
+    rows = run.ledger.to_pandas().query(f"epoch == {epoch}").sort_values("id")
+    return torch.from_numpy(rows.weight.to_numpy().copy())
+
+
+def test_the_union_has_its_labels_and_the_teacher_s() -> None:
+    made = lessons()
+    train, teacher = made.train, made.teacher
+    assert teacher is not None
+    assert train.ids.tolist() == [*LABELLED.ids.tolist(), *UNLABELLED.ids.tolist()]
+    taught = train.columns["from_teacher"]
+    assert taught.tolist() == [False] * 20 + [True] * 100
+    assert torch.equal(train.targets[:20], torch.eye(3)[LABELLED.targets])
+    with torch.no_grad():
+        outputs = teacher.eval()(UNLABELLED.inputs)
+    torch.testing.assert_close(train.targets[20:], outputs.softmax(1))
+    wrong = outputs.argmax(1) != UNLABELLED.columns["true_target"]
+    assert train.columns["is_corrupt"].tolist() == [False] * 20 + wrong.tolist()
+    hard = made.learn(Recipe(), hard=True)
+    rows = hard.ledger.to_pandas().query("epoch == 1 and id > 150")
+    assert rows.target.tolist() == outputs.argmax(1).tolist()
+
+
+def test_the_targets_of_unlabelled_examples_are_never_looked_at() -> None:
+    nonsense = replace(UNLABELLED, targets=torch.zeros(100, dtype=torch.long), classes=1, columns={}, checked=False)
+    made, blind = lessons(), lessons(unlabelled=nonsense)
+    assert_same_tensors([made.train.targets], [blind.train.targets])
+    assert "is_corrupt" not in blind.train.columns
+    assert "true_target" not in blind.train.columns
+
+
+def test_every_student_starts_from_the_same_weights_and_they_stay() -> None:
+    made = lessons()
+    before = [value.clone() for value in made.students[0].state_dict().values()]
+    first, other, again = (made.learn(recipe) for recipe in (Recipe(), Recipe(each_epoch=Fidelity()), Recipe()))
+    assert_same_tensors(list(made.students[0].state_dict().values()), before)
+    assert_same_tensors(list(first.model.state_dict().values()), list(again.model.state_dict().values()))
+    assert not torch.equal(*(next(run.model.parameters()) for run in (first, other)))
+    assert made.pretrained is not None
+    assert_same_tensors(list(made.pretrained.model.state_dict().values()), before)
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+@pytest.mark.parametrize("hard", [False, True])
+def test_every_weighting(name: str, hard: bool) -> None:
+    run = distil(
+        lambda: net(),
+        LABELLED,
+        UNLABELLED,
+        KNOWN,
+        teacher=lambda: net(),
+        weights=name,
+        hard=hard,
+        temperature=2.0,
+        **QUICK,
+    )
+    weights = weights_of(run)
+    assert (weights[:20] == 1).all()
+    assert (weights.unique().tolist() == [1.0]) == (name == "unweighted")
+    if name == "oracle":
+        assert set(weights.tolist()) == {0.0, 1.0}
+
+
+def test_the_rules_that_names_stand_for() -> None:
+    every = weighting("debias", by=signals.entropy, hard=True, temperature=2.0, every_epoch=True)
+    assert every == Debias(signals.entropy, True, 2.0)
+    assert weighting("composition") == product(Fidelity(), once(Debias()))
+    assert weighting("unweighted") is None
+    with pytest.raises(ThresherError, match="did you mean 'debias'"):
+        weighting("debiass")
+    recipe = student_recipe(every, method("prl-l").recipe(noise_rate=0.25), 2.0)
+    assert isinstance(recipe.each_batch, KeepSmallest)
+    assert (recipe.each_epoch, recipe.divide_by) == (every, "weights")
+    assert isinstance(recipe.objective, Distillation)
+    assert student_recipe(every, Recipe()).divide_by == "batch"
+    assert student_recipe(every, Recipe(each_epoch=Fidelity())).each_epoch == product(Fidelity(), every)
+
+
+@pytest.mark.parametrize("name", ["prl-l", "co-teaching", "bootstrap-soft"])
+def test_a_student_trained_by_another_paper(name: str) -> None:
+    recipe = method(name).recipe(noise_rate=0.2, classes=3, epochs=3)
+    run = distil(lambda: net(), LABELLED, UNLABELLED, KNOWN, teacher=lambda: net(), recipe=recipe, **QUICK)
+    assert len(run.models) == recipe.peers
+    if recipe.peers > 1:
+        assert not torch.equal(*(next(model.parameters()) for model in run.models))
+        with pytest.raises(ThresherError, match="peers=2"):
+            lessons().learn(recipe)
+
+
+def test_vid_by_the_teacher_s_layers() -> None:
+    made = lessons()
+    assert made.teacher is not None
+    pairs = pairs_between(made.students[0], made.teacher, {"1": "1"}, UNLABELLED.inputs[:2])
+    run = made.learn(student_recipe(once(Debias()), Recipe(objective=Variational(pairs))))
+    assert run.history[-1]["loss"] < run.history[0]["loss"]
+
+
+def test_validation_may_be_the_student_s_and_never_the_teacher_s() -> None:
+    seen = lessons(student_sees_validation=True).train
+    assert len(seen) == 150
+    assert not seen.columns["from_teacher"][120:].any()
+    with pytest.raises(ThresherError, match=r"2 validation examples .* are in the labelled set"):
+        lessons(validation=ALL.subset(torch.arange(18, 50)))
+    learnt = torch.isin(ALL.ids, KNOWN.ids[3:5])
+    table = Predictions(ALL.ids, torch.full((150, 3), 1 / 3), learnt)
+    with pytest.raises(ThresherError, match=f"2 validation examples .such as id {KNOWN.ids[3]}. are in what the table"):
+        lessons(teacher=table)
+    with pytest.raises(ThresherError, match=r"5 unlabelled examples .* are in the validation set too"):
+        lessons(validation=ALL.subset(torch.arange(20, 55)))
+
+
+def test_a_teacher_and_a_student_that_are_already_trained() -> None:
+    first = lessons()
+    assert first.teacher is not None
+    student = net(seed=4)
+    made = teach(student, LABELLED, UNLABELLED, KNOWN, teacher=first.teacher, **QUICK)
+    assert (made.taught, made.pretrained) == (None, None)
+    assert_same_tensors([made.train.targets], [first.train.targets])
+    before = student[1].weight.clone()
+    made.learn(Recipe())
+    assert torch.equal(student[1].weight, before)
+
+
+def test_streams_are_joined_too() -> None:
+    one, many = streamed(LABELLED), streamed(UNLABELLED)
+    made = teach(lambda: net(), one, many, KNOWN, teacher=lambda: net(), **QUICK)
+    assert_same_tensors([made.train.targets], [lessons().train.targets])
+    assert_same_tensors(
+        list(made.learn(Recipe()).model.state_dict().values()),
+        list(lessons().learn(Recipe()).model.state_dict().values()),
+    )
+
+
+def write(path: Path, ids: Tensor, chances: Tensor, **more: Any) -> Path:
+    columns = {"id": ids.numpy(), **{f"class {c}": chances[:, c].numpy() for c in range(chances.shape[1])}, **more}
+    if path.suffix == ".npz":
+        np.savez(path, ids=ids.numpy(), probabilities=chances.numpy(), **more)
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.table(columns), path)
+    else:
+        pyarrow.csv.write_csv(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".npz"])
+def test_a_table_is_a_teacher(tmp_path: Path, ending: str) -> None:
+    first = lessons()
+    asked = torch.cat([UNLABELLED.ids, KNOWN.ids])
+    assert first.teacher is not None
+    with torch.no_grad():
+        chances = torch.cat([first.teacher.eval()(part.inputs) for part in (UNLABELLED, KNOWN)]).softmax(1)
+    order = torch.randperm(len(asked), generator=torch.Generator().manual_seed(0))
+    made = lessons(teacher=str(write(tmp_path / f"teacher{ending}", asked[order], chances[order])))
+    torch.testing.assert_close(made.train.targets, first.train.targets)
+    assert made.teacher is None
+    runs = [each.learn(Recipe(each_epoch=Debias())) for each in (made, first)]
+    torch.testing.assert_close(weights_of(runs[0]), weights_of(runs[1]), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("ids", "chances", "what"),
+    [
+        (ALL.ids[:99], torch.full((99, 3), 1 / 3), "has no row for"),
+        (ALL.ids, torch.full((150, 2), 1 / 2), r"give \[n, 3\]"),
+        (ALL.ids, torch.full((150, 3), 1 / 2), "no probabilities"),
+        (torch.zeros(150, dtype=torch.long), torch.full((150, 3), 1 / 3), "repeat"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, ids: Tensor, chances: Tensor, what: str) -> None:
+    with pytest.raises(ThresherError, match=what):
+        lessons(teacher=write(tmp_path / "teacher.parquet", ids, chances))
+
+
+def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    np.savez(tmp_path / "a.npz", ids=np.arange(3))
+    (tmp_path / "b.npz").write_text("x")
+    pq.write_table(pa.table({"p": [1.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": [1], "p": ["x"]}), tmp_path / "b.parquet")
+    for name, what in (
+        ("a.txt", "no table"),
+        ("a.npz", "lacks the array"),
+        ("b.npz", "cannot be read"),
+        ("a.parquet", "lacks the column"),
+        ("b.parquet", "no column of probabilities"),
+        ("none.csv", "There is no file"),
+    ):
+        with pytest.raises(ThresherError, match=what):
+            read_predictions(tmp_path / name, 3)
+
+
+def test_real_targets_are_refused() -> None:
+    real = Examples(torch.zeros(4, 1), torch.randn(4))
+    with pytest.raises(ThresherError, match="classification only"):
+        teach(lambda: net(), real, UNLABELLED, teacher=lambda: net(), **QUICK)
+
+
+# the command
+
+WORDS = [
+    "distil",
+    "--data",
+    "blobs:200,3,4",
+    "--labelled",
+    "30",
+    "--validation",
+    "40",
+    "--model",
+    "mlp:8",
+    "--batch",
+    "16",
+]
+WORDS += ["--weights", "unweighted,debias", "--epochs", "3", "--confidence", "entropy", "--every-epoch"]
+
+
+def thresher(*words: object) -> Any:
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "120"})
+
+
+def parameters(folder: Path) -> list[Tensor]:
+    return list(torch.load(folder / "checkpoint.pt", weights_only=True)["learners"][0]["model"].values())
+
+
+def test_the_command_writes_runs_and_a_report_and_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    result = thresher(*WORDS, "--out", out, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert (found["labelled"], found["validation"], found["unlabelled"]) == (30, 40, 130)
+    assert [each["method"] for each in found["students"]] == ["unweighted", "debias"]
+    assert 0 <= found["teacher_wrong"] <= 1
+    assert {path.name for path in out.iterdir()} == {"run.toml", "stages", "unweighted", "debias", "report.html"}
+    assert "debias  epoch 3/3" in result.stderr
+    assert {figure.title for figure in teacher_figures(read_run(out / "debias"))} == {
+        "Teacher against its confidence", "Weight against both confidences", "Weights of the teacher's labels",
+    }  # fmt: skip
+    again = thresher(*WORDS, "--out", out, "--json")
+    assert json.loads(again.stdout.splitlines()[-1]) == found
+    other = thresher(*WORDS, "--out", out, "--temperature", 2)
+    assert other.exit_code == 2
+    assert "its temperature is 1.0, not 2.0" in other.stderr
+    repeated = thresher("distil", "--from", out / "run.toml", "--out", tmp_path / "b")
+    assert repeated.exit_code == 0, repeated.output
+    assert "The teacher has an accuracy of" in repeated.stdout
+    assert_same_tensors(parameters(out / "debias"), parameters(tmp_path / "b" / "debias"))
+
+
+def test_a_killed_command_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    words = [*WORDS, "--commit-every", "0", "--epochs", "10"]
+    killed = subprocess.Popen([sys.executable, "-m", "thresher.cli", *words, "--out", str(tmp_path / "a")], stderr=-3)
+    end = time.monotonic() + 120
+    while not (tmp_path / "a" / "debias" / "checkpoint.pt").exists():
+        assert killed.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert thresher(*words, "--out", tmp_path / "a").exit_code == 0
+    assert thresher(*words, "--out", tmp_path / "b").exit_code == 0
+    for name in ("stages/teacher", "stages/pretraining", "unweighted", "debias"):
+        assert_same_tensors(parameters(tmp_path / "a" / name), parameters(tmp_path / "b" / name))
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--labelled", "190"], "lower --labelled"),
+        (["--weights", "magic"], "no weighting 'magic'"),
+        (["--confidence", "magic"], "no confidence 'magic'"),
+        (["--teacher", "missing.parquet"], "no file missing.parquet"),
+        (["--data", "regression"], "classification only"),
+        (["--labelled", "none"], "Invalid value"),
+    ],
+)
+def test_the_command_refuses_at_once(words: list[str], what: str) -> None:
+    refused = thresher(*WORDS, *words)
+    assert refused.exit_code != 0
+    assert what in " ".join(refused.stderr.split())
+
+
+def test_unlabelled_data_of_its_own_and_a_table(tmp_path: Path) -> None:
+    words = ["distil", "--data", "blobs:100,3,4", "--unlabelled", "blobs:80,3,4", "--model", "mlp:8", "--batch", "16"]
+    found = thresher(*words, "--epochs", "2", "--out", tmp_path / "a", "--json")
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout.splitlines()[-1])
+    assert (told["labelled"], told["unlabelled"], told["validation"], told["teacher_wrong"]) == (90, 80, 10, None)
+    ids = torch.arange(200)
+    table = write(tmp_path / "teacher.npz", ids, torch.eye(3)[ids % 3] * 0.7 + 0.1)
+    by_table = thresher(*WORDS, "--teacher", table, "--out", tmp_path / "b", "--json")
+    assert by_table.exit_code == 0, by_table.output
+    assert json.loads(by_table.stdout.splitlines()[-1])["teacher"] is None
+
+
+# the report
+
+
+def test_the_figures_are_counted_as_by_hand() -> None:
+    confidence, right = np.array([0.1, 0.2, 0.3, 0.9]), np.array([False, False, True, True])
+    rows = accuracy_by_confidence(confidence, right, groups=2)
+    assert [(row["accuracy"], row["examples"]) for row in rows] == [(0.0, 2), (1.0, 2)]
+    assert rows[0]["confidence"] == pytest.approx(0.15)
+    teacher, student = np.array([0.1, 0.15, 1.0, np.nan]), np.array([0.9, 0.95, 1.0, 0.1])
+    cells = weight_by_confidences(teacher, student, np.array([0.5, 1.0, 0.25, 1.0]), cells=2)
+    assert [(cell["left"], cell["low"], cell["weight"], cell["examples"]) for cell in cells] == [
+        (0.0, 0.5, 0.75, 2), (0.5, 0.5, 0.25, 1),
+    ]  # fmt: skip
+
+
+def test_a_run_without_a_teacher_shows_none(tmp_path: Path) -> None:
+    lessons().learn(Recipe(), out=tmp_path / "a")
+    made = replace(lessons().train, columns={})
+    from thresher import fit
+
+    fit(Recipe(), lambda: net(), made, out=tmp_path / "b", **QUICK)
+    assert teacher_figures(read_run(tmp_path / "b")) == []
+    assert len(teacher_figures(read_run(tmp_path / "a"))) == 2
+    assert write_report([tmp_path / "a", tmp_path / "b"], tmp_path / "report.html").exists()
+
+
+# the suite
+
+DISTIL = SUITES["distil"]
+
+
+def short(job: Job, **changes: Any) -> Job:
+    how = job.setup.teaching
+    assert how is not None
+    return replace(job, setup=replace(job.setup, epochs=1, teaching=replace(how, epochs=2, **changes)))
+
+
+def test_the_tables_are_whole() -> None:
+    assert (len(ONE_SHOT), len(COMPOSED), len(TEMPERATURES)) == (15 * 3 + 5 * 5 + 2 * 5, 10 * 4, 8 * 2)
+    assert ONE_SHOT["cifar10-7500", "debias"].value == 69.01
+    assert COMPOSED["cifar10-7500-entropy", "composition"].value == 71.20
+    assert TEMPERATURES["cifar100-temperature-2", "debias"].value == 57.8
+    assert {number.score for number in DISTIL.published.values()} == {"best"}
+
+
+def test_the_paper_s_own_setting() -> None:
+    cells = {cell.name: cell.changes["teaching"] for cell in DISTIL.scale("paper").cells}
+    assert len(cells) == 5 * 5 + 8 + 5 + 2
+    assert (cells["cifar10-7500"].validation, cells["cifar10-7500"].by, cells["cifar10-7500"].every_epoch) == (
+        2000, signals.margin, False,
+    )  # fmt: skip
+    for name, anew in (("cifar10-7500-entropy", True), ("cifar100-7500-entropy", False)):
+        how = cells[name]
+        assert (how.validation, how.by, how.every_epoch, how.student_sees_validation) == (
+            500,
+            signals.entropy,
+            anew,
+            True,
+        )
+    assert all(how.labelled == int(name.split("-")[1]) for name, how in cells.items() if "temperature" not in name)
+
+
+def test_rows_of_a_cell_share_one_start_and_other_seeds_do_not() -> None:
+    jobs = {(job.entry.name, job.seed): short(job) for job in jobs_of(DISTIL, "small", cells=["digits-50"], seeds=2)}
+    one, other, next_seed = (
+        distilled.lessons_of(prepare(jobs[key], device="cpu"))
+        for key in (("debias", 0), ("fidelity", 0), ("debias", 1))
+    )
+    assert one is other
+    assert one is not next_seed
+    assert len(one.pretrained.history) == 2
+    labelled, unlabelled, validation = distilled.parts(
+        prepare(jobs["debias", 0], device="cpu").train, one_teaching(jobs["debias", 0]), 0
+    )
+    ids = [set(part.ids.tolist()) for part in (labelled, unlabelled, validation)]
+    assert [len(each) for each in ids] == [50, 1438 - 350, 300]
+    assert len(set.union(*ids)) == 1438
+
+
+def one_teaching(job: Job) -> Any:
+    return job.setup.teaching
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in DISTIL.methods])
+def test_every_row_runs(name: str) -> None:
+    (job,) = jobs_of(DISTIL, "small", cells=["digits-50"], methods=[name], seeds=1)
+    found = summary(measure(prepare(short(job), device="cpu")))
+    assert len(found["scores"]) == (2 if name in ("standard", "teacher") else 1)
+    assert (found["clean_share"] is None) == (name in ("standard", "teacher"))
+    if name == "oracle":
+        assert found["clean_share"] == 1.0
+
+
+def test_a_module_is_no_factory_of_peers() -> None:
+    made = teach(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), LABELLED, UNLABELLED, teacher=lambda: net(), **QUICK)
+    with pytest.raises(ThresherError, match="needs as many students"):
+        made.learn(Recipe(peers=2))
