@@ -58,7 +58,7 @@ class Settings:
     fine_tune_steps: int = 5000
     pool: bool = False
     seed: int = 0
-    precision: str = "float32"
+    precision: str = "auto"
     deterministic: bool = False
     device: str | None = None
     workers: int = 0

@@ -21,7 +21,7 @@ OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {  # what makes 
     "rmsprop": (RMSprop, 1e-3),
     "sgd": (SGD, 0.1),
 }
-PRECISIONS: dict[str, Precision] = {"float32": None, "bfloat16": torch.bfloat16}
+PRECISIONS: dict[str, Precision] = {"auto": None, "float32": torch.float32, "bfloat16": torch.bfloat16}
 VIEWS: dict[str, Callable[[], View]] = {"weak": weak, "strong": strong}
 USUAL_MOMENTUM = 0.9
 

@@ -78,7 +78,7 @@ Seed = Annotated[int | None, _run(help="Same seed, same result (0).")]
 Out = Annotated[Path | None, _run(help="The folder of the run; if not given, a new one in runs/.")]
 From = Annotated[Path | None, _run("--from", help="Repeat the run of this run.toml; options beside it change it.")]
 Device = Annotated[str | None, _run(help="cpu, cuda or cuda:1; if not given, a GPU where there is one.")]
-Precision = Annotated[str | None, _run(help="float32, or bfloat16 for mixed precision (float32).")]
+Precision = Annotated[str | None, _run(help="float32, or bfloat16 for mixed precision (auto: that on CUDA).")]
 Deterministic = Annotated[
     bool | None, _run("--deterministic", help="The same result bit for bit on a GPU too, though slower.")
 ]

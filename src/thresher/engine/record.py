@@ -56,12 +56,14 @@ def fill_unseen(
 def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
     """Loss, share kept, the right targets' share of them and of their weight, and effective size, over all networks."""
     visited = np.concatenate([columns["visited"] for columns in networks])
-    weights = np.concatenate([columns["weight"] for columns in networks])[visited].astype(np.float64)
+    weights = np.concatenate([columns["weight"] for columns in networks]).astype(np.float64)
+    decided = visited | (weights == 0)  # who counts and was not visited has its turn in another epoch
+    weights, share = weights[visited], float((weights[decided] > 0).mean()) if decided.any() else 0.0
     losses = np.concatenate([columns["loss"] for columns in networks])[visited].astype(np.float64)
     kept = weights > 0
     record: Record = {
         "loss": float((weights * losses)[kept].sum() / max(weights.sum(), 1e-12)) if len(weights) else None,
-        "kept": float(kept.mean()) if len(kept) else 0.0,
+        "kept": share,
         "effective": float(weights.sum() ** 2 / max((weights**2).sum(), 1e-12) / max(len(weights), 1)),
         "clean_share": None,
         "clean_weight": None,

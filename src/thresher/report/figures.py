@@ -47,7 +47,7 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
             False,
         ),
         ("clean_share", "Clean among those kept", "clean share", clean, True),
-        ("kept", "Examples kept", "share kept", "The share of visited examples whose weight is above zero.", True),
+        ("kept", "Examples kept", "share kept", "The share of examples whose weight is above zero.", True),
     ]
     figures = []
     for key, title, axis, words, share in plans:
