@@ -37,7 +37,7 @@ def network() -> torch.nn.Module:
 
 
 # Four in ten labels are those of the next class.
-noisy, clean = take_clean(corrupt(squares(1012, seed=0), "pairflip:0.4", seed=0), 12)
+noisy, clean = take_clean(corrupt(squares(612, seed=0), "pairflip:0.4", seed=0), 12)
 test = squares(200, seed=1)
 
 torch.manual_seed(0)
