@@ -237,6 +237,22 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
             read_predictions(tmp_path / name, 3)
 
 
+def test_what_cannot_work_is_refused_before_anything_is_trained() -> None:
+    def told(stage: str, moment: Any) -> None:  # noqa: ARG001
+        raise AssertionError(f"{stage} was trained")
+
+    narrow = Examples(torch.zeros(5, 1, 2, 2), torch.zeros(5, dtype=torch.long), ids=torch.arange(1000, 1005))
+    for changes, what in (
+        ({"unlabelled": narrow}, "inputs of the unlabelled set"),
+        ({"validation": replace(narrow, classes=3)}, "inputs of the validation set"),
+        ({"teacher": lambda: net(outputs=5)}, "outputs of shape"),
+    ):
+        with pytest.raises(ThresherError, match=what):
+            lessons(watch=told, **changes)
+    with pytest.raises(ThresherError, match="pass validation="):
+        distil(lambda: net(), LABELLED, UNLABELLED, teacher=lambda: net(), watch=told, **QUICK)
+
+
 def test_real_targets_are_refused() -> None:
     real = Examples(torch.zeros(4, 1), torch.randn(4))
     with pytest.raises(ThresherError, match="classification only"):

@@ -71,7 +71,7 @@ NAMES = tuple(field.name for field in dataclasses.fields(Settings))
 def make_settings(
     given: Mapping[str, Any],
     stored: Mapping[str, Any] | None = None,
-    kind: type[Kind] = Settings,  # type: ignore
+    kind: type[Kind] = Settings,  # type: ignore[assignment]
 ) -> Kind:
     """The settings given, over those stored in a file; the word `none` takes a stored one away.
 

@@ -15,7 +15,7 @@ from thresher.models import build
 from thresher.objectives import Variational, pairs_between
 from thresher.procedures import Lessons, student_recipe, teach, weighting
 from thresher.recipe import Recipe
-from thresher.recipes import Setting, method
+from thresher.recipes import method
 from thresher.seeding import generator
 from thresher.signals import margin
 
@@ -57,10 +57,8 @@ def distilled(
     recipe = Recipe() if base is None else _recipe(base, lessons, task)
     if vid:
         recipe = replace(recipe, objective=_variational(lessons, how))
-    run = lessons.learn(
-        student_recipe(rule, recipe, how.temperature), hard=hard, watch=task.watch, out=task.out, test=task.test
-    )
-    return measured(run, task)
+    full = student_recipe(rule, recipe, how.temperature)
+    return measured(lessons.learn(full, hard=hard, watch=task.watch, out=task.out), task)
 
 
 def lessons_of(task: Task) -> Lessons:
@@ -101,7 +99,7 @@ def parts(train: Examples, how: Teaching, seed: int) -> tuple[Examples, Examples
     """(labelled, unlabelled, validation): the first examples, and a random split of the others."""
     if how.labelled + how.validation >= len(train):
         raise ThresherError(
-            f"{how.labelled} labelled and {how.validation} validation examples leave none of {len(train)}."
+            f"{how.labelled} labelled and {how.validation} validation examples leave none of {len(train)}: take fewer."
         )
     rest = torch.arange(how.labelled, len(train))
     rest = rest[torch.randperm(len(rest), generator=generator(seed, "distil"))]
@@ -126,8 +124,8 @@ def _recipe(name: str, lessons: Lessons, task: Task) -> Recipe:
     assert known is not None
     wrong = (known.columns["teacher_output"].argmax(1) != known.labels).float().mean().item()
     labelled = (~lessons.train.columns["from_teacher"]).float().mean().item()
-    setting = Setting(wrong * (1 - labelled), task.train.classes, task.job.setup.epochs or 1)
-    return method(name).recipe(noise_rate=setting.noise_rate, classes=setting.classes, epochs=setting.epochs)
+    epochs = task.job.setup.epochs or 1
+    return method(name).recipe(noise_rate=wrong * (1 - labelled), classes=task.train.classes, epochs=epochs)
 
 
 def _variational(lessons: Lessons, how: Teaching) -> Variational:

@@ -1,7 +1,7 @@
 """What a student learns from: its labels, what a teacher says of the rest, and a start made on the labels."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.data import Predictions, read_predictions
+from thresher.engine.check import check_sets
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.engine.sweep import Sweeper
@@ -23,7 +24,7 @@ from thresher.procedures.trainer import Trainer
 from thresher.recipe import Recipe
 from thresher.rules import teacher_labels
 from thresher.rules.rule import needs_of
-from thresher.seeding import derive
+from thresher.seeding import derive, preserved
 from thresher.views import View
 
 TeacherLike = nn.Module | Callable[[], nn.Module] | Predictions | Path | str
@@ -99,32 +100,40 @@ def teach(
     _refuse(labelled, unlabelled, validation)
     trainer = Trainer({"epochs": epochs, **settings}, views)
     plain = partial(_plain, trainer, labelled, watch)
-    taught = None
+    taught = pretrained = None
     if isinstance(teacher, Path | str):
-        judge: nn.Module | Predictions = read_predictions(teacher, labelled.outputs)
-    elif isinstance(teacher, nn.Module | Predictions):
-        judge = teacher
-    else:
+        teacher = read_predictions(teacher, labelled.outputs)
+    for model in (student, teacher):
+        if not isinstance(model, Predictions):
+            _try(model, {"train": labelled, "unlabelled": unlabelled, "validation": validation})
+    if not isinstance(teacher, nn.Module | Predictions):
         taught = plain("teacher", teacher, teacher_epochs)
-        judge = taught.model
-    known = None if validation is None else _with_teacher(judge, replace(validation, name="the validation set"))
-    asked = _with_teacher(judge, replace(unlabelled, name="the unlabelled set"))
-    pretrained = None
-    if not isinstance(student, nn.Module):
+        teacher = taught.model
+    known = None
+    if validation is not None:
+        if isinstance(teacher, Predictions):
+            _refuse_seen(teacher.learnt_from(validation), f"what {teacher.name} learnt from")
+        known = _with_teacher(teacher, replace(validation, name="the validation set"))
+    asked = _with_teacher(teacher, replace(unlabelled, name="the unlabelled set"))
+    if isinstance(student, nn.Module):
+        students: Sequence[nn.Module] = [student]
+    else:
         pretrained = plain("pretraining", student, pretraining_epochs, peers)
-    parts = [_labelled(_with_teacher(judge, labelled, labels_known=True)), _unlabelled(asked, labelled.outputs)]
+        students = pretrained.models
+    parts = [_labelled(_with_teacher(teacher, labelled, labels_known=True)), _unlabelled(asked, labelled.outputs)]
     if known is not None and student_sees_validation:
         parts.append(_labelled(known))
-    return Lessons(
-        join(*parts),
-        known,
-        trainer,
-        [student] if isinstance(student, nn.Module) else pretrained.models if pretrained is not None else [],
-        judge if isinstance(judge, nn.Module) else None,
-        taught,
-        pretrained,
-        watch,
-    )
+    network = teacher if isinstance(teacher, nn.Module) else None
+    return Lessons(join(*parts), known, trainer, students, network, taught, pretrained, watch)
+
+
+def _try(model: nn.Module | Callable[[], nn.Module], sets: Mapping[str, Examples | None]) -> None:
+    """Try a model on an example of each set now, not after the teacher is trained."""
+    given = {name: examples for name, examples in sets.items() if examples is not None}
+    with preserved():
+        made = model if isinstance(model, nn.Module) else model()
+    device = next(made.parameters()).device
+    check_sets(made, {name: examples.subset([0]).to(device) for name, examples in given.items()}, 0)
 
 
 def _plain(
@@ -150,10 +159,6 @@ def _plain(
 def _with_teacher(teacher: nn.Module | Predictions, examples: Examples, labels_known: bool = False) -> Examples:
     """The examples with the column `teacher_output`; where a table is silent about known labels, it says the label."""
     if isinstance(teacher, Predictions):
-        if len(seen := teacher.learnt_from(examples)) and not labels_known and "validation" in examples.name:
-            raise ThresherError(
-                _SEEN.format(count=len(seen), first=int(seen[0]), where=f"what {teacher.name} learnt from")
-            )
         chances, known = teacher.of(examples)
         if labels_known:
             chances = torch.where(known[:, None], chances, as_mixable(examples.labels.cpu(), chances.shape[1]))
@@ -187,18 +192,12 @@ def _unlabelled(examples: Examples, classes: int) -> Examples:
     return replace(examples, targets=teacher_labels(outputs), classes=classes, columns=columns, checked=False)
 
 
-_SEEN = (
-    "{count} validation examples (such as id {first}) are in {where}: hold them out of the teacher's training; "
-    "if they are other examples, give them ids of their own."
-)
-
-
 def _refuse(labelled: Examples, unlabelled: Examples, validation: Examples | None) -> None:
     """Refuse sets that cannot be told apart, or that would make the teacher its own judge."""
     if labelled.is_regression:
         raise ThresherError("Distillation is defined for classification only: give class labels.")
-    if validation is not None and len(seen := _shared(labelled, validation)):
-        raise ThresherError(_SEEN.format(count=len(seen), first=int(seen[0]), where="the labelled set"))
+    if validation is not None:
+        _refuse_seen(_shared(labelled, validation), "the labelled set")
     named = {"labelled": labelled, "validation": validation}
     for name, other in named.items():
         if other is not None and len(both := _shared(other, unlabelled)):
@@ -206,6 +205,15 @@ def _refuse(labelled: Examples, unlabelled: Examples, validation: Examples | Non
                 f"{len(both)} unlabelled examples (such as id {int(both[0])}) are in the {name} set too: "
                 "take them out of one; if they are other examples, give them ids of their own."
             )
+
+
+def _refuse_seen(ids: Tensor, where: str) -> None:
+    """Refuse a validation set of which the teacher has learnt these."""
+    if len(ids):
+        raise ThresherError(
+            f"{len(ids)} validation examples (such as id {int(ids[0])}) are in {where}: hold them out of the teacher's "
+            "training; if they are other examples, give them ids of their own."
+        )
 
 
 def _shared(first: Examples, second: Examples) -> Tensor:
