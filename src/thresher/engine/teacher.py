@@ -32,7 +32,7 @@ class Teacher:
 def from_probabilities(probabilities: Tensor) -> Tensor:
     """Outputs whose softmax these probabilities [n, classes] are, for the column `teacher_output`.
 
-    >>> from_probabilities(torch.tensor([[0.25, 0.75]])).softmax(1).tolist()
-    [[0.25, 0.75]]
+    >>> from_probabilities(torch.tensor([[0.25, 0.75]])).softmax(1)
+    tensor([[0.2500, 0.7500]])
     """
     return probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()

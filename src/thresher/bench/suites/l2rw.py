@@ -194,7 +194,7 @@ PAPER_SCALE = Scale(
         "paper's because it has had no time to learn the background by heart. L2RW learns from about half of a batch "
         "and is still rising when the learning rate falls, so it ends below Standard here, far below the paper's, "
         "although nine of ten labels it counts are right; random weights, which learn from half of each batch too, end "
-        "lower still. The small scale, where training is long enough, has the paper's order.",
+        "lower still. On the small scale, where training is long enough, L2RW is above both.",
         "MNIST: 4,990 fours and nines, of which nines dominate, and ten clean ones, five of each; so methods without a "
         "clean set see as many fours as in the released code (25 at 200:1). 8,000 steps for every method, as the paper "
         "says, with momentum 0.9, as its code has; the code gives L2RW half of the steps, and tests on 500 images, "
