@@ -57,7 +57,7 @@ def weighting(
     """The rule of this name: Algorithm 2, its consistent form, fidelity, Algorithm 2 times fidelity, or an oracle.
 
     >>> [type(rule).__name__ for rule in weighting("composition").rules]
-    ['Fidelity', 'once']
+    ['Fidelity', 'every']
     """
     if name not in WEIGHTINGS:
         raise unknown("weighting", name, WEIGHTINGS)
