@@ -74,7 +74,7 @@ SHORT = 30  # the same schedule in a quarter of the epochs
 
 
 def shortened(cell: Cell) -> Cell:
-    """The cell with the paper's schedule in a quarter of its epochs, for everyone alike; for whoever has little time on a GPU.
+    """The cell with the paper's schedule in a quarter of its epochs, for all methods alike.
 
     >>> shortened(Cell("a", "cifar10")).changes["schedule"]
     step(start=1.0, at=(20.0, 25.0), times=0.1)
