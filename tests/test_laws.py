@@ -515,12 +515,14 @@ def test_law_5_every_method_has_its_figures(recipe: Recipe) -> None:
     table = run.ledger.to_pandas()
     assert len(table) == 3 * recipe.peers * len(train)
     for record in run.history:
-        rows = table[(table["epoch"] == record["epoch"]) & table["visited"]]
+        everyone = table[table["epoch"] == record["epoch"]]
+        rows = everyone[everyone["visited"]]
         true = train.columns["true_target"].numpy()[(rows["id"] - 1) // 3]
         right = (rows["taught"] if "taught" in rows else rows["target"]).to_numpy() == true
         weights = rows["weight"].to_numpy(np.float64)
         assert record["clean_share"] == pytest.approx(right[weights > 0].mean())
-        assert record["kept"] == pytest.approx((weights > 0).mean())
+        left_out = (~everyone["visited"] & (everyone["weight"] == 0)).sum()
+        assert record["kept"] == pytest.approx((weights > 0).sum() / (len(rows) + left_out))
         assert record["effective"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum() / len(weights))
         assert record["loss"] == pytest.approx((weights * rows["loss"]).sum() / weights.sum(), rel=1e-5)
         assert rows["loss"].notna().all()
