@@ -383,7 +383,7 @@ def test_a_run_without_a_teacher_shows_none(tmp_path: Path) -> None:
 
 # the suite
 
-DISTIL = SUITES["distil"]
+DISTIL, TEMPERATURE = SUITES["distil"], SUITES["distil-temperatures"]
 
 
 def short(job: Job, **changes: Any) -> Job:
@@ -397,12 +397,12 @@ def test_the_tables_are_whole() -> None:
     assert ONE_SHOT["cifar10-7500", "debias"].value == 69.01
     assert COMPOSED["cifar10-7500-entropy", "composition"].value == 71.20
     assert TEMPERATURES["cifar100-temperature-2", "debias"].value == 57.8
-    assert {number.score for number in DISTIL.published.values()} == {"best"}
+    assert {number.score for suite in (DISTIL, TEMPERATURE) for number in suite.published.values()} == {"best"}
 
 
 def test_the_paper_s_own_setting() -> None:
     cells = {cell.name: cell.changes["teaching"] for cell in DISTIL.scale("paper").cells}
-    assert len(cells) == 5 * 5 + 8 + 5 + 2
+    assert len(cells) == 5 * 5 + 5 + 2
     assert (cells["cifar10-7500"].validation, cells["cifar10-7500"].by, cells["cifar10-7500"].every_epoch) == (
         2000, signals.margin, False,
     )  # fmt: skip
@@ -414,7 +414,11 @@ def test_the_paper_s_own_setting() -> None:
             anew,
             True,
         )
-    assert all(how.labelled == int(name.split("-")[1]) for name, how in cells.items() if "temperature" not in name)
+    assert all(how.labelled == int(name.split("-")[1]) for name, how in cells.items())
+    for cell in TEMPERATURE.scale("paper").cells:
+        how = cell.changes["teaching"]
+        assert (how.labelled, how.validation, how.by) == (12500, 500, signals.entropy)
+        assert cell.name.endswith(f"-{how.temperature:g}")
 
 
 def test_rows_of_a_cell_share_one_start_and_other_seeds_do_not() -> None:

@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from thresher.bench.distilled import distilled, only_labelled, only_teacher
+from thresher.bench.points import Axis, Point
 from thresher.bench.suite import Cell, Claim, Entry, Scale, Setup, Suite, Teaching
-from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT, TEMPERATURES
+from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT
 from thresher.bench.suites.prepare import first
 from thresher.schedules import stairs
 from thresher.signals import entropy
@@ -47,6 +48,9 @@ CLAIMS = (
 )
 
 
+BUDGET = Axis("labelled examples", log=True)
+
+
 def cells(kind: Cell, teaching: Teaching, budgets: Iterable[int], ending: str = "") -> tuple[Cell, ...]:
     """A cell of this kind for each number of labelled examples.
 
@@ -57,22 +61,10 @@ def cells(kind: Cell, teaching: Teaching, budgets: Iterable[int], ending: str = 
         replace(
             kind,
             name=f"{kind.name}-{count}{ending}",
+            points=(Point(BUDGET, count, f"{kind.name}{ending}"),),
             changes={**kind.changes, "teaching": replace(teaching, labelled=count)},
         )
         for count in budgets
-    )
-
-
-def temperatures(kind: Cell, teaching: Teaching, values: Iterable[float]) -> tuple[Cell, ...]:
-    """A cell of this kind for each temperature, weighted and not."""
-    return tuple(
-        replace(
-            kind,
-            name=f"{kind.name}-temperature-{value:g}",
-            methods=("unweighted", "debias"),
-            changes={**kind.changes, "teaching": replace(teaching, temperature=value)},
-        )
-        for value in values
     )
 
 
@@ -84,7 +76,6 @@ SMALL = Scale(
     cells=(
         *cells(DIGITS, ON_DIGITS, (50, 100, 200)),
         *cells(FASHION, ON_FASHION, (250, 500, 1000)),
-        *temperatures(FASHION, replace(ON_FASHION, labelled=500), (0.1, 0.5, 1, 2, 5)),
     ),
     setup=Setup(model="mlp:64", batch=128, epochs=20, seeds=5, optimizer={"name": "adam", "lr": 1e-3}),
     notes=(
@@ -94,7 +85,7 @@ SMALL = Scale(
         "training and 2,000 test images of Fashion-MNIST; the teacher is LeNet, which errs in other places than the "
         "student, a network with one hidden layer of 64 units. A cell's name ends in the number of labelled examples; "
         "300 others are the validation set, and the rest is unlabelled. Confidence is entropy; weights are estimated "
-        "once, except where a row says otherwise. Temperatures are tried with 500 labelled examples.",
+        "once, except where a row says otherwise.",
         "The clean share is that of right labels among those with a weight above zero, labelled examples included.",
     ),
 )
@@ -131,11 +122,6 @@ PAPER_SCALE = Scale(
             BY_ENTROPY(RESIDUAL),
             BUDGETS,
             "-entropy",
-        ),
-        *temperatures(
-            Cell("cifar100", "cifar100", changes=RESNET56),
-            replace(RESIDUAL, labelled=12500, validation=500, by=entropy),
-            (0.01, 0.1, 0.5, 0.8, 1, 2, 3, 5),
         ),
         *cells(
             Cell("celeba", "celeba-gender", methods=(*ONCE, "vid", "vid-debias"), changes={"model": "resnet11"}),
@@ -178,7 +164,7 @@ DISTIL = Suite(
     paper=PAPER,
     methods=METHODS,
     scales={"small": SMALL, "paper": PAPER_SCALE},
-    published={**ONE_SHOT, **COMPOSED, **TEMPERATURES},
+    published={**ONE_SHOT, **COMPOSED},
     columns=("clean_share", "effective"),
     claims=CLAIMS,
 )
