@@ -105,16 +105,21 @@ def choose(who: str, rows: Any, count: int) -> tuple[Any, float]:
     return choose_theirs(who, table, count), spent
 
 
+def peak_memory() -> int:
+    """KiB of this process alone; what getrusage tells begins with the peak of the process that started it."""
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+
+
 def run_here(who: str, n: int, count: int, answer: Path) -> None:
     """Warm up on fewer examples, then choose, and write down what it took."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     choose(who, embeddings(500), 250)
     rows = embeddings(n)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory()
     wall, busy = time.perf_counter(), time.process_time()
     chosen, table = choose(who, rows, count)
     took = {"seconds": time.perf_counter() - wall, "busy": time.process_time() - busy, "table": table}
-    took["MiB"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    took["MiB"] = (peak_memory() - before) / 1024
     answer.write_text(json.dumps({**took, "chosen": chosen.tolist()}))
 
 
@@ -125,7 +130,8 @@ def run_apart(run: Run, python: str, threads: int) -> Result:
     environment["OMP_WAIT_POLICY"] = "PASSIVE"  # threads that spin take the core from whoever they wait for
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        command = [python, __file__, "--one", run.who, str(run.n), str(run.count), str(answer)]
+        who = python if run.who in PEERS else sys.executable
+        command = [who, __file__, "--one", run.who, str(run.n), str(run.count), str(answer)]
         try:
             done = subprocess.run(
                 command, env=os.environ | environment, capture_output=True, text=True, errors="replace",

@@ -47,10 +47,10 @@ def gains_of(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
     return torch.cat([(reach - points.distances(some)).clamp_(min=0).sum(1) for some in parts])
 
 
-def gains_below(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
+def gains_at_most(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
     """What the gains of the candidates are at most (float64), a little above them, in a fraction of the time."""
     sums, near = [], reach.to(points.rough[1].dtype)
-    for _, squares in points.squares_below(candidates):
+    for _, squares in points.squares_at_least(candidates):
         lengths = squares.clamp_(min=0).sqrt_()
         sums.append(torch.sub(near, lengths, out=lengths).clamp_(min=0).sum(1))
     # Single precision rounds the reach, the length and their difference, and then the sum; whole numbers round by 1/2.
@@ -66,7 +66,7 @@ def largest_gain(points: Points, candidates: Tensor, reach: Tensor, bounds: Tens
     exact = torch.zeros_like(stale)
     while not exact[top := int(bounds.argmax())]:
         alike = stale if stale[top] else ~(stale | exact)
-        size, tighten = (AT_ONCE, gains_below) if stale[top] else (AT_ONCE // 16, gains_of)
+        size, tighten = (AT_ONCE, gains_at_most) if stale[top] else (AT_ONCE // 16, gains_of)
         highest = bounds.where(alike, -1).topk(min(size, len(bounds)))
         some = highest.indices[highest.values >= 0]
         exact[some] = ~stale[some]

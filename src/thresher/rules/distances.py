@@ -2,7 +2,10 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,7 +59,7 @@ class Points:
         whole.view(-1)[places] = self._again(rows[places // len(others)], others[places % len(others)])
         return whole
 
-    def squares_below(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def squares_at_least(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """The rows in blocks, with what their squared distances to all [m, n] are at least: quick, and not much less.
 
         Each block overwrites the one before.
@@ -74,7 +77,7 @@ class Points:
     def near(self, rows: Tensor, reach: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """In blocks of rows: how many others have each in (or just out of) reach, which ones, their whole distances."""
         limit = reach.square().mul_(1 + 2.0**-22).to(self.rough[1].dtype)
-        for some, squares in self.squares_below(rows):
+        for some, squares in self.squares_at_least(rows):
             places = _places_below(squares, limit)
             row, others = places // len(self), places % len(self)
             yield row.bincount(minlength=len(some)), others, self._again(some[row], others)
@@ -135,6 +138,19 @@ def _factors(centred: Tensor, less: float) -> tuple[Tensor, Tensor]:
     norms = centred.square().sum(1, keepdim=True) - less / 2
     ones = torch.ones_like(norms)
     return torch.cat([norms, ones, -2 * centred], 1), torch.cat([ones, norms, centred], 1).T.contiguous()
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Let the libraries compute in one thread: blocks are so small that several would mostly wait for each other."""
+    limited: AbstractContextManager[Any] = _libraries().limit(limits=1)
+    return limited
+
+
+@cache
+def _libraries() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def checked_count(count: int, n: int) -> int:

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from thresher.rules.centrality import most_central
-from thresher.rules.cover import Coreset, Cover, clusters, gains_below, largest_gain
-from thresher.rules.distances import Points, checked_count, measure
+from thresher.rules.cover import Coreset, Cover, clusters, gains_at_most, largest_gain
+from thresher.rules.distances import Points, checked_count, measure, one_thread
 from thresher.rules.near import choose_near
 
 NEIGHBOURS = 256  # examples that a candidate may have in reach when lists of them begin to be kept
@@ -24,14 +24,15 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
     points = measure(embeddings)
     checked_count(count, len(points))
     cover = Cover.empty(points)
-    cover.add(points, most_central(points))
-    bounds = gains_below(points, points.everyone, cover.reach)
-    bounds[cover.chosen] = -1
-    while len(cover.chosen) < count and _in_reach(points, cover.reach) > NEIGHBOURS:
-        medoid = largest_gain(points, points.everyone, cover.reach, bounds, torch.ones_like(bounds, dtype=torch.bool))
-        cover.add(points, medoid)
-        bounds[medoid] = -1
-    choose_near(points, cover, bounds, count)
+    with one_thread():
+        cover.add(points, most_central(points))
+        bounds = gains_at_most(points, points.everyone, cover.reach)
+        bounds[cover.chosen] = -1
+        while len(cover.chosen) < count and _in_reach(points, cover.reach) > NEIGHBOURS:
+            medoid = largest_gain(points, points.everyone, cover.reach, bounds, torch.ones_like(bounds).bool())
+            cover.add(points, medoid)
+            bounds[medoid] = -1
+        choose_near(points, cover, bounds, count)
     return clusters(cover.chosen, cover.owner)
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from thresher.errors import ThresherError
-from thresher.rules.cover import Coreset, Cover, clusters, gains_below, largest_gain
-from thresher.rules.distances import checked_count, measure
+from thresher.rules.cover import Coreset, Cover, clusters, gains_at_most, largest_gain
+from thresher.rules.distances import checked_count, measure, one_thread
 from thresher.seeding import generator as seeded
 
 
@@ -30,13 +30,16 @@ def stochastic_facility_location(
     generator = generator or seeded(0, "stochastic")
     size = math.ceil(n / count * math.log(1 / slack))
     cover, left = Cover.empty(points), torch.arange(n)
-    for _ in range(count):
-        draws = torch.randint(len(left), (size,), generator=generator) if size < len(left) else torch.arange(len(left))
-        draws = draws[left[draws].argsort()]  # ties go to the lower index
-        candidates = left[draws].to(cover.reach.device)
-        bounds = gains_below(points, candidates, cover.reach)
-        draw = int(draws[largest_gain(points, candidates, cover.reach, bounds, torch.zeros_like(bounds).bool())])
-        cover.add(points, int(left[draw]))
-        left[draw] = left[-1]
-        left = left[:-1]
+    with one_thread():
+        for _ in range(count):
+            draws = (
+                torch.randint(len(left), (size,), generator=generator) if size < len(left) else torch.arange(len(left))
+            )
+            draws = draws[left[draws].argsort()]  # ties go to the lower index
+            candidates = left[draws].to(cover.reach.device)
+            bounds = gains_at_most(points, candidates, cover.reach)
+            draw = int(draws[largest_gain(points, candidates, cover.reach, bounds, torch.zeros_like(bounds).bool())])
+            cover.add(points, int(left[draw]))
+            left[draw] = left[-1]
+            left = left[:-1]
     return clusters(cover.chosen, cover.owner)
