@@ -2,10 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -138,19 +135,6 @@ def _factors(centred: Tensor, less: float) -> tuple[Tensor, Tensor]:
     norms = centred.square().sum(1, keepdim=True) - less / 2
     ones = torch.ones_like(norms)
     return torch.cat([norms, ones, -2 * centred], 1), torch.cat([ones, norms, centred], 1).T.contiguous()
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Let the libraries compute in one thread: blocks are so small that several would mostly wait for each other."""
-    limited: AbstractContextManager[Any] = _libraries().limit(limits=1)
-    return limited
-
-
-@cache
-def _libraries() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def checked_count(count: int, n: int) -> int:

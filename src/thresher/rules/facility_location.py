@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
+from thresher.blocks import one_thread
 from thresher.rules.centrality import most_central
 from thresher.rules.cover import Coreset, Cover, clusters, gains_at_most, largest_gain
-from thresher.rules.distances import Points, checked_count, measure, one_thread
+from thresher.rules.distances import Points, checked_count, measure
 from thresher.rules.near import choose_near
 
 NEIGHBOURS = 256  # examples that a candidate may have in reach when lists of them begin to be kept

@@ -5,9 +5,10 @@ import math
 import torch
 from torch import Tensor
 
+from thresher.blocks import one_thread
 from thresher.errors import ThresherError
 from thresher.rules.cover import Coreset, Cover, clusters, gains_at_most, largest_gain
-from thresher.rules.distances import checked_count, measure, one_thread
+from thresher.rules.distances import checked_count, measure
 from thresher.seeding import generator as seeded
 
 
