@@ -140,6 +140,29 @@ def test_tangents_spare_most_of_the_sums(monkeypatch: pytest.MonkeyPatch) -> Non
     central.most_central(measure(drawn(2000, 10)))
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("rows", CLOUDS.values(), ids=CLOUDS)
+def test_gains_are_bounded_closely_whatever_precision_is_asked_for(rows: Tensor, autocast: bool) -> None:
+    with torch.autocast("cpu", enabled=autocast):
+        points = measure(rows)
+        reach = points.distances(torch.tensor([0, 7])).amin(0)
+        gains = cover.gains_of(points, points.everyone, reach)
+        bounds = cover.gains_at_most(points, points.everyone, reach)
+    assert (bounds >= gains).all()
+    assert (bounds - gains).max() < 0.01 * gains.max()  # few candidates have to be looked at more closely
+    for sizes, example, distance in points.near(torch.arange(9), reach):
+        gained = (reach[example] - distance).clamp(min=0).split(sizes.tolist())
+        assert [float(each.sum()) for each in gained] == gains[:9].tolist()
+
+
+def test_medoids_are_taken_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds, in_a_row = [], near._in_a_row
+    monkeypatch.setattr(near, "_in_a_row", lambda *given: rounds.append(len(taken := in_a_row(*given))) or taken)
+    facility_location(drawn(1500, 10), 750)
+    assert sum(rounds) >= 740
+    assert len(rounds) < 150
+
+
 def test_a_pair_has_one_distance_in_every_block() -> None:
     rows = torch.cat([drawn(200, 7), drawn(40, 7).repeat(3, 1), drawn(40, 7) * 1e-6])
     points = measure(rows)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from thresher.rules.distances import UNITS, Points
 
-AT_ONCE = 64  # candidates whose bounds are tightened together
+AT_ONCE = 128  # candidates whose bounds are tightened together
 
 
 class Coreset(NamedTuple):

@@ -65,15 +65,19 @@ class Points:
         room = torch.empty(min(len(rows), self.block), len(self), dtype=right.dtype, device=right.device)
         for some in torch.split(rows, self.block):
             squares = room[: len(some)]
-            if on_host(right):  # in torch, single precision may be set to multiply with less than that
+            if on_host(right):  # torch may be told to multiply single precision with less
                 np.matmul(left[some].numpy(), right.numpy(), out=squares.numpy())
             else:
                 torch.matmul(left[some], right, out=squares)
             yield some, squares
 
+    def limit(self, reach: Tensor) -> Tensor:
+        """What `squares_at_least` are below, wherever a whole distance is below the reach [n]."""
+        return reach.square().mul_(1 + 2.0**-22).to(self.rough[1].dtype)
+
     def near(self, rows: Tensor, reach: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """In blocks of rows: how many others have each in (or just out of) reach, which ones, their whole distances."""
-        limit = reach.square().mul_(1 + 2.0**-22).to(self.rough[1].dtype)
+        limit = self.limit(reach)
         for some, squares in self.squares_at_least(rows):
             places = _places_below(squares, limit)
             row, others = places // len(self), places % len(self)

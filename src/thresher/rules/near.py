@@ -12,7 +12,7 @@ from thresher.rules.cover import Cover
 from thresher.rules.distances import Points
 
 Whole = NDArray[Any]
-POOL = 256  # candidates looked at together
+POOL = 512  # candidates looked at together
 PAIRS = 2**14  # pairs of those that may become medoids together
 
 
