@@ -58,7 +58,7 @@ from thresher.schedules import ramp
 
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
-NOT_RULES |= COVERS | {"debias_weights", "local_dimensionality", "nearest", "teacher_labels"}
+NOT_RULES |= COVERS | {"debias_weights", "local_dimensionality", "mean_of_nearest", "teacher_labels"}
 NOT_RULES |= {"k_centre", "kmeans_plus_plus"}
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")

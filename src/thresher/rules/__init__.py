@@ -6,7 +6,7 @@ from thresher.rules.combinators import either, every, from_average, from_peer, o
 from thresher.rules.coreset import Centrality, FacilityLocation
 from thresher.rules.cover import Coreset
 from thresher.rules.curriculum import Curriculum
-from thresher.rules.debias import Debias, Fidelity, OnlyCorrect, debias_weights, nearest, teacher_labels
+from thresher.rules.debias import Debias, Fidelity, OnlyCorrect, debias_weights, teacher_labels
 from thresher.rules.dimensionality import Dimensionality, local_dimensionality
 from thresher.rules.disagree import Disagree
 from thresher.rules.diverse import KCentre, KMeansPlusPlus, k_centre, kmeans_plus_plus
@@ -15,6 +15,7 @@ from thresher.rules.frequency import CleanShare, HardestOfMajority, InverseFrequ
 from thresher.rules.grouped import in_groups
 from thresher.rules.keep import KeepAbove, KeepLargest, KeepSmallest, Uniform, keep_smallest
 from thresher.rules.meta_gradient import MetaGradient, rectified
+from thresher.rules.neighbours import mean_of_nearest
 from thresher.rules.partitioned import partitioned_facility_location
 from thresher.rules.random import RandomPicks, RandomWeights
 from thresher.rules.rule import Decision, Rule, RuleLike, ask
@@ -68,7 +69,7 @@ __all__ = [
     "keep_smallest",
     "kmeans_plus_plus",
     "local_dimensionality",
-    "nearest",
+    "mean_of_nearest",
     "once",
     "partitioned_facility_location",
     "per_class",

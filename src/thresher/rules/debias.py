@@ -10,10 +10,10 @@ from torch.nn import functional
 
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
+from thresher.rules.neighbours import mean_of_nearest
 from thresher.rules.rule import Decision, Rule
 from thresher.signals import Signal, entropy, given, margin, predicted
 
-TILE = 256  # queries whose neighbours are searched together
 LEAST_LOSS = torch.finfo(torch.float32).eps  # a smaller cross entropy is 0 in float32
 
 
@@ -45,50 +45,17 @@ def debias_weights(
     if teacher_wrong.shape != (q,) or distortions.shape != (q,):
         raise ThresherError(f"debias_weights needs one distortion, and whether the teacher was wrong, for each of {q}.")
     wrong = teacher_wrong.bool()
-    p, d = wrong.double(), torch.where(wrong, distortions, 1.0).double()
-    near = nearest(validation_confidences.float(), confidences.float(), math.ceil(math.sqrt(q) / 2))
-    d_mean = d[near].mean(1)
-    p_mean = torch.ones_like(d_mean) if consistent else p[near].mean(1)
+    d = torch.where(wrong, distortions, 1.0).double()
+    boundless = d.isinf()
+    known = torch.stack([wrong.double(), torch.where(boundless, 0.0, d), boundless.double()], 1)
+    k = math.ceil(math.sqrt(q) / 2)
+    p_mean, d_mean, share = mean_of_nearest(validation_confidences.float(), known, confidences.float(), k).T
+    d_mean = torch.where(share > 0, torch.inf, d_mean)
+    if consistent:
+        p_mean = torch.ones_like(d_mean)
     # Without a wrong neighbour the weight is 1, and 0 · (∞ - 1) does not come up: only wrong ones have d = ∞.
-    return (1 / (1 + p_mean * (d_mean - 1))).clamp(0, 1).float()
-
-
-def nearest(points: Tensor, queries: Tensor, count: int) -> Tensor:
-    """The positions [n, count] of the points [q, 2] nearest to each query [n, 2]; of equally near ones the first.
-
-    >>> nearest(torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]]), torch.zeros(1, 2), 1).tolist()
-    [[1]]
-    """
-    found = torch.empty(len(queries), count, dtype=torch.long, device=points.device)
-    for some in torch.split(_tiled(queries), TILE):
-        asked = queries[some]
-        near = _within_reach(points, asked, count)
-        squares = (asked[:, :1] - points[near, 0]).square() + (asked[:, 1:] - points[near, 1]).square()
-        # The bits of a non-negative float order as the float does, so that the place can break ties.
-        keys = squares.contiguous().view(torch.int32).long() * len(points) + near
-        found[some] = keys.topk(count, dim=1, largest=False, sorted=False).values % len(points)
-    return found
-
-
-def _tiled(queries: Tensor) -> Tensor:
-    """The positions [n] of the queries in an order in which TILE in a row lie in one small rectangle."""
-    order = queries[:, 0].argsort(stable=True)
-    strip = torch.arange(len(order), device=order.device) // math.ceil(math.sqrt(len(order) * TILE))
-    up = queries[order, 1].argsort(stable=True)
-    return order[up[strip[up].argsort(stable=True)]]
-
-
-def _within_reach(points: Tensor, asked: Tensor, count: int) -> Tensor:
-    """The positions, in order, of all points that can be among the `count` nearest to any of these queries.
-
-    At least `count` points lie no further from any query than the bound, so whoever is further from all of their
-    rectangle is out.
-    """
-    low, high = asked.amin(0), asked.amax(0)
-    farthest = torch.maximum(points - low, high - points).square().sum(1)
-    closest = torch.maximum(low - points, points - high).clamp_min(0).square().sum(1)
-    bound = farthest.kthvalue(count).values * (1 + 1e-5)  # squares are rounded
-    return (closest <= bound).nonzero()[:, 0]
+    weights: Tensor = (1 / (1 + p_mean * (d_mean - 1))).clamp(0, 1).float()
+    return weights
 
 
 @dataclass(frozen=True)
