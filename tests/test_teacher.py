@@ -113,7 +113,14 @@ def test_distillation_is_the_slow_one_and_has_its_gradient(temperature: float, t
 
 @pytest.mark.parametrize(
     ("own", "theirs"),
-    [((6, 3), (6, 5)), ((6, 3, 4, 4), (6, 5, 4, 4)), ((6, 3, 2, 2), (6, 5, 8, 8)), ((6, 3), (6, 5, 2, 2))],
+    [
+        ((6, 3), (6, 5)),
+        ((6, 3, 4, 4), (6, 5, 4, 4)),
+        ((6, 3, 2, 2), (6, 5, 8, 8)),
+        ((6, 3), (6, 5, 2, 2)),
+        ((6, 7, 3), (6, 7, 5)),  # tokens
+        ((6, 3), (6, 7, 5)),
+    ],
 )
 def test_vid_is_the_slow_one_for_any_pair_of_layers(own: tuple[int, ...], theirs: tuple[int, ...]) -> None:
     layer, other = torch.randn(own), torch.randn(theirs)
@@ -125,10 +132,12 @@ def test_vid_is_the_slow_one_for_any_pair_of_layers(own: tuple[int, ...], theirs
         other = nn.functional.adaptive_avg_pool2d(other, layer.shape[2:])
     if layer.ndim == 2 and other.ndim == 4:
         other = other.mean((2, 3))
+    if layer.ndim == 2 and other.ndim == 3:
+        other = other.mean(1)
     variances = nn.functional.softplus(objective.variances[0]) + 1e-5
     plain = Distillation()(evidence)
     for place in range(6):
-        channels = layer[place].flatten(1).T if layer.ndim == 4 else layer[place][None]
+        channels = layer[place].flatten(1).T if layer.ndim == 4 else layer[place].reshape(-1, 3)
         means = objective.heads[0](channels).flatten().tolist()
         targets = (other[place].flatten(1).T if other.ndim == 4 else other[place]).flatten().tolist()
         repeated = variances.tolist() * (len(means) // 5)
@@ -197,8 +206,11 @@ def test_a_column_of_the_wrong_shape_is_refused() -> None:
     for wrong in (lambda: Variational(()), lambda: Variational(PAIRS, strength=-1.0)):
         with pytest.raises(ThresherError, match="at least one pair"):
             wrong()
-    with pytest.raises(ThresherError, match="no layer 'x'"):
+    with pytest.raises(ThresherError, match="no layer 'x' in Sequential: choose one of 0, 1, 2"):
         pairs_between(net(), WIDER, {"x": "1"}, torch.zeros(1, 1, 4, 4))
+    odd = nn.Sequential(nn.Flatten(), nn.Unflatten(1, (2, 2, 2, 2)), nn.Flatten(), nn.Linear(16, 3))
+    with pytest.raises(ThresherError, match="Layer '1' of Sequential gives no vector"):
+        pairs_between(odd, WIDER, {"1": "1"}, torch.zeros(1, 1, 4, 4))
 
 
 def test_nothing_waits_for_the_device_while_a_teacher_is_asked() -> None:

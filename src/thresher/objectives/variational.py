@@ -30,9 +30,10 @@ class Pair:
 class Variational(Distillation):
     """ℓᵢ = Distillation + strength · Σ_pairs mean_c,x [log σ_c + (t_cx - μ_cx(s))² / (2 σ_c²)] (their Eqs. 2, 4 and 6).
 
-    s and t are the outputs of a pair of layers, vectors [n, channels] or maps [n, channels, height, width]; μ is a head
-    of two linear layers at each place x, and σ² a softplus for each of the teacher's channels c. Heads and variances
-    are trained with the student. The mean, where the paper sums, lets `strength` mean the same for layers of any size.
+    s and t are outputs of a pair of layers: vectors [n, channels], tokens [n, places, channels] or maps [n, channels,
+    height, width]. μ is a head of two linear layers at each place x, and σ² a softplus for each of the teacher's
+    channels c; they are trained with the student. The mean, where the paper sums, lets `strength` mean the same for
+    layers of any size.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
@@ -80,14 +81,22 @@ def _widths(model: nn.Module, layers: Sequence[str], inputs: Tensor) -> dict[str
     known = dict(model.named_modules())
     for name in layers:
         if name not in known:
-            raise ThresherError(f"There is no layer {name!r} in {type(model).__name__}: name one of named_modules().")
+            names = ", ".join(sorted(set(known) - {""}))
+            raise ThresherError(f"There is no layer {name!r} in {type(model).__name__}: choose one of {names}.")
     taps = Taps(model, layers)
     try:
         with torch.no_grad(), evaluating(model):
             model(inputs)
-        return {name: value.shape[1] for name, value in taps.take().items()}
+        found = taps.take()
     finally:
         taps.remove()
+    for name in layers:
+        if name not in found or not isinstance(found[name], Tensor) or found[name].ndim not in (2, 3, 4):
+            raise ThresherError(
+                f"Layer {name!r} of {type(model).__name__} gives no vector [n, channels], tokens [n, places, channels] "
+                "or map [n, channels, height, width]: choose one that does."
+            )
+    return {name: _by_place(value).shape[2] for name, value in found.items()}
 
 
 def _head(width: int, wanted: int) -> nn.Module:
@@ -95,12 +104,21 @@ def _head(width: int, wanted: int) -> nn.Module:
 
 
 def _alike(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Both layers as [n, places, width]; of maps of different size the larger is averaged down to the smaller."""
+    """Both layers as [n, places, channels]; of maps of different size the larger is averaged down to the smaller.
+
+    Where places cannot be paired, as of a map and a vector, means over them are compared.
+    """
     if own.ndim == 4 and theirs.ndim == 4:
         size = min(own.shape[2], theirs.shape[2]), min(own.shape[3], theirs.shape[3])
         own, theirs = (functional.adaptive_avg_pool2d(each.float(), size) for each in (own, theirs))
-    else:  # vectors, or a map against a vector, which is compared with its mean
-        own, theirs = (
-            each.flatten(2).mean(2, keepdim=True) if each.ndim > 2 else each[:, :, None] for each in (own, theirs)
-        )
-    return own.float().flatten(2).transpose(1, 2), theirs.float().flatten(2).transpose(1, 2)
+    own, theirs = _by_place(own), _by_place(theirs)
+    if own.shape[1] != theirs.shape[1]:
+        own, theirs = own.mean(1, keepdim=True), theirs.mean(1, keepdim=True)
+    return own, theirs
+
+
+def _by_place(layer: Tensor) -> Tensor:
+    """A vector [n, channels], tokens [n, places, channels] or a map [n, channels, ...] as [n, places, channels]."""
+    if layer.ndim == 2:
+        return layer[:, None].float()
+    return (layer if layer.ndim == 3 else layer.flatten(2).transpose(1, 2)).float()
