@@ -16,7 +16,7 @@ from thresher.objectives import Variational, pairs_between
 from thresher.procedures import Lessons, student_recipe, teach, weighting
 from thresher.recipe import Recipe
 from thresher.recipes import method
-from thresher.seeding import generator
+from thresher.seeding import everything_seeded, generator
 from thresher.signals import margin
 
 _LATEST: dict[str, Lessons] = {}  # one worker learns from the same lessons again and again
@@ -56,7 +56,8 @@ def distilled(
     rule = weighting(weights, by=how.by, hard=hard, temperature=how.temperature, every_epoch=again)
     recipe = Recipe() if base is None else _recipe(base, lessons, task)
     if vid:
-        recipe = replace(recipe, objective=_variational(lessons, how))
+        with everything_seeded(task.job.seed, "vid"):  # the heads start at random
+            recipe = replace(recipe, objective=_variational(lessons, how))
     full = student_recipe(rule, recipe, how.temperature)
     return measured(lessons.learn(full, hard=hard, watch=task.watch, out=task.out), task)
 
