@@ -1,23 +1,15 @@
-"""Distillation from end to end: sets and teachers of every kind, one start for many students, command and suite."""
+"""Distillation from end to end: sets and teachers of every kind, one start for many students, report and suite."""
 
-import json
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 import torch
+from test_predictions import write
 from tiny import assert_same_tensors, examples, net, streamed
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 from thresher import Examples, Recipe, Run, ThresherError, signals
 from thresher.bench import distilled
@@ -25,15 +17,14 @@ from thresher.bench.jobs import Job, jobs_of
 from thresher.bench.suites import SUITES
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT, TEMPERATURES
 from thresher.bench.task import measure, prepare, summary
-from thresher.cli import app
-from thresher.data import Predictions, read_predictions
-from thresher.objectives import Distillation, Variational, pairs_between
+from thresher.data import Predictions
+from thresher.objectives import Distillation, Pair, Variational, pairs_between
 from thresher.procedures import WEIGHTINGS, Lessons, distil, student_recipe, teach, weighting
 from thresher.recipes import method
 from thresher.report import write_report
 from thresher.report.record import read_run
 from thresher.report.teacher import accuracy_by_confidence, teacher_figures, weight_by_confidences
-from thresher.rules import Debias, Fidelity, KeepSmallest, once, product
+from thresher.rules import Debias, Fidelity, KeepSmallest, OnlyCorrect, once, product
 
 ALL = examples(150, corrupt=0.0)
 LABELLED, KNOWN = ALL.subset(torch.arange(20)), ALL.subset(torch.arange(20, 50))
@@ -179,17 +170,6 @@ def test_streams_are_joined_too() -> None:
     )
 
 
-def write(path: Path, ids: Tensor, chances: Tensor, **more: Any) -> Path:
-    columns = {"id": ids.numpy(), **{f"class {c}": chances[:, c].numpy() for c in range(chances.shape[1])}, **more}
-    if path.suffix == ".npz":
-        np.savez(path, ids=ids.numpy(), probabilities=chances.numpy(), **more)
-    elif path.suffix == ".parquet":
-        pq.write_table(pa.table(columns), path)
-    else:
-        pyarrow.csv.write_csv(pa.table(columns), path)
-    return path
-
-
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".npz"])
 def test_a_table_is_a_teacher(tmp_path: Path, ending: str) -> None:
     first = lessons()
@@ -206,153 +186,77 @@ def test_a_table_is_a_teacher(tmp_path: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "chances", "what"),
+    ("table", "what"),
     [
-        (ALL.ids[:99], torch.full((99, 3), 1 / 3), "has no row for"),
-        (ALL.ids, torch.full((150, 2), 1 / 2), r"give \[n, 3\]"),
-        (ALL.ids, torch.full((150, 3), 1 / 2), "no probabilities"),
-        (torch.zeros(150, dtype=torch.long), torch.full((150, 3), 1 / 3), "repeat"),
+        (Predictions(ALL.ids[:99], torch.full((99, 3), 1 / 3)), r"has no row for 51 of the unlabelled set"),
+        (Predictions(ALL.ids, torch.full((150, 2), 1 / 2)), "one column for each of 3"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, ids: Tensor, chances: Tensor, what: str) -> None:
+def test_a_table_that_does_not_fit_is_refused(table: Predictions, what: str) -> None:
     with pytest.raises(ThresherError, match=what):
-        lessons(teacher=write(tmp_path / "teacher.parquet", ids, chances))
+        lessons(teacher=table)
 
 
-def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("x")
-    np.savez(tmp_path / "a.npz", ids=np.arange(3))
-    (tmp_path / "b.npz").write_text("x")
-    pq.write_table(pa.table({"p": [1.0]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"id": [1], "p": ["x"]}), tmp_path / "b.parquet")
-    for name, what in (
-        ("a.txt", "no table"),
-        ("a.npz", "lacks the array"),
-        ("b.npz", "cannot be read"),
-        ("a.parquet", "lacks the column"),
-        ("b.parquet", "no column of probabilities"),
-        ("none.csv", "There is no file"),
-    ):
-        with pytest.raises(ThresherError, match=what):
-            read_predictions(tmp_path / name, 3)
+def never(stage: str, moment: Any) -> None:  # noqa: ARG001
+    raise AssertionError(f"{stage} was trained")
 
 
 def test_what_cannot_work_is_refused_before_anything_is_trained() -> None:
-    def told(stage: str, moment: Any) -> None:  # noqa: ARG001
-        raise AssertionError(f"{stage} was trained")
-
     narrow = Examples(torch.zeros(5, 1, 2, 2), torch.zeros(5, dtype=torch.long), ids=torch.arange(1000, 1005))
+    bytes_ = replace(UNLABELLED, inputs=torch.zeros(100, 1, 4, 4, dtype=torch.uint8), checked=False)
+    l2rw = method("l2rw").recipe()
     for changes, what in (
         ({"unlabelled": narrow}, "inputs of the unlabelled set"),
+        ({"unlabelled": bytes_}, "torch.float32 and the unlabelled set of torch.uint8: bring them to one scale"),
         ({"validation": replace(narrow, classes=3)}, "inputs of the validation set"),
         ({"teacher": lambda: net(outputs=5)}, "outputs of shape"),
+        ({"recipes": [student_recipe(None, l2rw)]}, "reads 'clean', which is missing"),
+        ({"recipes": [Recipe(objective=Variational((Pair("1", "9", 8, 3),)))]}, "teacher's layer '9'"),
+        ({"recipes": [Recipe(each_epoch=OnlyCorrect())], "unlabelled": replace(UNLABELLED, columns={})}, "An oracle"),
     ):
         with pytest.raises(ThresherError, match=what):
-            lessons(watch=told, **changes)
+            lessons(watch=never, **changes)
     with pytest.raises(ThresherError, match="pass validation="):
-        distil(lambda: net(), LABELLED, UNLABELLED, teacher=lambda: net(), watch=told, **QUICK)
+        distil(lambda: net(), LABELLED, UNLABELLED, teacher=lambda: net(), watch=never, **QUICK)
+
+
+def test_labelled_examples_under_other_ids_are_found_in_the_validation_set() -> None:
+    copies = replace(ALL.subset(torch.arange(14, 50)), ids=torch.arange(1000, 1036), checked=False)  # 6 are labelled
+    with pytest.raises(
+        ThresherError, match=r"6 validation examples .such as id 1000. have the very inputs of labelled"
+    ):
+        lessons(validation=copies, watch=never)
+
+
+def test_sets_that_repeat_inputs_by_nature_are_not_refused() -> None:
+    few = torch.randint(3, (150,), generator=torch.Generator().manual_seed(0))  # three inputs in all
+    plain = replace(ALL, inputs=few[:, None, None, None].expand(150, 1, 4, 4).float(), checked=False)
+    sets = [plain.subset(range(*ends)) for ends in ((0, 20), (50, 150), (20, 50))]
+    assert len(teach(lambda: net(), *sets, teacher=lambda: net(), **QUICK).train) == 120
+
+
+def test_all_sets_are_seen_on_the_scale_of_the_labelled_one() -> None:
+    def scaled(part: Examples, by: float) -> Examples:
+        assert isinstance(part.inputs, Tensor)
+        inputs = ((part.inputs + 5) * 20).to(torch.uint8)
+        return replace(part, inputs=inputs, normalise=(torch.tensor(100.0), torch.tensor(by)), checked=False)
+
+    sets = {"unlabelled": UNLABELLED, "validation": KNOWN}
+    same, other = (
+        teach(
+            lambda: net(), scaled(LABELLED, 30.0), **{name: scaled(part, by) for name, part in sets.items()},
+            teacher=lambda: net(), **QUICK,
+        )
+        for by in (30.0, 300.0)
+    )  # fmt: skip
+    assert_same_tensors([same.train.targets], [other.train.targets])
+    assert_same_tensors([same.validation.columns["teacher_output"]], [other.validation.columns["teacher_output"]])
 
 
 def test_real_targets_are_refused() -> None:
     real = Examples(torch.zeros(4, 1), torch.randn(4))
     with pytest.raises(ThresherError, match="classification only"):
         teach(lambda: net(), real, UNLABELLED, teacher=lambda: net(), **QUICK)
-
-
-# the command
-
-WORDS = [
-    "distil",
-    "--data",
-    "blobs:200,3,4",
-    "--labelled",
-    "30",
-    "--validation",
-    "40",
-    "--model",
-    "mlp:8",
-    "--batch",
-    "16",
-]
-WORDS += ["--weights", "unweighted,debias", "--epochs", "3", "--confidence", "entropy", "--every-epoch"]
-
-
-def thresher(*words: object) -> Any:
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "120"})
-
-
-def parameters(folder: Path) -> list[Tensor]:
-    return list(torch.load(folder / "checkpoint.pt", weights_only=True)["learners"][0]["model"].values())
-
-
-def test_the_command_writes_runs_and_a_report_and_goes_on(tmp_path: Path) -> None:
-    out = tmp_path / "a"
-    result = thresher(*WORDS, "--out", out, "--json")
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout.splitlines()[-1])
-    assert (found["labelled"], found["validation"], found["unlabelled"]) == (30, 40, 130)
-    assert [each["method"] for each in found["students"]] == ["unweighted", "debias"]
-    assert 0 <= found["teacher_wrong"] <= 1
-    assert {path.name for path in out.iterdir()} == {"run.toml", "stages", "unweighted", "debias", "report.html"}
-    assert "debias  epoch 3/3" in result.stderr
-    assert {figure.title for figure in teacher_figures(read_run(out / "debias"))} == {
-        "Teacher against its confidence", "Weight against both confidences", "Weights of the teacher's labels",
-    }  # fmt: skip
-    again = thresher(*WORDS, "--out", out, "--json")
-    assert json.loads(again.stdout.splitlines()[-1]) == found
-    other = thresher(*WORDS, "--out", out, "--temperature", 2)
-    assert other.exit_code == 2
-    assert "its temperature is 1.0, not 2.0" in other.stderr
-    repeated = thresher("distil", "--from", out / "run.toml", "--out", tmp_path / "b")
-    assert repeated.exit_code == 0, repeated.output
-    assert "The teacher has an accuracy of" in repeated.stdout
-    assert_same_tensors(parameters(out / "debias"), parameters(tmp_path / "b" / "debias"))
-
-
-def test_a_killed_command_ends_as_one_that_was_not(tmp_path: Path) -> None:
-    words = [*WORDS, "--commit-every", "0", "--epochs", "10"]
-    killed = subprocess.Popen([sys.executable, "-m", "thresher.cli", *words, "--out", str(tmp_path / "a")], stderr=-3)
-    end = time.monotonic() + 120
-    while not (tmp_path / "a" / "debias" / "checkpoint.pt").exists():
-        assert killed.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.002)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    assert thresher(*words, "--out", tmp_path / "a").exit_code == 0
-    assert thresher(*words, "--out", tmp_path / "b").exit_code == 0
-    for name in ("stages/teacher", "stages/pretraining", "unweighted", "debias"):
-        assert_same_tensors(parameters(tmp_path / "a" / name), parameters(tmp_path / "b" / name))
-
-
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (["--labelled", "190"], "lower --labelled"),
-        (["--weights", "magic"], "no weighting 'magic'"),
-        (["--confidence", "magic"], "no confidence 'magic'"),
-        (["--teacher", "missing.parquet"], "no file missing.parquet"),
-        (["--data", "regression"], "classification only"),
-        (["--labelled", "none"], "Invalid value"),
-    ],
-)
-def test_the_command_refuses_at_once(words: list[str], what: str) -> None:
-    refused = thresher(*WORDS, *words)
-    assert refused.exit_code != 0
-    assert what in " ".join(refused.stderr.split())
-
-
-def test_unlabelled_data_of_its_own_and_a_table(tmp_path: Path) -> None:
-    words = ["distil", "--data", "blobs:100,3,4", "--unlabelled", "blobs:80,3,4", "--model", "mlp:8", "--batch", "16"]
-    found = thresher(*words, "--epochs", "2", "--out", tmp_path / "a", "--json")
-    assert found.exit_code == 0, found.output
-    told = json.loads(found.stdout.splitlines()[-1])
-    assert (told["labelled"], told["unlabelled"], told["validation"], told["teacher_wrong"]) == (90, 80, 10, None)
-    ids = torch.arange(200)
-    table = write(tmp_path / "teacher.npz", ids, torch.eye(3)[ids % 3] * 0.7 + 0.1)
-    by_table = thresher(*WORDS, "--teacher", table, "--out", tmp_path / "b", "--json")
-    assert by_table.exit_code == 0, by_table.output
-    assert json.loads(by_table.stdout.splitlines()[-1])["teacher"] is None
 
 
 # the report

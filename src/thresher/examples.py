@@ -107,7 +107,7 @@ class Examples:
         if isinstance(self.inputs, Tensor):
             inputs = self.inputs[at.to(self.inputs.device)]
         else:
-            inputs = _Picked(self.inputs, at.tolist())
+            inputs = Picked(self.inputs, at.tolist())
         columns = {name: column[at.to(column.device)] for name, column in self.columns.items()}
         return replace(self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns, checked=False)
 
@@ -184,7 +184,7 @@ def _joined_inputs(parts: Sequence[Tensor | MapDataset]) -> Tensor | MapDataset:
     return torch.cat(tensors) if len(tensors) == len(parts) else ConcatDataset(parts)  # type: ignore[arg-type]
 
 
-class _Picked:
+class Picked:
     """A map-style dataset seen through a list of positions."""
 
     def __init__(self, dataset: MapDataset, positions: list[int]):

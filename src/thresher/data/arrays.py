@@ -44,17 +44,22 @@ def from_npz(path: Path) -> Splits:
     Images are uint8 [n, h, w, c] or [n, h, w]; floats, and plain features [n, d], pass as they are. Integer targets
     are class ids, floats are real targets; train_groups and test_groups become the column `group`.
     """
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except FileNotFoundError:
-        raise ThresherError(f"There is no file {path}: check the path.") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ThresherError(f"{path} cannot be read ({error}): write it again with numpy.savez.") from error
+    arrays = read_arrays(path)
     missing = [key for key in ("train_images", "train_targets") if key not in arrays]
     if missing:
         raise ThresherError(f"{path} has no {' and no '.join(missing)}: save the arrays under these names.")
     return from_arrays(arrays, path.stem)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """All arrays of an .npz file, by their names."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except FileNotFoundError:
+        raise ThresherError(f"There is no file {path}: check the path.") from None
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ThresherError(f"{path} cannot be read ({error}): write it again with numpy.savez.") from error
 
 
 def from_arrays(arrays: Arrays, name: str) -> Splits:

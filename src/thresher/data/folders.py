@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import ConcatDataset
 
 from thresher.data.splits import Splits, split
 from thresher.errors import ThresherError
-from thresher.examples import Examples
+from thresher.examples import Examples, Picked
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"}
 UNLABELLED = ("unlabelled", "unlabeled")  # the subfolder of images that nobody has labelled yet
@@ -39,6 +41,19 @@ class ImageFiles:
         except OSError as error:
             raise ThresherError(f"{path} cannot be read as an image ({error}): replace or remove it.") from error
         return torch.from_numpy(np.array(ImageOps.fit(upright, (self.size, self.size)))).permute(2, 0, 1).contiguous()
+
+
+def files_of(inputs: Any) -> list[Path]:
+    """The file of each input, or nothing where inputs are no image files."""
+    if isinstance(inputs, ImageFiles):
+        return inputs.paths
+    if isinstance(inputs, Picked):
+        files = files_of(inputs.dataset)
+        return [files[place] for place in inputs.positions] if files else []
+    if isinstance(inputs, ConcatDataset):
+        parts = [files_of(part) for part in inputs.datasets]
+        return [file for part in parts for file in part] if all(parts) else []
+    return []
 
 
 def in_memory(examples: Examples) -> Examples:
@@ -74,10 +89,15 @@ def unlabelled_images(folder: Path) -> list[Path]:
     place = next((folder / name for name in UNLABELLED if (folder / name).is_dir()), None)
     if place is None:
         raise ThresherError(f"{folder} has no subfolder {UNLABELLED[0]}: put the images to ask about there.")
-    paths = sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES)
+    paths = images_below(place)
     if not paths:
         raise ThresherError(f"{place} has no images: put those to ask about there.")
     return paths
+
+
+def images_below(folder: Path) -> list[Path]:
+    """Every image file in this folder and in those inside it, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
 
 
 def imagenet(folder: Path, size: int = 224, classes: int | None = None) -> Splits:
@@ -192,7 +212,7 @@ def _classified(folder: Path, classes: list[str], size: int, name: str) -> Examp
     labels: list[int] = []
     for label, known in enumerate(classes):
         place = folder / known
-        found = sorted(p for p in place.rglob("*") if p.suffix.lower() in SUFFIXES) if place.is_dir() else []
+        found = images_below(place) if place.is_dir() else []
         paths += found
         labels += [label] * len(found)
     if not paths:

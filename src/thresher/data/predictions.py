@@ -1,28 +1,53 @@
 """A teacher that is a table: probabilities for each example, from any model or service."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
+from thresher.data.arrays import read_arrays
+from thresher.data.folders import files_of
 from thresher.data.tables import SUFFIXES, read_table
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 
-ID, TRAINED_ON = "id", "trained_on"
+ID, FILE, TRAINED_ON = "id", "file", "trained_on"
+ROUNDED = 0.05  # so far a row of rounded probabilities may be from 1 in sum
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a teacher says of examples by id: probabilities [n, classes], and which of them it has learnt from."""
+    """What a teacher says of examples by id: probabilities [n, classes], and which of them it has learnt from.
+
+    >>> said = Predictions(torch.tensor([7, 5]), torch.tensor([[0.33, 0.66], [1.0, 0.0]]))
+    >>> said.of(Examples(torch.zeros(2, 1), torch.tensor([0, 1]), ids=torch.tensor([5, 6])))
+    (tensor([[1., 0.],
+            [0., 0.]]), tensor([ True, False]))
+    """
 
     ids: Tensor
     probabilities: Tensor
     trained_on: Tensor | None = None  # [n] of booleans, where that is known
     name: str = "the table"
+
+    def __post_init__(self) -> None:
+        ids, chances = self.ids, self.probabilities
+        if ids.ndim != 1 or ids.is_floating_point() or chances.ndim != 2 or not 0 < len(ids) == len(chances):
+            shapes = f"ids {list(ids.shape)} ({ids.dtype}) and probabilities {list(chances.shape)}"
+            raise ThresherError(f"{self.name} holds {shapes}: give whole numbers [n] and [n, classes].")
+        sums = chances.sum(1, keepdim=True)
+        if not (chances >= 0).all() or not ((sums - 1).abs() <= ROUNDED).all():
+            raise ThresherError(f"{self.name} has rows that are no probabilities: make each non-negative, with sum 1.")
+        if len(torch.unique(ids)) < len(ids):
+            raise ThresherError(f"{self.name} has ids that repeat: give one row for each example.")
+        if self.trained_on is not None and (self.trained_on.shape != ids.shape or self.trained_on.dtype != torch.bool):
+            raise ThresherError(f"{TRAINED_ON} of {self.name} does not say yes or no of each: give [n] of booleans.")
+        object.__setattr__(self, "probabilities", chances.float() / sums)
 
     def of(self, examples: Examples) -> tuple[Tensor, Tensor]:
         """Its probabilities [n, classes] of these examples, and which of them it knows [n]; zeros for the others."""
@@ -36,58 +61,89 @@ class Predictions:
         """The ids of those examples that the teacher is known to have learnt from."""
         if self.trained_on is None:
             return examples.ids[:0]
-        return examples.ids[torch.isin(examples.ids.cpu(), self.ids[self.trained_on])]
+        return examples.ids[torch.isin(examples.ids.cpu(), self.ids[self.trained_on]).to(examples.ids.device)]
 
 
-def read_predictions(path: Path | str, classes: int) -> Predictions:
-    """A table with a column `id` and one column of probabilities a class, in the order of the classes.
+def read_predictions(path: Path | str, *sets: Examples) -> Predictions:
+    """The probabilities that a file holds of the examples in these sets.
 
-    Parquet, CSV and TSV (also .gz), or an .npz with the arrays `ids` and `probabilities`. A column `trained_on` may say
-    which examples the teacher has learnt from.
+    Parquet, CSV and TSV (also .gz) have a column `id` or, for images in folders, `file`; and one column of
+    probabilities a class, named as the classes are or, where no column is, in their order. An .npz has the arrays `ids`
+    and `probabilities`. Another, `trained_on`, may say which examples the teacher has learnt from.
     """
     path = Path(path)
     if path.suffix == ".npz":
-        found = _from_npz(path)
-    elif path.name.endswith(SUFFIXES):
-        found = _from_table(path)
-    else:
-        raise ThresherError(f"{path} is no table Thresher reads: give {', '.join(SUFFIXES)} or .npz.")
-    shape = list(found.probabilities.shape)
-    if len(found.ids) == 0 or found.probabilities.ndim != 2 or shape != [len(found.ids), classes]:
-        raise ThresherError(f"{path} holds {len(found.ids)} ids and probabilities {shape}: give [n, {classes}].")
-    sums = found.probabilities.sum(1)
-    if found.probabilities.min() < 0 or not torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
-        raise ThresherError(f"{path} holds rows that are no probabilities: make each non-negative, with sum 1.")
-    if len(torch.unique(found.ids)) < len(found.ids):
-        raise ThresherError(f"{path} has ids that repeat: give one row for each example.")
-    return found
+        return _from_arrays(read_arrays(path), path)
+    if path.name.endswith(SUFFIXES):
+        return _from_table(read_table(path), path, sets)
+    raise ThresherError(f"{path} is no table Thresher reads: give {', '.join(SUFFIXES)} or .npz.")
 
 
-def _from_npz(path: Path) -> Predictions:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: torch.from_numpy(stored[name]) for name in stored.files}
-    except (OSError, ValueError) as error:
-        raise ThresherError(f"{path} cannot be read ({error}): correct or replace the file.") from error
+def _from_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], path: Path) -> Predictions:
     for name in ("ids", "probabilities"):
         if name not in arrays:
             raise ThresherError(f"{path} lacks the array {name!r}: give ids [n] and probabilities [n, classes].")
-    learnt = arrays.get(TRAINED_ON)
-    return Predictions(
-        arrays["ids"].long(), arrays["probabilities"].float(), None if learnt is None else learnt.bool(), str(path)
-    )
+    kinds = {"ids": ("iu", np.int64), "probabilities": ("iuf", np.float32), TRAINED_ON: ("biu", np.bool_)}
+    found = {}
+    for name in kinds.keys() & arrays.keys():
+        allowed, wanted = kinds[name]
+        if arrays[name].dtype.kind not in allowed:
+            raise ThresherError(f"The array {name!r} of {path} is {arrays[name].dtype}: save {wanted.__name__}.")
+        found[name] = torch.from_numpy(arrays[name].astype(wanted))
+    return Predictions(found["ids"], found["probabilities"], found.get(TRAINED_ON), str(path))
 
 
-def _from_table(path: Path) -> Predictions:
-    rows = read_table(path)
-    if ID not in rows.column_names:
+def _from_table(rows: Any, path: Path, sets: Sequence[Examples]) -> Predictions:
+    key = next((name for name in (ID, FILE) if name in rows.column_names), None)
+    if key is None:
         raise ThresherError(f"{path} lacks the column {ID!r}: let it say whose probabilities each row holds.")
-    names = [name for name in rows.column_names if name not in (ID, TRAINED_ON)]
-    for name in names:
-        kind = rows.schema.field(name).type
-        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)) or rows[name].null_count:
-            raise ThresherError(f"Column {name} of {path} is no column of probabilities: fill or remove it.")
-    chances = np.stack([rows[name].to_numpy().astype(np.float32) for name in names], 1) if names else np.zeros((0, 0))
-    learnt = rows[TRAINED_ON].to_numpy().astype(bool) if TRAINED_ON in rows.column_names else None
-    ids = torch.from_numpy(rows[ID].to_numpy().astype(np.int64))
-    return Predictions(ids, torch.from_numpy(chances), None if learnt is None else torch.from_numpy(learnt), str(path))
+    names = _in_order([name for name in rows.column_names if name not in (key, TRAINED_ON)], path, sets[0])
+    chances = np.stack([_numbers(rows, name, path) for name in names], 1, dtype=np.float32, casting="unsafe")
+    said = torch.from_numpy(chances)
+    learnt = torch.from_numpy(_numbers(rows, TRAINED_ON, path) > 0) if TRAINED_ON in rows.column_names else None
+    if key == ID:
+        return Predictions(torch.from_numpy(_numbers(rows, ID, path).astype(np.int64)), said, learnt, str(path))
+    ids = _ids_of_files(rows[FILE].to_pylist(), path, sets)
+    ours = ids >= 0  # the other files are not in these sets
+    return Predictions(ids[ours], said[ours], None if learnt is None else learnt[ours], str(path))
+
+
+def _numbers(rows: Any, name: str, path: Path) -> np.ndarray[Any, Any]:
+    """A column without gaps: of whole numbers if it is `id`, else of any numbers, or of booleans."""
+    kind, missing = rows.schema.field(name).type, rows[name].null_count
+    whole, said = pa.types.is_integer(kind), pa.types.is_boolean(kind) and name == TRAINED_ON
+    if missing or not (whole or said or (pa.types.is_floating(kind) and name != ID)):
+        what = {ID: "whole numbers", TRAINED_ON: "true or false"}.get(name, "probabilities")
+        gaps = f" with {missing} gaps" if missing else ""
+        raise ThresherError(f"Column {name!r} of {path} is {kind}{gaps}: let it hold {what} only.")
+    return np.array(rows[name].to_numpy())
+
+
+def _in_order(names: list[str], path: Path, examples: Examples) -> list[str]:
+    """The columns of probabilities in the order of the classes: by their names if they have them."""
+    classes = [*(examples.class_names or map(str, range(examples.outputs)))]
+    if not names or len(set(names)) < len(names):
+        raise ThresherError(f"{path} has {len(names)} columns of probabilities, some alike: give one for each class.")
+    if not set(names) & set(classes):
+        return names
+    for these, those, what in ((classes, names, "lacks a column for the class"), (names, classes, "has a column")):
+        if odd := [name for name in these if name not in those]:
+            raise ThresherError(
+                f"{path} {what} {odd[0]!r}: give one of probabilities for each of {', '.join(classes)}."
+            )
+    return classes
+
+
+def _ids_of_files(files: Sequence[str | None], path: Path, sets: Sequence[Examples]) -> Tensor:
+    """The ids of the examples with these files, for which the end of the path is enough; -1 for files of nobody."""
+    named = [(files_of(each.inputs), each.ids.tolist()) for each in sets]
+    known = [(file.resolve().parts, id_) for full, ids in named if full for file, id_ in zip(full, ids, strict=True)]
+    if not known:
+        raise ThresherError(f"{path} speaks of files, which {sets[0].name} has not: give a column {ID!r} instead.")
+    asked = [Path(file or ".").parts for file in files]
+    endings = {}
+    for length in {len(parts) for parts in asked} - {0}:
+        endings[length] = {full[-length:]: id_ for full, id_ in known}
+        if len(endings[length]) < len(known):
+            raise ThresherError(f"Column {FILE!r} of {path} may mean several images: give more of their paths.")
+    return torch.tensor([endings[len(parts)].get(parts, -1) if parts else -1 for parts in asked])

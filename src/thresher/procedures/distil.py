@@ -7,14 +7,12 @@ from typing import Any
 from torch import nn
 
 from thresher.engine.run import Run
-from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.naming import unknown
 from thresher.objectives import Distillation
 from thresher.procedures.lessons import TeacherLike, teach
 from thresher.recipe import Recipe
 from thresher.rules import Debias, Fidelity, OnlyCorrect, RuleLike, once, product
-from thresher.rules.rule import needs_of
 from thresher.signals import Signal, margin
 
 WEIGHTINGS = ("unweighted", "debias", "consistent", "fidelity", "composition", "oracle")
@@ -42,12 +40,7 @@ def distil(
     """
     rule = weighting(weights, hard=hard, temperature=temperature) if isinstance(weights, str) else weights
     full = student_recipe(rule, recipe or Recipe(), temperature)
-    if validation is None and "validation" in needs_of(full):
-        raise ThresherError(
-            "These weights are estimated on labelled examples that the teacher has not seen: pass "
-            "validation=Examples(...), or choose weights='fidelity' or 'unweighted'."
-        )
-    lessons = teach(student, labelled, unlabelled, validation, teacher=teacher, peers=full.peers, **settings)
+    lessons = teach(student, labelled, unlabelled, validation, teacher=teacher, recipes=(full,), **settings)
     return lessons.learn(full, hard=hard)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from thresher.data import Predictions, read_predictions
-from thresher.engine.check import check_sets
+from thresher.engine.check import check_recipe, check_sets
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.engine.sweep import Sweeper
@@ -19,11 +19,12 @@ from thresher.engine.teacher import TEACHER_OUTPUT, from_probabilities
 from thresher.errors import ThresherError
 from thresher.examples import Examples, join
 from thresher.mix import as_mixable
-from thresher.objectives import CrossEntropy
+from thresher.objectives import CrossEntropy, as_objective
+from thresher.procedures.apart import check_apart, refuse_seen
 from thresher.procedures.trainer import Trainer
 from thresher.recipe import Recipe
 from thresher.rules import teacher_labels
-from thresher.rules.rule import needs_of
+from thresher.rules.rule import columns_of, needs_of
 from thresher.seeding import derive, preserved
 from thresher.views import View
 
@@ -53,8 +54,8 @@ class Lessons:
         """Train a copy of the pretrained students by this recipe; `hard` labels are the teacher's likeliest classes."""
         if recipe.peers > len(self.students):
             raise ThresherError(
-                f"A recipe with peers={recipe.peers} needs as many students: pass a function that makes one, and "
-                f"peers={recipe.peers}."
+                f"A recipe with peers={recipe.peers} needs as many students: pass a function that makes one, and the "
+                "recipe, to teach(..., recipes=[recipe])."
             )
         supply = iter([copy.deepcopy(student) for student in self.students[: recipe.peers]])
         settings: dict[str, Any] = {
@@ -83,7 +84,7 @@ def teach(
     teacher_epochs: int | None = None,
     pretraining_epochs: int | None = None,
     student_sees_validation: bool = False,
-    peers: int = 1,
+    recipes: Sequence[Recipe] = (),
     views: tuple[View, ...] = (),
     watch: Watch | None = None,
     **settings: Any,
@@ -95,45 +96,86 @@ def teach(
     validation  for `Debias`: labelled examples the teacher has not seen, which the student may see
     teacher     a function that makes a network, trained here on the labelled examples; a trained network; or a table of
                 probabilities (Predictions, or the path of a Parquet, CSV or npz file)
+    recipes     some by which students will learn: what they lack is refused before anything is trained, and there will
+                be as many students as they have peers
     settings    go to `fit` in every stage: batch, optimizer, schedule, test, device, seed, out, ...
     """
-    _refuse(labelled, unlabelled, validation)
+    check_apart(labelled, unlabelled, validation)
+    sets = {"train": labelled, "unlabelled": unlabelled, "validation": validation}
+    # What is learnt together is seen on one scale.
+    given = {name: replace(each, normalise=labelled.normalise) for name, each in sets.items() if each is not None}
     trainer = Trainer({"epochs": epochs, **settings}, views)
+    if isinstance(teacher, Path | str):
+        teacher = read_predictions(teacher, *given.values())
+    _try(student, given)
+    _rehearse(recipes, given, trainer, _try(teacher, given))
     plain = partial(_plain, trainer, labelled, watch)
     taught = pretrained = None
-    if isinstance(teacher, Path | str):
-        teacher = read_predictions(teacher, labelled.outputs)
-    for model in (student, teacher):
-        if not isinstance(model, Predictions):
-            _try(model, {"train": labelled, "unlabelled": unlabelled, "validation": validation})
     if not isinstance(teacher, nn.Module | Predictions):
         taught = plain("teacher", teacher, teacher_epochs)
         teacher = taught.model
-    known = None
-    if validation is not None:
-        if isinstance(teacher, Predictions):
-            _refuse_seen(teacher.learnt_from(validation), f"what {teacher.name} learnt from")
-        known = _with_teacher(teacher, replace(validation, name="the validation set"))
-    asked = _with_teacher(teacher, replace(unlabelled, name="the unlabelled set"))
+    train, known = _union(teacher, given, student_sees_validation)
     if isinstance(student, nn.Module):
         students: Sequence[nn.Module] = [student]
     else:
+        peers = max((recipe.peers for recipe in recipes), default=1)
         pretrained = plain("pretraining", student, pretraining_epochs, peers)
         students = pretrained.models
-    parts = [_labelled(_with_teacher(teacher, labelled, labels_known=True)), _unlabelled(asked, labelled.outputs)]
-    if known is not None and student_sees_validation:
-        parts.append(_labelled(known))
     network = teacher if isinstance(teacher, nn.Module) else None
-    return Lessons(join(*parts), known, trainer, students, network, taught, pretrained, watch)
+    return Lessons(train, known, trainer, students, network, taught, pretrained, watch)
 
 
-def _try(model: nn.Module | Callable[[], nn.Module], sets: Mapping[str, Examples | None]) -> None:
-    """Try a model on an example of each set now, not after the teacher is trained."""
-    given = {name: examples for name, examples in sets.items() if examples is not None}
+def _try(model: TeacherLike, sets: Mapping[str, Examples]) -> nn.Module | None:
+    """Try a model on an example of each set now, not after the teacher is trained; the model, if it is no table."""
+    if isinstance(model, Predictions):
+        width, classes = model.probabilities.shape[1], sets["train"].outputs
+        if width != classes:
+            raise ThresherError(f"{model.name} speaks of {width} classes: give one column for each of {classes}.")
+        if "validation" in sets:
+            refuse_seen(model.learnt_from(sets["validation"]), f"what {model.name} learnt from")
+        return None
     with preserved():
-        made = model if isinstance(model, nn.Module) else model()
+        made = model if isinstance(model, nn.Module) else model()  # type: ignore[operator]
     device = next(made.parameters()).device
-    check_sets(made, {name: examples.subset([0]).to(device) for name, examples in given.items()}, 0)
+    check_sets(made, {name: examples.subset([0]).to(device) for name, examples in sets.items()}, 0)
+    return made
+
+
+def _rehearse(
+    recipes: Sequence[Recipe], sets: Mapping[str, Examples], trainer: Trainer, network: nn.Module | None
+) -> None:
+    """Refuse now, not after the teacher is trained, a recipe that asks for what nobody will have."""
+    first = {name: examples.subset([0]) for name, examples in sets.items()}
+    ids, classes = torch.cat([examples.ids.cpu() for examples in first.values()]), sets["train"].outputs
+    train, known = _union(Predictions(ids, torch.full((len(ids), classes), 1 / classes)), first)
+    for recipe in recipes:
+        if known is None and "validation" in needs_of(recipe):
+            raise ThresherError(
+                "These weights are estimated on labelled examples that the teacher has not seen: pass "
+                "validation=Examples(...), or choose weights='fidelity' or 'unweighted'."
+            )
+        if "is_corrupt" in columns_of(recipe) - train.columns.keys():
+            raise ThresherError(
+                "An oracle has to know which labels are right: give the unlabelled set its column true_target, or "
+                "choose other weights."
+            )
+        said = train.columns[TEACHER_OUTPUT] if network is None else network
+        given = {"validation": known, "teacher": said, "peer": recipe.peers > 1 or None, "average": recipe.average}
+        check_recipe(recipe, as_objective(recipe.objective, classes), train, {**trainer.settings, **given})
+
+
+def _union(
+    teacher: nn.Module | Predictions, sets: Mapping[str, Examples], student_sees_validation: bool = False
+) -> tuple[Examples, Examples | None]:
+    """What the student learns from, and the validation set, both with what the teacher says."""
+    labelled, known = sets["train"], None
+    asked = _with_teacher(teacher, replace(sets["unlabelled"], name="the unlabelled set"))
+    parts = [_labelled(_with_teacher(teacher, labelled, labels_known=True)), _unlabelled(asked, labelled.outputs)]
+    if "validation" in sets:
+        known = _with_teacher(teacher, replace(sets["validation"], name="the validation set"))
+        if student_sees_validation:
+            parts.append(_labelled(known))
+    return join(*parts), known
 
 
 def _plain(
@@ -190,31 +232,3 @@ def _unlabelled(examples: Examples, classes: int) -> Examples:
     if (true := examples.columns.get("true_target")) is not None:
         columns |= {"true_target": true, "is_corrupt": outputs.argmax(1) != true}
     return replace(examples, targets=teacher_labels(outputs), classes=classes, columns=columns, checked=False)
-
-
-def _refuse(labelled: Examples, unlabelled: Examples, validation: Examples | None) -> None:
-    """Refuse sets that cannot be told apart, or that would make the teacher its own judge."""
-    if labelled.is_regression:
-        raise ThresherError("Distillation is defined for classification only: give class labels.")
-    if validation is not None:
-        _refuse_seen(_shared(labelled, validation), "the labelled set")
-    named = {"labelled": labelled, "validation": validation}
-    for name, other in named.items():
-        if other is not None and len(both := _shared(other, unlabelled)):
-            raise ThresherError(
-                f"{len(both)} unlabelled examples (such as id {int(both[0])}) are in the {name} set too: "
-                "take them out of one; if they are other examples, give them ids of their own."
-            )
-
-
-def _refuse_seen(ids: Tensor, where: str) -> None:
-    """Refuse a validation set of which the teacher has learnt these."""
-    if len(ids):
-        raise ThresherError(
-            f"{len(ids)} validation examples (such as id {int(ids[0])}) are in {where}: hold them out of the teacher's "
-            "training; if they are other examples, give them ids of their own."
-        )
-
-
-def _shared(first: Examples, second: Examples) -> Tensor:
-    return first.ids[torch.isin(first.ids, second.ids)]
