@@ -12,21 +12,37 @@ import torch
 from thresher.examples import Examples
 from thresher.files import write_whole
 from thresher.ledger import Ledger
+from thresher.signals import margins
 
 PREVIEWS = 96
 OUTCOME = "examples.parquet"  # written last: where it is, everything is
+JUDGED = "teacher.parquet"
 
 
-def write_outcome(folder: Path, train: Examples, ledger: Ledger) -> None:
-    """Write examples.parquet (id, trust, target; truth and teacher where known) and previews.npz (least trusted)."""
+def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:
+    """Write examples.parquet (id, trust, target; truth and teacher where known) and previews.npz (least trusted).
+
+    Where a teacher was asked about a validation set, teacher.parquet says where it was right, and how sure.
+    """
     ids, trust = ledger.trust()
     place = torch.argsort(train.ids.cpu())
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
     least = torch.argsort(trusted, stable=True)[:PREVIEWS]
     save_previews(folder / "previews.npz", train.subset(least))
-    facts = _facts(train, trusted)
-    write_whole(folder / OUTCOME, lambda path: pq.write_table(facts, path, compression="zstd"))
+    if validation is not None and "teacher_output" in validation.columns:
+        _write(folder / JUDGED, _judged(validation))
+    _write(folder / OUTCOME, _facts(train, trusted))
+
+
+def _write(path: Path, facts: pa.Table) -> None:
+    write_whole(path, lambda place: pq.write_table(facts, place, compression="zstd"))
+
+
+def _judged(validation: Examples) -> pa.Table:
+    outputs = validation.columns["teacher_output"]
+    right = (outputs.argmax(1) == validation.labels).cpu().numpy()
+    return pa.table({"id": validation.ids.cpu().numpy(), "margin": margins(outputs).cpu().numpy(), "right": right})
 
 
 def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
@@ -42,9 +58,8 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
             labels = values if values.ndim == 1 else values.argmax(1)
             columns[name] = labels.cpu().numpy().astype(np.int32)
     if "from_teacher" in train.columns and "teacher_output" in train.columns:
-        best = train.columns["teacher_output"].float().softmax(1).topk(2, dim=1).values.cpu()
         columns["from_teacher"] = train.columns["from_teacher"].cpu().numpy().astype(bool)
-        columns["teacher_margin"] = (best[:, 0] - best[:, 1]).numpy()
+        columns["teacher_margin"] = margins(train.columns["teacher_output"].float()).cpu().numpy()
     if "is_corrupt" in train.columns:
         columns["is_corrupt"] = train.columns["is_corrupt"].cpu().numpy().astype(bool)
     table = pa.table(columns)

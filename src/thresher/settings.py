@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -65,7 +65,6 @@ class Settings:
 
 
 Kind = TypeVar("Kind", bound=Settings)
-NAMES = tuple(field.name for field in dataclasses.fields(Settings))
 
 
 def make_settings(
@@ -139,6 +138,21 @@ def read_toml(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
 def save(settings: Settings, path: Path) -> None:
     """Write the settings as a TOML file, whole or not at all."""
     write_whole(path, lambda temporary: temporary.write_text(to_toml(settings), encoding="utf-8"))
+
+
+def saving(settings: Settings, folder: Path, watch: Callable[..., None] | None) -> Callable[..., None]:
+    """What watches a training and writes its settings to `run.toml` once it has begun."""
+    begun = False
+
+    def noted(*told: Any) -> None:
+        nonlocal begun
+        if not begun:
+            save(settings, folder / "run.toml")
+            begun = True
+        if watch is not None:
+            watch(*told)
+
+    return noted
 
 
 def refuse_another_run(folder: Path, settings: Settings) -> None:

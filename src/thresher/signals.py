@@ -55,9 +55,18 @@ def _confidence(evidence: Evidence) -> Tensor:
     return evidence.outputs.softmax(1).amax(1)
 
 
-def _margin(evidence: Evidence) -> Tensor:
-    best = evidence.outputs.softmax(1).topk(2, dim=1).values
+def margins(outputs: Tensor) -> Tensor:
+    """How much likelier the likeliest class is than the next [n].
+
+    >>> margins(torch.tensor([[0.5, 0.2, 0.3]]).log())
+    tensor([0.2000])
+    """
+    best = outputs.softmax(1).topk(2, dim=1).values
     return best[:, 0] - best[:, 1]
+
+
+def _margin(evidence: Evidence) -> Tensor:
+    return margins(evidence.outputs)
 
 
 def _entropy(evidence: Evidence) -> Tensor:

@@ -1,6 +1,8 @@
 """Words of the command line turned into what `fit` takes: optimizer, schedule, views, device, precision, model."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ from thresher.engine.optimizer import MakeOptimizer
 from thresher.errors import ThresherError
 from thresher.naming import unknown
 from thresher.schedules import Schedule, cosine, ramp, step
-from thresher.settings import Settings
+from thresher.settings import Kind, Settings
 from thresher.views import View, strong, weak
 
 OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {  # what makes it, and its usual learning rate
@@ -24,6 +26,27 @@ OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {  # what makes 
 PRECISIONS: dict[str, Precision] = {"auto": None, "float32": torch.float32, "bfloat16": torch.bfloat16}
 VIEWS: dict[str, Callable[[], View]] = {"weak": weak, "strong": strong}
 USUAL_MOMENTUM = 0.9
+
+
+def filled(settings: Kind, input_shape: tuple[int, ...]) -> Kind:
+    """The settings with model, learning rate and momentum as they are for such inputs where nobody chose them."""
+    rate, momentum = usual_rates(settings)
+    model = usual_model(input_shape) if settings.model == "auto" else settings.model
+    return replace(settings, model=model, learning_rate=rate, momentum=momentum)
+
+
+def for_fit(settings: Settings, out: Path, commit_every: float) -> dict[str, Any]:
+    """What every training of a run gives to `fit` alike."""
+    return {
+        "optimizer": make_optimizer(settings),
+        "device": choose_device(settings.device),
+        "precision": one_of("precision", settings.precision, PRECISIONS),
+        "seed": settings.seed,
+        "out": out,
+        "deterministic": settings.deterministic,
+        "workers": settings.workers,
+        "commit_every": commit_every,
+    }
 
 
 def usual_rates(settings: Settings) -> tuple[float, float | None]:
@@ -82,6 +105,11 @@ def make_schedule(text: str | None, epochs: float) -> Schedule | None:
         f"The schedule '{text}' is not understood: write cosine, step:80,100, step:60,120:0.2 (drops at these epochs, "
         "and by how much), or linear:80 (a straight line to zero from this epoch on)."
     )
+
+
+def make_views(text: str | None) -> tuple[View, ...]:
+    """The views of these names: `weak`, `strong`, or several separated by commas."""
+    return tuple(one_of("augmentation", name, VIEWS)() for name in (text or "").split(",") if name)
 
 
 def choose_device(name: str | None) -> torch.device | None:

@@ -7,28 +7,20 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from thresher.commands.choices import (
-    PRECISIONS,
-    VIEWS,
-    choose_device,
-    make_optimizer,
-    make_schedule,
-    one_of,
-    usual_model,
-    usual_rates,
-)
-from thresher.data import load, read_predictions
-from thresher.data.tables import SUFFIXES
+from thresher.commands.choices import filled, for_fit, make_schedule, make_views, one_of
+from thresher.commands.distil_settings import DistilSettings, is_table, refuse_unused
+from thresher.commands.parts import Parts, load_parts
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.models import build
+from thresher.objectives import Variational, pairs_between
 from thresher.procedures import Lessons, student_recipe, teach, weighting
 from thresher.recipe import Recipe
 from thresher.recipes import method
-from thresher.seeding import generator
-from thresher.settings import Settings, refuse_another_run, save
+from thresher.seeding import everything_seeded
+from thresher.settings import refuse_another_run, save, saving
 from thresher.signals import entropy, margin
 from thresher.views import View
 
@@ -37,71 +29,33 @@ STAGES = ("teacher", "pretraining")
 
 
 @dataclass(frozen=True)
-class DistilSettings(Settings):
-    """What `thresher distil` is told beside what `thresher train` is.
-
-    method     how the student is trained otherwise: standard, prl-l, ...
-    weights    unweighted, debias, consistent, fidelity, composition, oracle; several separated by commas
-    labelled   how many training examples are labelled; the others are the unlabelled ones
-    unlabelled  a data set of its own: then all of the training set is labelled
-    validation  how many examples are kept apart to estimate the weights, or their share if below 1
-    teacher    a model, trained on the labelled examples, or a table of probabilities; auto: as the student
-    confidence  margin or entropy
-    every_epoch  estimate the weights anew every epoch, instead of once
-    """
-
-    weights: str = "debias"
-    labelled: int | None = None
-    unlabelled: str | None = None
-    teacher: str = "auto"
-    teacher_epochs: int | None = None
-    pretraining_epochs: int | None = None
-    hard: bool = False
-    temperature: float = 1.0
-    confidence: str = "margin"
-    every_epoch: bool = False
-    student_sees_validation: bool = False
-
-
-@dataclass(frozen=True)
 class DistilJob:
     """Settings with every default filled in, the examples they speak of, and the recipe of each weighting."""
 
     settings: DistilSettings
-    labelled: Examples
-    unlabelled: Examples
-    validation: Examples
-    test: Examples
+    parts: Parts
     views: tuple[View, ...]
     recipes: Mapping[str, Recipe]
 
 
 def prepare_distil(settings: DistilSettings) -> DistilJob:
     """Load and split the data and fill in what nobody chose; wrong names are refused here."""
-    splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
-    if splits.train.is_regression:
-        raise ThresherError("Distillation is defined for classification only: choose data with classes.")
-    rate, momentum = usual_rates(settings)
-    model = usual_model(splits.train.input_shape) if settings.model == "auto" else settings.model
-    teacher = model if settings.teacher == "auto" else settings.teacher
-    filled = replace(settings, model=model, teacher=teacher, learning_rate=rate, momentum=momentum)
-    one_of("confidence", filled.confidence, CONFIDENCES)
-    views = () if settings.augment is None else (one_of("augmentation", settings.augment, VIEWS)(),)
-    labelled, unlabelled, validation = _parts(filled, splits.train)
-    recipes = {name: _recipe(name, filled, labelled.classes) for name in filled.weights.split(",")}
-    if is_table(teacher):
-        read_predictions(teacher, labelled.outputs)  # refused here, not after an hour
-    return DistilJob(filled, labelled, unlabelled, validation, splits.test, views, recipes)
+    refuse_unused(settings)
+    one_of("confidence", settings.confidence, CONFIDENCES)
+    views, parts = make_views(settings.augment), load_parts(settings)
+    full = filled(settings, parts.labelled.input_shape)
+    if full.teacher == "auto":
+        full = replace(full, teacher=full.model)
+    names = [name.strip() for name in full.weights.split(",")]
+    return DistilJob(full, parts, views, {name: _recipe(name, full, parts.labelled) for name in names})
 
 
-def is_table(teacher: str) -> bool:
-    return teacher.endswith((*SUFFIXES, ".npz"))
-
-
-def _recipe(name: str, settings: DistilSettings, classes: int | None) -> Recipe:
+def _recipe(name: str, settings: DistilSettings, labelled: Examples) -> Recipe:
     base = method(settings.method).recipe(
-        noise_rate=settings.noise_rate, classes=classes, epochs=float(settings.epochs or 1)
+        noise_rate=settings.noise_rate, classes=labelled.classes, epochs=float(settings.epochs or 1)
     )
+    if settings.match is not None:
+        base = replace(base, objective=_matching(settings.match, settings, labelled))
     rule = weighting(
         name,
         by=CONFIDENCES[settings.confidence],
@@ -112,62 +66,43 @@ def _recipe(name: str, settings: DistilSettings, classes: int | None) -> Recipe:
     return student_recipe(rule, base, settings.temperature)
 
 
-def _parts(settings: DistilSettings, train: Examples) -> tuple[Examples, Examples, Examples]:
-    """(labelled, unlabelled, validation), drawn by the seed."""
-    order = torch.randperm(len(train), generator=generator(settings.seed, "distil"))
-    wanted = 0.1 if settings.validation is None else settings.validation
-    known = round(wanted * len(train)) if wanted < 1 else int(wanted)
-    count = settings.labelled
-    if settings.unlabelled is not None:
-        count = len(train) - known
-    if count is None:
-        raise ThresherError(
-            "Nobody said how many examples are labelled: give --labelled 500, or --unlabelled with data of its own."
-        )
-    if count < 1 or known < 1 or count + known > len(train) - (settings.unlabelled is None):
-        raise ThresherError(
-            f"{count} labelled and {known} validation examples do not fit {len(train)} training examples: "
-            "lower --labelled or --validation."
-        )
-    validation, labelled = train.subset(order[:known]), train.subset(order[known : known + count])
-    if settings.unlabelled is None:
-        rest = train.subset(order[known + count :])
-        return labelled, rest.with_columns(true_target=rest.labels), validation
-    others = load(settings.unlabelled, data_dir=settings.data_dir, seed=settings.seed).train
-    return labelled, replace(others, ids=torch.arange(len(others)) + int(train.ids.max()) + 1, columns={}), validation
+def _matching(text: str, settings: DistilSettings, labelled: Examples) -> Variational:
+    """The objective by which layers of the student tell layers of the teacher; the same heads for every weighting."""
+    if is_table(settings.teacher):
+        raise ThresherError("--match looks at the layers of the teacher, and a table has none: give a model instead.")
+    pairs = [pair.strip().split("=") for pair in text.split(",")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ThresherError(f"--match {text} is not understood: write student=teacher, such as body=body,head=head.")
+    inputs = next(iter(labelled.batches([torch.arange(1)])))
+    with everything_seeded(settings.seed, "match"):
+        student, teacher = (_builder(name, labelled)() for name in (settings.model, settings.teacher))
+        return Variational(pairs_between(student, teacher, dict(pairs), inputs), temperature=settings.temperature)
 
 
 def run_distil(
     job: DistilJob, out: Path, watch: Callable[[str, Moment], None], commit_every: float
 ) -> tuple[Lessons, dict[str, Run]]:
     """Every stage in its folder inside `out`, each of which goes on where it was left."""
-    settings = job.settings
+    settings, parts = job.settings, job.parts
+    epochs = settings.epochs or 60
     refuse_another_run(out, settings)
-    save(settings, out / "run.toml")
     lessons = teach(
-        _builder(settings.model, job),
-        job.labelled,
-        job.unlabelled,
-        job.validation,
-        teacher=settings.teacher if is_table(settings.teacher) else _builder(settings.teacher, job),
-        epochs=settings.epochs or 60,
+        _builder(settings.model, parts.labelled),
+        parts.labelled,
+        parts.unlabelled,
+        parts.validation,
+        teacher=_builder(settings.teacher, parts.labelled) if parts.table is None else parts.table,
+        epochs=epochs,
         teacher_epochs=settings.teacher_epochs,
         pretraining_epochs=settings.pretraining_epochs,
         student_sees_validation=settings.student_sees_validation,
-        peers=max(recipe.peers for recipe in job.recipes.values()),
+        recipes=list(job.recipes.values()),
         views=job.views,
-        watch=watch,
-        test=job.test,
-        batch=min(settings.batch, len(job.labelled)),
-        optimizer=make_optimizer(settings),
-        schedule=make_schedule(settings.schedule, settings.epochs or 60),
-        device=choose_device(settings.device),
-        precision=one_of("precision", settings.precision, PRECISIONS),
-        seed=settings.seed,
-        out=out,
-        deterministic=settings.deterministic,
-        workers=settings.workers,
-        commit_every=commit_every,
+        watch=saving(settings, out, watch),
+        test=parts.test,
+        batch=min(settings.batch, len(parts.labelled)),
+        schedule=make_schedule(settings.schedule, epochs),
+        **for_fit(settings, out, commit_every),
     )
     runs = {}
     for name, recipe in job.recipes.items():
@@ -176,10 +111,15 @@ def run_distil(
     return lessons, runs
 
 
+def _builder(name: str, labelled: Examples) -> Callable[[], nn.Module]:
+    return lambda: build(name, input_shape=labelled.input_shape, outputs=labelled.outputs)
+
+
 def title(settings: DistilSettings, weights: str) -> str:
-    """What a student is called in tables and reports."""
-    return weights if settings.method == "standard" else f"{settings.method}, {weights}"
+    """What a student is called in tables and reports.
 
-
-def _builder(name: str, job: DistilJob) -> Callable[[], nn.Module]:
-    return lambda: build(name, input_shape=job.labelled.input_shape, outputs=job.labelled.outputs)
+    >>> title(DistilSettings("prl-l", "digits", match="body=body"), "debias")
+    'prl-l, VID, debias'
+    """
+    named = [] if settings.method == "standard" else [settings.method]
+    return ", ".join([*named, *(["VID"] if settings.match else []), weights])

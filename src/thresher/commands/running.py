@@ -5,21 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from thresher.average import Growing
-from thresher.commands.choices import (
-    PRECISIONS,
-    VIEWS,
-    choose_device,
-    make_optimizer,
-    make_schedule,
-    one_of,
-    usual_model,
-    usual_rates,
-)
+from thresher.commands.choices import choose_device, filled, for_fit, make_optimizer, make_schedule, make_views
 from thresher.corruption import corrupt
 from thresher.data import Splits, hold_out, load, take_clean
 from thresher.data.pools import Pooled, load_with_pool
@@ -32,7 +22,7 @@ from thresher.models import build
 from thresher.noise_rate import Estimate
 from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipes import Method, method
-from thresher.settings import Settings, first_difference, read_toml, refuse_another_run, save
+from thresher.settings import Settings, first_difference, read_toml, refuse_another_run, saving
 from thresher.views import View
 
 VALIDATION = 0.1  # the share that early stopping keeps apart where nobody chose one
@@ -78,17 +68,15 @@ def prepare(settings: Settings, answers: Mapping[int, int] | None = None) -> Job
         train = corrupt(train, settings.corruption, seed=settings.seed)
     if settings.validation is not None or settings.early_stop:
         train, validation = _held_out(train, VALIDATION if settings.validation is None else settings.validation)
-    views = tuple(one_of("augmentation", name, VIEWS)() for name in (settings.augment or "").split(",") if name)
+    views = make_views(settings.augment)
     if known.make is not None:
         told = "auto" if settings.noise_rate == "folds" else settings.noise_rate
         recipe = known.recipe(noise_rate=told, classes=train.classes, epochs=_epochs(settings, train))
         if views and recipe.views:
             raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
-    rate, momentum = usual_rates(settings)
-    model = usual_model(train.input_shape) if settings.model == "auto" else settings.model
-    filled = replace(settings, model=model, learning_rate=rate, momentum=momentum)
-    by_folds = _by_folds(filled, train) if settings.noise_rate == "folds" else None
-    return Job(filled, known, train, splits.test, validation, clean, views, by_folds, pooled)
+    full = filled(settings, train.input_shape)
+    by_folds = _by_folds(full, train) if settings.noise_rate == "folds" else None
+    return Job(full, known, train, splits.test, validation, clean, views, by_folds, pooled)
 
 
 def _pooled(settings: Settings) -> Pooled:
@@ -114,18 +102,8 @@ def _by_folds(settings: Settings, train: Examples) -> Estimate:
 def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:
     """Train in this folder, or go on where it was left; `run.toml` is written once training has begun."""
     refuse_another_run(out, job.settings)
-    begun = False
-
-    def noted(moment: Moment) -> None:
-        nonlocal begun
-        if not begun:
-            save(job.settings, out / "run.toml")
-            begun = True
-        if watch is not None:
-            watch(moment)
-
     try:
-        return _fit(job, out, noted, commit_every)
+        return _fit(job, out, saving(job.settings, out, watch), commit_every)
     except KeyboardInterrupt as stop:
         saved = _saved_epochs(out)
         stop.add_note(f"Saved so far: {saved} epoch{'' if saved == 1 else 's'}.")
@@ -149,7 +127,9 @@ def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: flo
             # Of a set that is being labelled there may be few at first.
             "batch": min(settings.batch, len(train)) if settings.pool else settings.batch,
             "schedule": make_schedule(settings.schedule, job.epochs),
-            **_shared(job, settings, out, watch, commit_every),
+            "test": job.test,
+            "watch": watch,
+            **for_fit(settings, out, commit_every),
         },
         job.views,
         Growing() if settings.pool else None,  # which acquisition rules may read
@@ -166,26 +146,16 @@ def fine_tuned(
     schedule = make_schedule(settings.schedule, job.epochs)
     rate = (settings.learning_rate or 0.0) * last_rate(schedule, job.epochs)
     assert job.clean is not None
-    shared = _shared(job, replace(settings, learning_rate=rate), out / TUNED, watch, commit_every)
-    return fine_tune(run, job.clean, steps=settings.fine_tune_steps, batch=settings.batch, views=job.views, **shared)
-
-
-def _shared(
-    job: Job, settings: Settings, out: Path, watch: Callable[[Moment], None] | None, commit_every: float
-) -> dict[str, Any]:
-    """What training and fine-tuning give to `fit` alike."""
-    return {
-        "test": job.test,
-        "optimizer": make_optimizer(settings),
-        "device": choose_device(settings.device),
-        "precision": one_of("precision", settings.precision, PRECISIONS),
-        "seed": settings.seed,
-        "out": out,
-        "watch": watch,
-        "deterministic": settings.deterministic,
-        "workers": settings.workers,
-        "commit_every": commit_every,
-    }
+    return fine_tune(
+        run,
+        job.clean,
+        steps=settings.fine_tune_steps,
+        batch=settings.batch,
+        views=job.views,
+        test=job.test,
+        watch=watch,
+        **for_fit(replace(settings, learning_rate=rate), out / TUNED, commit_every),
+    )
 
 
 def _refuse_without_clean(settings: Settings, known: Method) -> None:
@@ -210,9 +180,24 @@ def _clean_examples(settings: Settings, train: Examples) -> tuple[Examples, Exam
     return train, replace(clean, ids=torch.arange(len(clean)) + int(train.ids.max()) + 1, name="the clean set")
 
 
-def free_folder(settings: Settings, base: Path) -> Path:
+def is_finished(folder: Path, settings: Settings) -> bool:
+    """Whether the run of this folder has come to its end, after which what it found is written."""
+    last = folder / TUNED if settings.fine_tune else folder
+    return (last / "examples.parquet").exists()
+
+
+def free_folder(settings: Settings, base: Path, finished: Callable[[Path, Settings], bool] = is_finished) -> Path:
     """The first of base, base-2, ... that is new or holds a run of these settings that was not finished."""
-    return next(folder for folder in numbered(base) if not folder.exists() or _is_unfinished(folder, settings))
+
+    def is_free(folder: Path) -> bool:
+        if not folder.exists():
+            return True
+        stored = folder / "run.toml"
+        if finished(folder, settings) or not stored.exists():
+            return False
+        return first_difference(settings, read_toml(stored, type(settings))) is None
+
+    return next(filter(is_free, numbered(base)))
 
 
 def numbered(base: Path) -> Iterator[Path]:
@@ -230,21 +215,9 @@ def usual_name(settings: Settings) -> str:
     return f"{data}-{settings.method}-seed{settings.seed}"
 
 
-def is_finished(folder: Path, settings: Settings) -> bool:
-    """Whether the run of this folder has come to its end, after which what it found is written."""
-    last = folder / TUNED if settings.fine_tune else folder
-    return (last / "examples.parquet").exists()
-
-
 def _saved_epochs(folder: Path) -> int:
     history = folder / "history.jsonl"
     return len(history.read_text().splitlines()) if history.exists() else 0
-
-
-def _is_unfinished(folder: Path, settings: Settings) -> bool:
-    if is_finished(folder, settings) or not (folder / "run.toml").exists():
-        return False
-    return first_difference(settings, read_toml(folder / "run.toml")) is None
 
 
 def _epochs(settings: Settings, train: Examples) -> float:

@@ -15,36 +15,11 @@ if TYPE_CHECKING:
     from thresher.engine.run import Run
 
 
+@options.taking(options.SETTINGS)
 def train(
-    data: options.Data = None,
-    corruption: options.Corruption = None,
-    data_dir: options.DataDir = None,
-    augment: options.Augment = None,
-    clean: options.Clean = None,
-    clean_batch: options.CleanBatch = None,
-    validation: options.Validation = None,
-    pool: options.Pool = None,
-    method: options.Method = None,
-    noise_rate: options.NoiseRate = None,
-    model: options.Model = None,
-    epochs: options.Epochs = None,
-    steps: options.Steps = None,
-    batch: options.Batch = None,
-    optimizer: options.Optimizer = None,
-    learning_rate: options.LearningRate = None,
-    momentum: options.Momentum = None,
-    weight_decay: options.WeightDecay = None,
-    schedule: options.Schedule = None,
-    early_stop: options.EarlyStop = None,
-    fine_tune: options.FineTune = None,
-    fine_tune_steps: options.FineTuneSteps = None,
-    seed: options.Seed = None,
+    given: dict[str, Any],
     out: options.Out = None,
     from_: options.From = None,
-    device: options.Device = None,
-    precision: options.Precision = None,
-    deterministic: options.Deterministic = None,
-    workers: options.Workers = None,
     as_json: options.Json = False,
     commit_every: options.CommitEvery = 30.0,
 ) -> None:
@@ -55,11 +30,9 @@ def train(
     The run's folder gets the settings (run.toml), the history, the ledger, a checkpoint and a report.
     A run that was stopped goes on when the same command is given again.
     """
-    words = locals()
     from thresher.commands.running import free_folder, prepare, usual_name
-    from thresher.settings import NAMES, make_settings, read_toml
+    from thresher.settings import make_settings, read_toml
 
-    given = {name: words[name] for name in NAMES if words[name] is not None}
     job = prepare(make_settings(given, {} if from_ is None else read_toml(from_)))
     folder = free_folder(job.settings, Path("runs") / usual_name(job.settings)) if out is None else out
     _train_and_tell(job, folder, commit_every, as_json)

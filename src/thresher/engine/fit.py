@@ -145,7 +145,7 @@ def _loop(
         if saved is None or not saved["finished"]:
             folder.commit(training.state(), training.ledger, training.history)
         if not (folder.path / OUTCOME).exists():  # also where a finished run was killed before it came to this
-            write_outcome(folder.path, training.train, training.ledger)
+            write_outcome(folder.path, training.train, training.ledger, training.sets.get("validation"))
     models, averages = training.networks()
     return Run(
         training.recipe,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from thresher.errors import ThresherError
 from thresher.ledger import Ledger
+from thresher.outcome import JUDGED
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -37,6 +38,7 @@ class RunRecord:
     )
     previews: Columns  # ids, inputs, perhaps feature_names
     class_names: Sequence[str] | None
+    judged: Columns  # margin and right: the teacher on validation examples
 
     @property
     def method(self) -> str:
@@ -68,8 +70,9 @@ def read_run(folder: Path) -> RunRecord:
         examples, class_names = _read_examples(folder / "examples.parquet")
         last_epoch = _read_last_epoch(folder / "ledger", examples)
         return RunRecord(
-            folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names
-        )
+            folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names,
+            _as_arrays(pq.read_table(folder / JUDGED)) if (folder / JUDGED).is_file() else {},
+        )  # fmt: skip
     except (pa.ArrowException, zipfile.BadZipFile, tomllib.TOMLDecodeError, OSError) as error:
         raise ThresherError(
             f"{folder} cannot be read ({error}): resume or repeat that run to write it anew."

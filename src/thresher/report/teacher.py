@@ -24,7 +24,9 @@ def teacher_figures(run: RunRecord) -> list[Figure]:
     taught = run.examples["from_teacher"].astype(bool)
     if "origin" in run.examples and taught.any():
         right = run.examples["origin"][taught] == CLEAN
-        figures.append(_accuracy_figure(run.examples["teacher_margin"][taught], right))
+        figures.append(_accuracy_figure(run.examples["teacher_margin"][taught], right, "unlabelled"))
+    elif run.judged:
+        figures.append(_accuracy_figure(run.judged["margin"], run.judged["right"], "validation"))
     last = run.last_epoch
     if "from_teacher" in last and "weight" in last and last["from_teacher"].any():
         rows = {name: values[last["from_teacher"]] for name, values in last.items()}
@@ -77,7 +79,7 @@ def weight_by_confidences(teacher: Array, student: Array, weight: Array, cells: 
     ]
 
 
-def _accuracy_figure(confidence: Array, right: Array) -> Figure:
+def _accuracy_figure(confidence: Array, right: Array, whose: str) -> Figure:
     import altair as alt
 
     rows = accuracy_by_confidence(confidence, right)
@@ -91,7 +93,7 @@ def _accuracy_figure(confidence: Array, right: Array) -> Figure:
     colour = charts.METHOD_COLOURS[0]
     line = base.mark_line(strokeWidth=2, color=colour)
     points = base.mark_circle(size=55, color=colour, opacity=1)
-    words = f"The teacher labels {percent(float(right.mean()))} of the unlabelled examples rightly. Each point is "
+    words = f"The teacher labels {percent(float(right.mean()))} of the {whose} examples rightly. Each point is "
     words += f"{rows[0]['examples']:,} of them, by the margin between its two likeliest classes."
     return Figure("Teacher against its confidence", words, charts.finished(alt.layer(line, points), height=230))
 
