@@ -1,6 +1,7 @@
 """What it costs on the CPU to weigh 100,000 teacher labels, once and every epoch, against the student's training.
 
     python benchmarks/distil.py [--steps 30] [--out results/distil-cpu.jsonl]
+    python benchmarks/distil.py --show results/distil-cpu.jsonl > docs/results/distil-cpu.md
 
 A training step is the engine's own, ledger included, on soft labels, in batches of 128; its median over some steps
 stands for all steps of an epoch. Estimating weights is a sweep of the student over all examples, one over the
@@ -13,7 +14,7 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +99,41 @@ def measured(name: str, validation: int, step: float, sweep: float, search: floa
     }
 
 
+def page(found: Sequence[Mapping[str, Any]]) -> str:
+    """The figures as a page."""
+    heads = (
+        "student", "validation examples", "an epoch of training, s", "sweeps, s", "search, s",
+        "once, of all training", "every epoch: sweeps", "every epoch: search",
+    )  # fmt: skip
+    rows = [
+        f"| {each['student']} | {each['validation']:,} | {each['epoch_seconds']:.1f} | {each['sweep_seconds']:.1f} "
+        f"| {each['search_seconds']:.3f} | {each['once_share_of_training']:.2%} | {each['sweep_share_of_epoch']:.0%} "
+        f"| {each['search_share_of_epoch']:.2%} |"
+        for each in found
+    ]
+    return f"""# What it costs to weigh a teacher's labels
+
+{found[0]["examples"]:,} unlabelled examples, CPU seconds of one thread. Once: the sweeps of the student over all
+examples and the validation set and the search for neighbours, against a training of {found[0]["epochs"]} epochs. Every
+epoch: the same against one epoch of training.
+
+| {" | ".join(heads)} |
+|{"---|" * len(heads)}
+{chr(10).join(rows)}
+
+Made by `python benchmarks/distil.py --show results/distil-cpu.jsonl`."""
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--steps", type=int, default=30)
     words.add_argument("--swept", type=int, default=4000, help="examples swept; the time for all is in proportion")
     words.add_argument("--out", type=Path)
+    words.add_argument("--show", type=Path, help="print the page of these stored rows")
     told = words.parse_args()
+    if told.show is not None:
+        print(page([json.loads(line) for line in told.show.read_text().splitlines()]))
+        return
     torch.set_num_threads(1)
     searches = {validation: search_seconds(validation) for validation in VALIDATIONS}
     found = []
@@ -111,13 +141,7 @@ def main() -> None:
         step = step_seconds(name, shape, told.steps)
         sweep = sweep_seconds(name, shape, told.swept) * COUNT / told.swept
         found += [measured(name, validation, step, sweep, seconds) for validation, seconds in searches.items()]
-    for each in found:
-        print(
-            f"{each['student']:10} {each['validation']:5} validation: epoch {each['epoch_seconds']:8.1f} s, "
-            f"sweep {each['sweep_seconds']:6.1f} s, search {each['search_seconds']:5.2f} s; "
-            f"once {each['once_share_of_training']:.3%} of {EPOCHS} epochs; every epoch: sweep "
-            f"{each['sweep_share_of_epoch']:.1%} and search {each['search_share_of_epoch']:.2%} of an epoch"
-        )
+    print(page(found))
     if told.out is not None:
         told.out.parent.mkdir(parents=True, exist_ok=True)
         told.out.write_text("".join(json.dumps(each) + "\n" for each in found))
