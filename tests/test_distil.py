@@ -22,8 +22,16 @@ from thresher.objectives import Distillation, Pair, Variational, pairs_between
 from thresher.procedures import WEIGHTINGS, Lessons, distil, student_recipe, teach, weighting
 from thresher.recipes import method
 from thresher.report import write_report
+from thresher.report.figure import Figure
+from thresher.report.figures import run_figures
 from thresher.report.record import read_run
-from thresher.report.teacher import accuracy_by_confidence, teacher_figures, weight_by_confidences
+from thresher.report.teacher import (
+    accuracy_by_confidence,
+    accuracy_figures,
+    shared_figures,
+    teacher_figures,
+    weight_by_confidences,
+)
 from thresher.rules import Debias, Fidelity, KeepSmallest, OnlyCorrect, once, product
 
 ALL = examples(150, corrupt=0.0)
@@ -274,14 +282,37 @@ def test_the_figures_are_counted_as_by_hand() -> None:
     ]  # fmt: skip
 
 
+def titles(figures: list[Figure]) -> set[str]:
+    return {figure.title for figure in figures}
+
+
+def test_students_of_one_teacher_are_shown_together(tmp_path: Path) -> None:
+    blind = replace(UNLABELLED, columns={})
+    made = lessons(unlabelled=blind, test=KNOWN, out=tmp_path)
+    for name, rule in (("unweighted", None), ("debias", Debias(signals.entropy))):
+        made.learn(student_recipe(rule, Recipe()), out=tmp_path / name)
+    runs = [read_run(tmp_path / name) for name in ("unweighted", "debias")]
+    students, accuracy = shared_figures(runs, {"unweighted": "red", "debias": "blue"})
+    teacher, before = (made.taught.last(), made.pretrained.last())
+    assert f"the teacher has {teacher:.1%}, the student had {before:.1%} before" in students.words
+    levels = [row["at"] for rows in students.spec["datasets"].values() for row in rows if "at" in row]
+    assert levels == pytest.approx([teacher, before])
+    with torch.no_grad():
+        right = (made.teacher.eval()(KNOWN.inputs).argmax(1) == KNOWN.targets).float().mean().item()
+    assert accuracy.words.startswith(f"The teacher labels {right:.1%} of the validation examples rightly")
+    assert "Teacher against its confidence" not in titles(run_figures(runs[1], teacher_shown=True))
+    assert titles(teacher_figures(runs[1])) == {"Weight against both confidences", "Weights of the teacher's labels"}
+
+
 def test_a_run_without_a_teacher_shows_none(tmp_path: Path) -> None:
     lessons().learn(Recipe(), out=tmp_path / "a")
     made = replace(lessons().train, columns={})
     from thresher import fit
 
     fit(Recipe(), lambda: net(), made, out=tmp_path / "b", **QUICK)
-    assert teacher_figures(read_run(tmp_path / "b")) == []
-    assert len(teacher_figures(read_run(tmp_path / "a"))) == 2
+    one, other = (read_run(tmp_path / name) for name in "ab")
+    assert [*teacher_figures(other), *accuracy_figures(other), *shared_figures([one, other], {})] == []
+    assert titles(run_figures(one)) >= {"Teacher against its confidence", "Weights of the teacher's labels"}
     assert write_report([tmp_path / "a", tmp_path / "b"], tmp_path / "report.html").exists()
 
 

@@ -17,8 +17,6 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from thresher.cli import app
-from thresher.report.record import read_run
-from thresher.report.teacher import teacher_figures
 
 WORDS = [
     "distil",
@@ -54,9 +52,9 @@ def test_the_command_writes_runs_and_a_report_and_goes_on(tmp_path: Path) -> Non
     assert 0 <= found["teacher_wrong"] <= 1
     assert {path.name for path in out.iterdir()} == {"run.toml", "stages", "unweighted", "debias", "report.html"}
     assert "debias  epoch 3/3" in result.stderr
-    assert {figure.title for figure in teacher_figures(read_run(out / "debias"))} == {
-        "Teacher against its confidence", "Weight against both confidences", "Weights of the teacher's labels",
-    }  # fmt: skip
+    page = (out / "report.html").read_text()
+    for title in ("Students beside their teacher", "Teacher against its confidence", "Weight against both confidences"):
+        assert page.count(f">{title}<") == 1
     again = thresher(*WORDS, "--out", out, "--json")
     assert json.loads(again.stdout.splitlines()[-1]) == found
     other = thresher(*WORDS, "--out", out, "--temperature", 2)

@@ -100,7 +100,7 @@ def run_distil(
         views=job.views,
         watch=saving(settings, out, watch),
         test=parts.test,
-        batch=min(settings.batch, len(parts.labelled)),
+        batch=_small_batch(settings.batch, len(parts.labelled)),
         schedule=make_schedule(settings.schedule, epochs),
         **for_fit(settings, out, commit_every),
     )
@@ -109,6 +109,15 @@ def run_distil(
         save(replace(settings, method=title(settings, name), weights=name), out / name / "run.toml")
         runs[name] = lessons.learn(recipe, hard=settings.hard, stage=name, out=out / name, batch=settings.batch)
     return lessons, runs
+
+
+def _small_batch(batch: int, labelled: int) -> int:
+    """A batch of labelled examples: at most a tenth of them if they are few, for an epoch should take some steps.
+
+    >>> [_small_batch(128, labelled) for labelled in (5, 50, 500, 5000)]
+    [5, 8, 50, 128]
+    """
+    return min(batch, labelled, max(8, labelled // 10))
 
 
 def _builder(name: str, labelled: Examples) -> Callable[[], nn.Module]:

@@ -1,7 +1,6 @@
 """Which figures the page has: those of training, which overlay all runs, and those of each run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -9,8 +8,8 @@ from thresher.report import charts
 from thresher.report.confusion import MOST_CLASSES, confusion_figures
 from thresher.report.figure import Figure
 from thresher.report.record import CLEAN, UNKNOWN, RunRecord
-from thresher.report.summary import is_share, mean_recalls, metric_of, percent, ranking_quality, run_names
-from thresher.report.teacher import teacher_figures
+from thresher.report.summary import epoch_rows, is_share, mean_recalls, metric_of, percent, ranking_quality
+from thresher.report.teacher import accuracy_figures, shared_figures, teacher_figures
 from thresher.report.weights import weight_figures
 
 MOST_POINTS = 1500
@@ -51,20 +50,20 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
     ]
     figures = []
     for key, title, axis, words, share in plans:
-        rows = _epoch_rows(runs, key, "evaluation" if key == "score" else "")
+        rows = epoch_rows(runs, key, "evaluation" if key == "score" else "")
         if key == "score":
-            rows += _epoch_rows(runs, "train_score", "given labels", key)
+            rows += epoch_rows(runs, "train_score", "given labels", key)
         if any(row[key] is not None for row in rows):
             lines, whole = (base_rates if key == "clean_share" else []), key == "kept"
             spec = charts.curve(
                 rows, key, title=axis, share=share, colours=method_colours(runs), lines=lines, whole=whole
             )
             figures.append(Figure(title, words, spec))
-    return figures
+    return [*figures, *shared_figures(runs, method_colours(runs))]
 
 
-def run_figures(run: RunRecord) -> list[Figure]:
-    """Weights, trust, labels and recalls, for one run; what the folder does not hold is left out."""
+def run_figures(run: RunRecord, teacher_shown: bool = False) -> list[Figure]:
+    """Weights, trust, labels, recalls and teacher, for one run; what the folder does not hold is left out."""
     figures = []
     if "weight" in run.last_epoch:
         figures += weight_figures(run)
@@ -76,7 +75,7 @@ def run_figures(run: RunRecord) -> list[Figure]:
         figures.append(_scatter_figure(run))
     if recalls := mean_recalls(run):
         figures.append(_recall_figure(run, recalls))
-    return [*figures, *teacher_figures(run)]
+    return [*figures, *([] if teacher_shown else accuracy_figures(run)), *teacher_figures(run)]
 
 
 def _recall_figure(run: RunRecord, recalls: Mapping[int, float]) -> Figure:
@@ -121,16 +120,6 @@ def _scatter_figure(run: RunRecord) -> Figure:
     words = "On the dashed line the model agrees with the target it was given."
     words += f" A random {len(picked):,} of {len(usable):,} target values." if len(picked) < len(usable) else ""
     return Figure("Given against predicted", words, charts.scatter(rows))
-
-
-def _epoch_rows(runs: Sequence[RunRecord], key: str, of: str, name: str = "") -> list[Mapping[str, Any]]:
-    """The numbers of one set over the epochs, under this name; runs that have none are left out of a second set."""
-    return [
-        {"epoch": int(row.get("epoch", place)), "run": said, "method": run.method, "set": of, name or key: value}
-        for run, said in zip(runs, run_names(runs), strict=True)
-        if not name or any(value is not None for value in run.series(key))
-        for place, (row, value) in enumerate(zip(run.history, run.series(key), strict=True), start=1)
-    ]
 
 
 def _base_rate(run: RunRecord) -> float | None:

@@ -1,7 +1,7 @@
 """Runs in, the text of the HTML page out."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from thresher.report.confusion import disagreements
@@ -17,6 +17,7 @@ from thresher.report.summary import (
     seconds_text,
     summarise,
 )
+from thresher.report.teacher import have_one_teacher
 
 MOST_CARDS, MOST_CARDS_OF_SEVERAL = 36, 18  # whole rows of nine, six or three
 
@@ -27,7 +28,8 @@ def page(runs: Sequence[RunRecord]) -> str:
     training = placed(training_figures(runs), specs)
     names, colours = run_names(runs), method_colours(runs)
     most = MOST_CARDS if len(runs) == 1 else MOST_CARDS_OF_SEVERAL
-    sections = [_section(run, name, colours[run.method], most, specs) for run, name in zip(runs, names, strict=True)]
+    show = partial(_section, most=most, specs=specs, teacher_shown=have_one_teacher(runs))
+    sections = [show(run, name, colours[run.method]) for run, name in zip(runs, names, strict=True)]
     return rendered(
         "page.html",
         specs,
@@ -73,12 +75,14 @@ def placed(figures: Sequence[Figure], specs: list[dict[str, Any]]) -> list[dict[
     return elements
 
 
-def _section(run: RunRecord, name: str, colour: str, most: int, specs: list[dict[str, Any]]) -> dict[str, Any]:
+def _section(
+    run: RunRecord, name: str, colour: str, *, most: int, specs: list[dict[str, Any]], teacher_shown: bool
+) -> dict[str, Any]:
     shown = cards(run, most)
     return {
         "name": name,
         "colour": colour,
-        "figures": placed(run_figures(run), specs),
+        "figures": placed(run_figures(run, teacher_shown), specs),
         "disagreements": disagreements(run),
         "cards": shown,
         "cards_words": _cards_words(shown, "target" if run.is_regression else "label"),

@@ -23,6 +23,7 @@ Array = NDArray[Any]
 Columns = Mapping[str, Array]
 
 CLEAN, CORRUPTED, UNKNOWN = "clean", "corrupted", "unknown"
+STAGES = ("teacher", "pretraining")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,7 @@ class RunRecord:
     previews: Columns  # ids, inputs, perhaps feature_names
     class_names: Sequence[str] | None
     judged: Columns  # margin and right: the teacher on validation examples
+    stages: Mapping[str, Sequence[Mapping[str, Any]]]  # the histories of its teacher and of its pretraining
 
     @property
     def method(self) -> str:
@@ -72,6 +74,7 @@ def read_run(folder: Path) -> RunRecord:
         return RunRecord(
             folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names,
             _as_arrays(pq.read_table(folder / JUDGED)) if (folder / JUDGED).is_file() else {},
+            _read_stages(folder) if "from_teacher" in examples else {},
         )  # fmt: skip
     except (pa.ArrowException, zipfile.BadZipFile, tomllib.TOMLDecodeError, OSError) as error:
         raise ThresherError(
@@ -108,6 +111,12 @@ def _read_history(folder: Path) -> list[dict[str, Any]]:
     if not history:
         raise ThresherError(f"{folder} has no finished epoch yet: let the run finish one, then ask for the report.")
     return history
+
+
+def _read_stages(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What went before a student's training, in its own folder or in one that it shares with other students."""
+    places = [place / "stages" / name for place in (folder.parent, folder) for name in STAGES]
+    return {place.name: _read_history(place) for place in places if (place / "history.jsonl").is_file()}
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:

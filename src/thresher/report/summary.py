@@ -1,8 +1,9 @@
 """The few numbers a run is judged by, and how numbers are written on the page."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,11 @@ def summarise(run: RunRecord) -> Summary:
         clean_share=_mean(run.series("clean_share")[-LAST:]),
         seconds=sum(seconds) if seconds else None,
     )
+
+
+def mean_of_last(history: Sequence[Mapping[str, Any]]) -> float | None:
+    """The mean score over the last ten epochs of a history."""
+    return _mean([row.get("score") for row in history[-LAST:]])
 
 
 def mean_recalls(run: RunRecord) -> dict[int, float]:
@@ -122,3 +128,13 @@ def seconds_text(seconds: float | None) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def epoch_rows(runs: Sequence[RunRecord], key: str, of: str, name: str = "") -> list[Mapping[str, Any]]:
+    """The numbers of one set over the epochs, under this name; runs that have none are left out of a second set."""
+    return [
+        {"epoch": int(row.get("epoch", place)), "run": said, "method": run.method, "set": of, name or key: value}
+        for run, said in zip(runs, run_names(runs), strict=True)
+        if not name or any(value is not None for value in run.series(key))
+        for place, (row, value) in enumerate(zip(run.history, run.series(key), strict=True), start=1)
+    ]

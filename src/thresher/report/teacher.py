@@ -1,5 +1,6 @@
 """What the page shows of a teacher: how often it is right, and how much its labels count."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -7,32 +8,36 @@ import numpy as np
 from thresher.report import charts
 from thresher.report.figure import Figure
 from thresher.report.record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
-from thresher.report.summary import percent
+from thresher.report.summary import epoch_rows, is_share, mean_of_last, metric_of, percent, score_text
 
 GROUPS = 12  # of equally many examples, for the curve
 CELLS = 20  # of the heat map, along each side
 
 
+def have_one_teacher(runs: Sequence[RunRecord]) -> bool:
+    """Whether these are students of one teacher, which then is shown once."""
+    margins = [run.examples.get("teacher_margin") for run in runs]
+    return all(each is not None and np.array_equal(each, margins[0]) for each in margins)
+
+
+def shared_figures(runs: Sequence[RunRecord], colours: Mapping[str, str]) -> list[Figure]:
+    """What students of one teacher have in common: their scores beside its own, and where it is right."""
+    return [_students_figure(runs, colours), *accuracy_figures(runs[0])] if have_one_teacher(runs) else []
+
+
 def teacher_figures(run: RunRecord) -> list[Figure]:
-    """Accuracy against confidence, weights against both confidences, and weights of right and wrong labels.
+    """Weights against both confidences, and weights of right and wrong labels.
 
     What the folder does not hold is left out; without a teacher, all of it.
     """
-    if "from_teacher" not in run.examples:
-        return []
-    figures = []
-    taught = run.examples["from_teacher"].astype(bool)
-    if "origin" in run.examples and taught.any():
-        right = run.examples["origin"][taught] == CLEAN
-        figures.append(_accuracy_figure(run.examples["teacher_margin"][taught], right, "unlabelled"))
-    elif run.judged:
-        figures.append(_accuracy_figure(run.judged["margin"], run.judged["right"], "validation"))
     last = run.last_epoch
-    if "from_teacher" in last and "weight" in last and last["from_teacher"].any():
-        rows = {name: values[last["from_teacher"]] for name, values in last.items()}
-        if "teacher_confidence" in rows and "student_confidence" in rows:
-            figures.append(_heat_figure(rows["teacher_confidence"], rows["student_confidence"], rows["weight"]))
-        figures.append(_weights_figure(rows["weight"], rows.get("origin")))
+    if "from_teacher" not in last or "weight" not in last or not last["from_teacher"].any():
+        return []
+    rows = {name: values[last["from_teacher"]] for name, values in last.items()}
+    figures = [_weights_figure(rows["weight"], rows.get("origin"))]
+    if "teacher_confidence" in rows and "student_confidence" in rows:
+        kind = str(run.settings.get("confidence", "confidence"))
+        figures.insert(0, _heat_figure(rows["teacher_confidence"], rows["student_confidence"], rows["weight"], kind))
     return figures
 
 
@@ -79,6 +84,31 @@ def weight_by_confidences(teacher: Array, student: Array, weight: Array, cells: 
     ]
 
 
+def _students_figure(runs: Sequence[RunRecord], colours: Mapping[str, str]) -> Figure:
+    """The score of every student over the epochs, with levels for the teacher and for the student before."""
+    metric = metric_of(runs[0])
+    levels = {name: mean_of_last(history) for name, history in runs[0].stages.items()}
+    said = {"teacher": "the teacher has {}", "pretraining": "the student had {} before it met the teacher"}
+    parts = [said[name].format(score_text(level, metric)) for name, level in levels.items() if level is not None]
+    words = "On the evaluation set, after each epoch."
+    words += f" Dashed: {', '.join(parts)} (mean of the last ten epochs)." if parts else ""
+    lines = [level for level in levels.values() if level is not None]
+    rows = epoch_rows(runs, "score", "evaluation")
+    spec = charts.curve(rows, "score", title=metric, share=is_share(metric), colours=colours, lines=lines)
+    return Figure("Students beside their teacher", words, spec)
+
+
+def accuracy_figures(run: RunRecord) -> list[Figure]:
+    """How often the teacher is right: on unlabelled examples where the truth is known, else on validation examples."""
+    if "from_teacher" not in run.examples:
+        return []
+    taught = run.examples["from_teacher"].astype(bool)
+    if "origin" in run.examples and taught.any():
+        right = run.examples["origin"][taught] == CLEAN
+        return [_accuracy_figure(run.examples["teacher_margin"][taught], right, "unlabelled")]
+    return [_accuracy_figure(run.judged["margin"], run.judged["right"], "validation")] if run.judged else []
+
+
 def _accuracy_figure(confidence: Array, right: Array, whose: str) -> Figure:
     import altair as alt
 
@@ -98,22 +128,24 @@ def _accuracy_figure(confidence: Array, right: Array, whose: str) -> Figure:
     return Figure("Teacher against its confidence", words, charts.finished(alt.layer(line, points), height=230))
 
 
-def _heat_figure(teacher: Array, student: Array, weight: Array) -> Figure:
+def _heat_figure(teacher: Array, student: Array, weight: Array, kind: str) -> Figure:
     import altair as alt
 
     colour = alt.Color("weight:Q", scale=alt.Scale(domain=[0, 1]), legend=alt.Legend(title="weight"))
     tooltip = [alt.Tooltip("weight:Q", title="mean weight", format=".3f"), "examples:Q"]
     chart = alt.Chart({"values": weight_by_confidences(teacher, student, weight)}).mark_rect()
     chart = chart.encode(
-        x=alt.X("left:Q", title="confidence of the teacher", axis=alt.Axis(grid=False)),
+        x=alt.X("left:Q", title=f"{kind} of the teacher", axis=alt.Axis(grid=False)),
         x2="right:Q",
-        y=alt.Y("low:Q", title="confidence of the student", axis=alt.Axis(grid=False)),
+        y=alt.Y("low:Q", title=f"{kind} of the student", axis=alt.Axis(grid=False)),
         y2="high:Q",
         color=colour,
         tooltip=tooltip,
     )
-    words = "The mean weight of the teacher's labels, by the confidence of the teacher and that of the student when it "
-    words += "was estimated: margin, or entropy, of which little is sure."
+    words = (
+        f"The mean weight of the teacher's labels, by the {kind} of the teacher's prediction and of the student's when "
+    )
+    words += f"it was estimated.{' Little entropy is much confidence.' if kind == 'entropy' else ''}"
     return Figure("Weight against both confidences", words, charts.finished(chart, height="container"), square=True)
 
 
