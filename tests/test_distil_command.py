@@ -85,7 +85,7 @@ def test_a_killed_command_ends_as_one_that_was_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--labelled", "190"], "lower --labelled"),
+        (["--labelled", "190"], "leave some over"),
         (["--weights", "magic"], "no weighting 'magic'"),
         (["--confidence", "magic"], "no confidence 'magic'"),
         (["--teacher", "missing.parquet"], "no file missing.parquet"),

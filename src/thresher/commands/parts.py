@@ -87,8 +87,8 @@ def _split(settings: DistilSettings, seen: Tensor, all_labelled: bool) -> tuple[
     count = n - known if all_labelled else settings.labelled or 0
     if count < 1 or known < 1 or count + known > n - (not all_labelled):
         raise ThresherError(
-            f"{count} labelled and {known} validation examples do not fit {n} training examples: "
-            "lower --labelled or --validation."
+            f"{count} labelled and {known} validation examples of {n} cannot be: give --labelled and --validation of "
+            "at least 1 that leave some over."
         )
     if known > (new := int((~seen).sum())):
         raise ThresherError(f"The teacher has learnt from all but {new} examples: lower --validation to that.")

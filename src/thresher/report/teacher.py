@@ -16,8 +16,8 @@ CELLS = 20  # of the heat map, along each side
 
 def have_one_teacher(runs: Sequence[RunRecord]) -> bool:
     """Whether these are students of one teacher, which then is shown once."""
-    margins = [run.examples.get("teacher_margin") for run in runs]
-    return all(each is not None and np.array_equal(each, margins[0]) for each in margins)
+    first = runs[0].examples.get("teacher_margin")
+    return first is not None and all(np.array_equal(first, run.examples.get("teacher_margin", ())) for run in runs)
 
 
 def shared_figures(runs: Sequence[RunRecord], colours: Mapping[str, str]) -> list[Figure]:
