@@ -26,9 +26,11 @@ from thresher.bench.jobs import Job, answered, head_of, jobs_of, missing, plain
 from thresher.bench.page import write_page
 from thresher.bench.processes import Events, Worker, listen
 from thresher.bench.provenance import provenance
+from thresher.bench.published import Published, published
 from thresher.bench.results import append, read, results_file
 from thresher.bench.runner import Place, run_jobs
-from thresher.bench.suite import Cell, Entry, Published, Scale, Setup, Suite, published, smoke
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Entry, Scale, Suite, smoke
 from thresher.bench.suites import SUITES
 from thresher.bench.task import Measured, Task, measure, prepare, summary
 from thresher.corruption import corrupt

@@ -9,7 +9,8 @@ from thresher.bench.compare import Row, compare
 from thresher.bench.jobs import Result
 from thresher.bench.page import about, with_spread
 from thresher.bench.points import TOLD, Point, true_rate
-from thresher.bench.suite import STANDARD, Cell, Entry, Scale, Setup, Suite
+from thresher.bench.setup import Setup
+from thresher.bench.suite import STANDARD, Cell, Entry, Scale, Suite
 from thresher.errors import ThresherError
 from thresher.files import write_whole
 from thresher.recipes import method

@@ -42,7 +42,7 @@ def sensitivity(
     from thresher.bench.jobs import jobs_of
     from thresher.bench.runner import Place
     from thresher.bench.sensitivity import SCALE, sensitivity_suite, usual_rates
-    from thresher.bench.suite import Setup
+    from thresher.bench.setup import Setup
     from thresher.commands.choices import choose_device, usual_model
     from thresher.corruption import corrupt
     from thresher.data import load

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.engine.check import check_round, output_width
+from thresher.engine.check import check_round
 from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Taps, last_linear
 from thresher.engine.look import Batch, Precision, prediction
 from thresher.engine.sweep import Sweeper
+from thresher.engine.trial import output_width
 from thresher.engine.ways import ways_through
 from thresher.examples import Examples
 from thresher.objectives import Objective, ObjectiveLike, as_objective
