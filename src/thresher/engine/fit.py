@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from thresher.device import find_device
 from thresher.engine.checkpoint import Record, RunFolder
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer, default_optimizer
@@ -78,7 +79,7 @@ def fit(
     precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
               unless switched off (torch.float32, False, False), elsewhere float32 and neither
     """
-    where = _device(device)
+    where = find_device(device)
     plan = Plan(
         **_length(train, epochs, steps, batch),
         seed=seed,
@@ -181,17 +182,6 @@ def _clean_batch(clean: Examples | None, wanted: int | None, batch: int) -> int:
     if not 1 <= wanted <= len(clean):
         raise ThresherError(f"clean_batch={wanted} does not fit {len(clean)} clean examples: give 1 to {len(clean)}.")
     return wanted
-
-
-def _device(wanted: torch.device | str | None) -> torch.device:
-    """The device that is wanted, or CUDA where there is one."""
-    device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ThresherError(f"There is no {device} here ({reason}): choose another device, such as cpu.") from error
-    return device
 
 
 def _precision(wanted: Precision, device: torch.device) -> Precision:
