@@ -128,15 +128,7 @@ def _loop(
         training.load_state(saved)
     last_commit = time.monotonic()
     while not training.finished:
-        with closing(training.run_epoch()) as epoch:  # so that an error in `watch` leaves the random state as it was
-            for step, steps in epoch:
-                if watch is not None:
-                    watch(Moment(training.epoch, training.plan.epochs, step, steps))
-        record = training.history[-1]
-        training.stopped = until is not None and until(record)
-        training.finished = training.finished or training.stopped
-        if watch is not None:
-            watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
+        _watched_epoch(training, until, watch)
         due = time.monotonic() - last_commit >= commit_every
         if folder is not None and due and not training.finished:
             folder.commit(training.state(), training.ledger, training.history)
@@ -158,6 +150,20 @@ def _loop(
         training.stopped,
         None if training.scores.best is None else training.scores.best["epoch"],
     )
+
+
+def _watched_epoch(
+    training: Training, until: Callable[[Record], bool] | None, watch: Callable[[Moment], None] | None
+) -> None:
+    with closing(training.run_epoch()) as epoch:  # so that an error in `watch` leaves the random state as it was
+        for step, steps in epoch:
+            if watch is not None:
+                watch(Moment(training.epoch, training.plan.epochs, step, steps))
+    record = training.history[-1]
+    training.stopped = until is not None and until(record)
+    training.finished = training.finished or training.stopped
+    if watch is not None:
+        watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
 
 
 def _length(train: Examples, epochs: int | None, steps: int | None, batch: int) -> dict[str, Any]:

@@ -58,15 +58,7 @@ class Training:
         device = train.targets.device
         tried = try_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
         try_sets(models[0], sets, plan.seed)
-        rate = recipe.average
-        if isinstance(rate, over):
-            rate = rate.rate(len(train) / plan.batch)
-        self.learners = [
-            Learner(m, as_objective(recipe.objective, train.classes).to(device), plan.make_optimizer, rate)
-            for m in models
-        ]
-        for learner in self.learners:
-            learner.watch_layers(learner.objective.layers, tried.head)
+        self.learners = _learners(recipe, models, train, plan, tried.head)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "nobody asked for it"
         captured = self.refusal is None
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
@@ -241,3 +233,16 @@ class Training:
     def close(self) -> None:
         for learner in self.learners:
             learner.remove_hooks()
+
+
+def _learners(
+    recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan: Plan, head: str | None
+) -> list[Learner]:
+    """A learner for each model, with an objective of its own, whose layers are watched."""
+    average, made = recipe.average, []
+    rate = average.rate(len(train) / plan.batch) if isinstance(average, over) else average
+    for model in models:
+        objective = as_objective(recipe.objective, train.classes).to(train.targets.device)
+        made.append(Learner(model, objective, plan.make_optimizer, rate))
+        made[-1].watch_layers(objective.layers, head)
+    return made
