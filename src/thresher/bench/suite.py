@@ -200,18 +200,3 @@ def fits(entry: Entry, cell: Cell) -> bool:
 def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:
     """The scale's setup, changed by the cell and then by the method."""
     return replace(scale.setup, **{**cell.changes, **entry.changes})
-
-
-def smoke(suite: Suite) -> Suite:
-    """The suite cut down to its baseline on its first cell of the small scale, two epochs and one seed: does it run?"""
-    scale = suite.scale("small")
-    first = next(cell for cell in scale.cells if cell.methods is None or suite.baseline in cell.methods)
-    changes = {**first.changes, "epochs": 2, "steps": None, "seeds": 1}
-    if (teaching := changes.get("teaching")) is not None:
-        changes["teaching"] = replace(teaching, epochs=2)
-    if scale.setup.queries is not None:
-        changes["queries"] = replace(scale.setup.queries, rounds=1)
-    cell = replace(first, changes=changes)
-    entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == suite.baseline)
-    small = {"small": Scale((cell,), scale.setup)}
-    return replace(suite, methods=entries, scales=small, published={}, shares={}, claims=())
