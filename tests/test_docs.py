@@ -37,6 +37,13 @@ def test_examples_run(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     runpy.run_path(str(script), run_name="__main__")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_pages_name_are_there(page: Path) -> None:
+    folders = [ROOT, ROOT / "src" / "thresher", page.parent]
+    for name in re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:/|\.py))`", page.read_text()):
+        assert any((folder / name).exists() for folder in folders), name
+
+
 def test_there_is_something_to_run() -> None:
     readme = (ROOT / "README.md").read_text()
     assert len(BLOCK.findall(readme)) >= 2, "README shows fit() and a loop of one's own"
