@@ -41,8 +41,8 @@ class Seeing:
     ):
         self.learners, self.classes, self.precision, self.ways = learners, classes, precision, ways
         relabel = recipe.relabel_on("batch")
-        asked = [part for part in (recipe.each_batch, relabel) if part is not None]
-        self.asks = bool(asked)
+        asked = (recipe.each_batch, relabel)
+        self.asks = any(part is not None for part in asked)
         self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
         self.wanted, self.needs = signals_of((*asked, recipe.mix)), needs_of(asked)
         self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
