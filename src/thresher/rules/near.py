@@ -77,8 +77,9 @@ def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> Non
             lists = known.of(pool, reach)
             gained = np.maximum(reach.take(lists.example) - lists.distance, 0)
             highest[pool] = gains = _totals(gained, lists.sizes)
-            shrunk = np.flatnonzero(2 * _totals(gained > 0, lists.sizes) <= lists.sizes)
-            known.keep(pool[shrunk], lists.some(shrunk).within(reach))
+            if 2 * np.count_nonzero(gained) < len(gained):
+                lists = lists.within(reach)
+                known.keep(pool, lists)
             order = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains >= floor)]
             order = order[: 1 + np.searchsorted(lists.sizes[order].cumsum(), PAIRS)]
             lists = lists.some(order).within(reach)

@@ -148,7 +148,7 @@ SMALL = Scale(
 )
 
 # The paper trains ResNet-32 for 80,000 steps of 100 on 45,000 images, 178 epochs, and WRN-28-10 for 60,000, 133 epochs.
-EPOCHS, WIDE_EPOCHS = 24, 45
+EPOCHS, WIDE_EPOCHS = 60, 45
 MNIST = {
     "model": "lenet",
     "steps": 8000,
