@@ -40,7 +40,7 @@ def try_model(
         model.train()  # as it will be when it is trained
     wanted = signals_of(recipe)
     with preserved(train.targets.device):
-        batch = _first(train, 2, seed)
+        batch = first_of(train, 2, seed)
         inputs, expected = batch.inputs, (len(batch.ids), train.outputs)
         for view in recipe.views:
             seen = view(inputs, generator(seed, "check", device=inputs.device))
@@ -60,7 +60,7 @@ def try_model(
                 f"The model gives outputs of shape {list(outputs.shape)} for {expected[0]} examples: "
                 f"make it give {list(expected)}."
             )
-        trusted = None if clean is None else _first(clean, min(2, clean_batch), seed)
+        trusted = None if clean is None else first_of(clean, min(2, clean_batch), seed)
         return Tried(
             head=last_linear(model, inputs) if features in wanted else None,
             ways=ways_through(model, objective, wanted, batch, trusted, train.classes),
@@ -90,10 +90,10 @@ def output_width(model: nn.Module, examples: Examples) -> int:
 def _outputs_of_one(model: nn.Module, examples: Examples, whose: str, seed: int = 0) -> Tensor:
     device = examples.targets.device
     with torch.no_grad(), preserved(device), evaluating(model):
-        return _forward(model, _first(examples, 1, seed).inputs, whose)
+        return _forward(model, first_of(examples, 1, seed).inputs, whose)
 
 
-def _first(examples: Examples, count: int, seed: int) -> Batch:
+def first_of(examples: Examples, count: int, seed: int = 0) -> Batch:
     """The first examples as a batch."""
     places = torch.arange(min(count, len(examples)), device=examples.targets.device)
     inputs = next(iter(examples.batches([places], seed=seed)))
