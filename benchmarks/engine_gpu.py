@@ -207,7 +207,8 @@ def main() -> None:
         rows += speed(model, batch, ("standard", "prl-l", "co-teaching", *more), epochs, augment)
         if model == "resnet32":
             rows += speed(f"{model}-gn", batch, ("standard", "prl-g"), epochs, augment)
-    write(rows, settings.out, torch.get_num_threads(), "cuda")
+    gpu = torch.cuda.get_device_name()
+    write([row | {"gpu": gpu} for row in rows], settings.out, torch.get_num_threads(), "cuda")
 
 
 if __name__ == "__main__":
