@@ -25,10 +25,11 @@ def main() -> None:
     asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=take_in, args=(asked,), daemon=True).start()
     while True:
-        job = asked.get()
-        if isinstance(job, Exception):
-            raise job
-        channel.write(json.dumps(run_job(*job, channel), allow_nan=False) + "\n")
+        told = asked.get()
+        if isinstance(told, Exception):
+            raise told
+        job, options = told
+        channel.write(json.dumps(run_job(job, options, channel), allow_nan=False) + "\n")
         channel.flush()
 
 

@@ -123,7 +123,7 @@ def look(
 
 
 def _forward(
-    forward: Callable[[Tensor], Tensor], views: Sequence[Tensor], watcher: Recorder | Notes | None, taps: Taps
+    forward: Callable[[Tensor], Tensor], views: list[Tensor], watcher: Recorder | Notes | None, taps: Taps
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """The inputs of the pass that is watched, and the outputs and layers of all views."""
     # Gradients are of the first view alone, so that one is recorded by itself.
