@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thresher.average import Growing
 from thresher.engine.capture import Captured, obstacle, phase
 from thresher.engine.check import check_recipe, check_schedules
 from thresher.engine.checkpoint import Record
@@ -15,6 +16,7 @@ from thresher.engine.epoch import Agenda, settle
 from thresher.engine.evidence import Now
 from thresher.engine.feed import Feed
 from thresher.engine.learner import Learner
+from thresher.engine.norms import renew_norms
 from thresher.engine.partners import PartnerStream
 from thresher.engine.plan import Plan, identity
 from thresher.engine.record import epoch_record, fill_unseen
@@ -189,6 +191,9 @@ class Training:
             raise ThresherError(
                 f"Training diverged to NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
             )
+        for learner in self.learners:
+            if learner.average is not None and learner.rate != 0:
+                renew_norms(learner.average, learner.model, self.train, self.sweeper)
         rate = self.learners[0].optimizer.param_groups[0]["lr"]
         skipped = self.step.take_skipped()
         self.epoch += 1
@@ -240,7 +245,7 @@ def _learners(
 ) -> list[Learner]:
     """A learner for each model, with an objective of its own, whose layers are watched."""
     average, made = recipe.average, []
-    rate = average.rate(len(train) / plan.batch) if isinstance(average, over) else average
+    rate = Growing(average.rate(len(train) / plan.batch)) if isinstance(average, over) else average
     for model in models:
         objective = as_objective(recipe.objective, train.classes).to(train.targets.device)
         made.append(Learner(model, objective, plan.make_optimizer, rate))
