@@ -8,16 +8,14 @@ class, and trains on that half. Each ratio is of two epochs of the same round.
 """
 
 import argparse
-import json
-import platform
-import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from timing import medians, take_turns, write
 
 from thresher import Examples, Recipe
 from thresher.engine.training import Plan, Training
@@ -58,24 +56,11 @@ def epochs(model: str, name: str, train: Examples) -> Iterator[None]:
     )
     torch.manual_seed(0)
     network = build(model, input_shape=(3, 32, 32), outputs=10)
-    training = Training(recipe, [network], {"train": train}, plan, False)
+    training = Training(recipe, [network], {"train": train}, plan)
     while True:
         for _ in training.run_epoch():
             pass
         yield
-
-
-def measured(model: str, count: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """(wall, CPU) seconds of every epoch, the contestants taking turns; the first round warms up."""
-    runs = {name: epochs(model, name, pictures(count)) for name in CONTESTANTS}
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
-    for turn in range(rounds + 1):
-        for name, run in runs.items():
-            wall, busy = time.perf_counter(), time.process_time()
-            next(run)
-            if turn:
-                times[name].append((time.perf_counter() - wall, time.process_time() - busy))
-    return times
 
 
 def main() -> None:
@@ -89,31 +74,12 @@ def main() -> None:
     rows = []
     for model, share in MODELS.items():
         count = round(share * settings.examples)
-        times = measured(model, count, settings.rounds)
+        contestants = {name: partial(next, epochs(model, name, pictures(count))) for name in CONTESTANTS}
         print(f"{model}, {count} examples, batch {BATCH}: {settings.rounds} rounds, {settings.threads} threads")
-        for name, taken in times.items():
-            wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
-            ratios = [
-                [a / b for a, b in zip(mine, base, strict=True)]
-                for mine, base in zip(taken, times["standard"], strict=True)
-            ]
-            against = [statistics.median(column) for column in zip(*ratios, strict=True)]
-            print(f"  {name:16}{wall:8.3f} s{against[0]:6.2f}x   CPU {busy:8.3f} s{against[1]:6.2f}x", flush=True)
-            rows.append(
-                {
-                    "model": model,
-                    "examples": count,
-                    "who": name,
-                    "seconds": wall,
-                    "cpu_seconds": busy,
-                    "against_standard": against[0],
-                    "cpu_against_standard": against[1],
-                }
-            )
-    if settings.out:
-        facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": settings.threads}
-        settings.out.parent.mkdir(parents=True, exist_ok=True)
-        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+        rows += [
+            {"model": model, "examples": count, **row} for row in medians(take_turns(contestants, settings.rounds))
+        ]
+    write(rows, settings.out, settings.threads)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from thresher.bench.against import number_points, numbers_svg
 from thresher.bench.compare import compare
 from thresher.bench.jobs import head_of, jobs_of
 from thresher.bench.page import write_page
-from thresher.bench.suite import Entry, Scale, Setup, Suite
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Entry, Scale, Suite
 from thresher.bench.suites import OF_CRUST, SUITES, crust, crust_parts, crust_purity
 from thresher.bench.suites.crust_purity import SELECTIONS, Watched, purities
 from thresher.recipes import METHODS, Setting

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from thresher.bench.jobs import Job, Result, answered, jobs_of, key_of, key_of_job
-from thresher.bench.suite import Cell, Entry, Published, Suite
+from thresher.bench.published import Published
+from thresher.bench.suite import Cell, Entry, Suite
 from thresher.bench.task import LAST
 
 PERCENT = ("accuracy",)  # scores from 0 to 1 that papers print from 0 to 100

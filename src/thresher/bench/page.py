@@ -10,7 +10,9 @@ from thresher.bench.claims import CLAIM_HEADS, averages_table, claims_table, dig
 from thresher.bench.compare import Mean, Row, column_mean, compare, left_out
 from thresher.bench.jobs import Result
 from thresher.bench.plot import columns_svg, curves_svg
-from thresher.bench.suite import Cell, Published, Setup, Suite, setup_for
+from thresher.bench.published import Published
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Suite, setup_for
 from thresher.files import write_whole
 
 OF_A_PAPER = ("paper", "gap")

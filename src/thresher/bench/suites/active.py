@@ -5,7 +5,9 @@ from typing import Any
 
 from thresher.acquisitions import acquisition
 from thresher.average import Growing
-from thresher.bench.suite import Cell, Entry, Published, Queries, Scale, Setup, Suite, printed
+from thresher.bench.published import Published, printed
+from thresher.bench.setup import Queries, Setup
+from thresher.bench.suite import Cell, Entry, Scale, Suite
 from thresher.bench.task import Measured, Task, trainer
 from thresher.clip import Clamped
 from thresher.engine.run import Run

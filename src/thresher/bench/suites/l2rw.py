@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from thresher.bench.points import Axis, Point
-from thresher.bench.suite import Cell, Claim, Entry, Scale, Setup, Suite
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
 from thresher.bench.suites.l2rw_tables import TABLE_1, TABLE_2
 from thresher.schedules import step
 from thresher.views import weak
