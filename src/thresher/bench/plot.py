@@ -68,7 +68,8 @@ def columns_svg(suite: Suite, rows: Sequence[Row]) -> dict[str, str]:
     for row in rows:
         for column in suite.drawn:
             name = row.entry.label or row.entry.name
-            words = name if len(suite.drawn) == 1 else column if len(suite.methods) == 1 else f"{name}: {column}"
+            label = suite.labels.get(column, column)
+            words = name if len(suite.drawn) == 1 else label if len(suite.methods) == 1 else f"{name}: {label}"
             pictures.setdefault(row.cell.data, []).extend(curve_points(row, column, words))
     title = suite.drawn[0].replace("_", " ") if len(suite.drawn) == 1 else "clean share"
     return {

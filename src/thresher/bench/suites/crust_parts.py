@@ -37,7 +37,7 @@ NOISE = {"symmetric": (20, 50)}
 
 
 def _cells(seeds: int, *kinds: Cell) -> tuple[Cell, ...]:
-    return tuple(cell for kind in kinds for cell in cells(kind, NOISE, seeds, seeds))
+    return tuple(cell for kind in kinds for cell in cells(kind, NOISE, seeds))
 
 
 # Of the four rows of Table 2 the first has neither of the paper's parts and the last has both; which part the two in
