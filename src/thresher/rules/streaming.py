@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
 from thresher.errors import ThresherError
 from thresher.rules.cover import Coreset, clusters
+from thresher.rules.distances import checked_rows
 from thresher.seeding import generator as seeded
 
 OFFERED = 64  # examples offered to a sieve at once: few, because after one is taken the others are judged again
@@ -34,8 +36,8 @@ def streamed_facility_location(
     """
     if isinstance(blocks, Iterator):
         raise ThresherError("An iterator can be read once, but clusters need a second pass: give a list or a data set.")
-    if not (count >= 1 and slack > 0):
-        raise ThresherError(f"count={count} with slack={slack}: give a count of at least 1 and a slack above 0.")
+    if not (isinstance(count, Integral) and count >= 1 and slack > 0):
+        raise ThresherError(f"count={count} with slack={slack}: give a whole count of at least 1 and a slack above 0.")
     room = max(1000, 2 * count) if reservoir is None else max(reservoir, count)
     sample, sieves, n = _sieved(blocks, count, slack, room, generator or seeded(0, "stream"))
     if n < count:
@@ -147,5 +149,12 @@ def _guesses(sieves: dict[int, Sieve], best: float, count: int, slack: float, fa
 
 def _pieces(blocks: Iterable[Tensor]) -> Iterator[Tensor]:
     """The stream in pieces [m, d] of at most OFFERED examples, in double precision."""
+    width = None
     for block in blocks:
-        yield from torch.split(block.detach().double(), OFFERED)
+        rows = checked_rows(block)
+        width = width or rows.shape[1]
+        if rows.shape[1] != width:
+            raise ThresherError(
+                f"A block has rows of {rows.shape[1]} numbers after rows of {width}: let all be as wide."
+            )
+        yield from torch.split(rows, OFFERED)
