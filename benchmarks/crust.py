@@ -1,6 +1,7 @@
 """What an epoch of CRUST costs on the CPU against one of Standard, selection included, in one run.
 
-    python benchmarks/crust.py [--rounds 4] [--examples 500] [--out results/crust-cpu.jsonl]
+    python benchmarks/crust.py --out results/crust-cpu.jsonl
+    python benchmarks/crust.py --show > docs/results/crust-cost.md     (with what benchmarks/engine_gpu.py measured)
 
 Contestants take epochs in turn, past the warm-up, and the figures are medians of the wall time and of the CPU time,
 which other work on the machine disturbs less. An epoch of CRUST looks at everybody once, selects half of each predicted
@@ -9,7 +10,6 @@ class, and trains on that half. Each ratio is of two epochs of the same round.
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from thresher import Examples, Recipe
+from thresher.bench.provenance import provenance
 from thresher.engine.training import Plan, Training
 from thresher.models import build
 from thresher.recipes import method
@@ -27,6 +28,7 @@ from thresher.rules import warmup
 
 MODELS, BATCH = {"resnet32": 1.0, "cnn9": 0.2}, 25  # how many of the examples each has: cnn9 is the slower
 CONTESTANTS = ("standard", "crust", "crust-facility")
+Result = dict[str, Any]
 
 
 def pictures(count: int) -> Examples:
@@ -58,7 +60,7 @@ def epochs(model: str, name: str, train: Examples) -> Iterator[None]:
     )
     torch.manual_seed(0)
     network = build(model, input_shape=(3, 32, 32), outputs=10)
-    training = Training(recipe, [network], {"train": train}, plan, False)
+    training = Training(recipe, [network], {"train": train}, plan)
     while True:
         for _ in training.run_epoch():
             pass
@@ -78,42 +80,78 @@ def measured(model: str, count: int, rounds: int) -> dict[str, list[tuple[float,
     return times
 
 
+def results_of(model: str, count: int, rounds: int) -> list[Result]:
+    """A result for each contestant: medians, and those of its ratios to the epoch of Standard in the same round."""
+    times = measured(model, count, rounds)
+    found = []
+    for name, taken in times.items():
+        wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
+        pairs = list(zip(taken, times["standard"], strict=True))
+        against, busy_against = (statistics.median(mine[i] / base[i] for mine, base in pairs) for i in (0, 1))
+        print(f"{model:10}{name:16}{wall:8.3f} s{against:6.2f}x   CPU {busy:8.3f} s{busy_against:6.2f}x", flush=True)
+        found.append(
+            {"model": model, "examples": count, "batch": BATCH, "rounds": rounds, "who": name, "seconds": wall,
+             "cpu_seconds": busy, "against_standard": against, "cpu_against_standard": busy_against}
+        )  # fmt: skip
+    return found
+
+
+ABOUT = """\
+# What an epoch of CRUST costs
+
+<!-- Made from results/crust-cpu.jsonl and results/engine-gpu.jsonl by `python benchmarks/crust.py --show`. -->
+
+An epoch of CRUST looks at everybody once, selects half of each predicted class, and trains on that half. So it saves
+half of the training and pays for one forward pass over the set, for the selection, and for partners to mix with. Epochs
+are past the warm-up, and everything is in them, the ledger too.
+"""
+
+
+def page(cpu: list[Result], gpu: list[Result]) -> str:
+    """The page of the documentation."""
+    here = (
+        f"On the CPU ({cpu[0]['machine']['cpu']}, {cpu[0]['threads']} threads), medians of {cpu[0]['rounds']} epochs:"
+    )
+    there = f"On {gpu[0]['gpu']}, 50,000 images of 32×32, mixed precision, the step captured as a CUDA graph:"
+    heads = "| method | seconds an epoch | against Standard |\n|---|---|---|---|---|"
+    lines = [ABOUT, here, "", f"| network | examples {heads}"]
+    for row in cpu:
+        cells = (row["model"], row["examples"], row["who"], f"{row['seconds']:.2f}", f"{row['against_standard']:.2f}×")
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += ["", there, "", f"| network | batch {heads}"]
+    for row in gpu:
+        cells = (row["model"], row["batch"], row["who"], f"{row['epoch']:.2f}", f"{row['against_standard']:.2f}×")
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def read(path: str) -> list[Result]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def show() -> None:
+    gpu = [row for row in read("results/engine-gpu.jsonl") if row.get("who") in CONTESTANTS and "epoch" in row]
+    both = {(row["model"], row["batch"]) for row in gpu if row["who"] == "crust"}
+    print(page(read("results/crust-cpu.jsonl"), [row for row in gpu if (row["model"], row["batch"]) in both]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--examples", type=int, default=500)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", action="store_true", help="measure nothing, print the page")
     settings = parser.parse_args()
+    if settings.show:
+        show()
+        return
     torch.set_num_threads(settings.threads)
-    rows = []
-    for model, share in MODELS.items():
-        count = round(share * settings.examples)
-        times = measured(model, count, settings.rounds)
-        print(f"{model}, {count} examples, batch {BATCH}: {settings.rounds} rounds, {settings.threads} threads")
-        for name, taken in times.items():
-            wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
-            ratios = [
-                [a / b for a, b in zip(mine, base, strict=True)]
-                for mine, base in zip(taken, times["standard"], strict=True)
-            ]
-            against = [statistics.median(column) for column in zip(*ratios, strict=True)]
-            print(f"  {name:16}{wall:8.3f} s{against[0]:6.2f}x   CPU {busy:8.3f} s{against[1]:6.2f}x", flush=True)
-            rows.append(
-                {
-                    "model": model,
-                    "examples": count,
-                    "who": name,
-                    "seconds": wall,
-                    "cpu_seconds": busy,
-                    "against_standard": against[0],
-                    "cpu_against_standard": against[1],
-                }
-            )
+    counts = {model: round(share * settings.examples) for model, share in MODELS.items()}
+    results = [row for model, count in counts.items() for row in results_of(model, count, settings.rounds)]
     if settings.out:
-        facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": settings.threads}
-        settings.out.parent.mkdir(parents=True, exist_ok=True)
-        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+        facts = {"threads": settings.threads, **provenance("cpu")}
+        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in results))
 
 
 if __name__ == "__main__":
