@@ -268,10 +268,13 @@ def test_a_stream_is_sampled_evenly() -> None:
     streaming = importlib.import_module("thresher.rules.streaming")
     counts = torch.zeros(4)
     for seed in range(40):
-        sample, _, n = streaming._sieved(
+        sample, sieves, n = streaming._sieved(
             list(drawn(1024, 2).split(100)), 3, 0.5, 128, torch.Generator().manual_seed(seed)
         )
         assert n == 1024
+        kept = [row for sieve in sieves for row in sieve.rows]
+        assert kept
+        assert all(row.untyped_storage().nbytes() == row.nbytes for row in kept), "a row holds its whole block"
         assert torch.equal(sample.rows, drawn(1024, 2).double()[sample.places])
         counts += torch.tensor(sample.places).div(256, rounding_mode="floor").bincount(minlength=4)
     assert (counts / counts.sum() - 0.25).abs().max() < 0.03
