@@ -153,7 +153,7 @@ def test_one_method_with_several_columns_has_a_line_for_each() -> None:
     suite = tiny_suite(methods=(Entry("standard"),), columns=("a", "b"), drawn=("a", "b"))
     rows = compare(suite, "small", stored(suite, "small"))
     (svg,) = plot.columns_svg(suite, rows).values()
-    assert all(f">{name}</text>" in svg for name in ("a", "b"))
+    assert all(f">{name}</text>" in svg for name in ("a", "b", "all of the data"))
     assert numbers_svg(rows) == {}
     with pytest.raises(ThresherError, match="add it to columns"):
         tiny_suite(methods=(Entry("standard"),), drawn=("nothing",))

@@ -6,12 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from thresher.bench.claims import digits_of
-from thresher.bench.compare import Mean, Row, column_mean
+from thresher.bench.compare import EVERYBODY, Mean, Row, column_mean
 from thresher.bench.suite import Suite
 from thresher.bench.words import table, with_spread
 from thresher.files import write_whole
 
-EVERYBODY = "all of the data"
 Line = dict[str, str]  # words by cell
 
 

@@ -8,6 +8,7 @@ from thresher.bench.jobs import Job, Result, answered, jobs_of, key_of, key_of_j
 from thresher.bench.suite import Cell, Entry, Published, Suite
 from thresher.bench.task import LAST
 
+EVERYBODY = "all of the data"
 PERCENT = ("accuracy",)  # scores from 0 to 1 that papers print from 0 to 100
 
 
