@@ -51,10 +51,12 @@ def point_sets(draw: st.DrawFn) -> list[list[float]]:
     return draw(st.lists(st.lists(coordinate, min_size=d, max_size=d), min_size=n, max_size=n))
 
 
-# The ways through exact greedy: lists are kept at once, or never, looked at a few at a time, or made row by row.
+# The ways through exact greedy: lists are made at once, or never, or anew each time, looked at a few at a time, or made
+# row by row.
 WAYS: dict[str, list[tuple[Any, str, Any]]] = {
     "lists": [],
     "no lists": [(exact, "NEIGHBOURS", -1), (cover, "AT_ONCE", 16)],
+    "lists made anew": [(near, "LONGEST", 1)],
     "small pools": [(near, "POOL", 2)],
     "few pairs": [(near, "PAIRS", 8)],
     "blocks of one row": [(blocks, "ON_CPU", 1)],

@@ -66,14 +66,14 @@ class Points:
 
     def near(self, rows: Tensor, reach: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """In blocks of rows: how many have each in (or just out of) reach [n], which ones, their whole distances."""
-        # Where nothing can be nearer, not even the error of single precision may make it seem so.
+        # Single precision takes duplicates of a medoid, and crowds in nearly one place, for nearer than they are.
         limit = torch.where(reach > 0, reach.square() * (1 + 2.0**-22), -torch.inf).to(self.rough[1].dtype)
         for some, squares in self.squares_at_least(rows):
             places = _places_below(squares, limit)
             row, others = places // len(self), places % len(self)
             whole = self._again(some[row], others)
             inside = whole < reach[others]
-            if 2 * int(inside.sum()) < len(inside):  # a crowd in nearly one place, of which single precision sees none
+            if 2 * int(inside.sum()) < len(inside):
                 row, others, whole = row[inside], others[inside], whole[inside]
             yield row.bincount(minlength=len(some)), others, whole
 
