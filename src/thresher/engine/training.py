@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thresher.average import Growing
 from thresher.engine.capture import Captured, obstacle, phase
 from thresher.engine.check import check_model, check_recipe, check_schedules, check_sets
 from thresher.engine.checkpoint import Record
 from thresher.engine.epoch import Agenda, settle
 from thresher.engine.feed import Feed
 from thresher.engine.learner import Learner
+from thresher.engine.norms import renew_norms
 from thresher.engine.partners import PartnerStream
 from thresher.engine.plan import Plan, identity
 from thresher.engine.record import epoch_record, fill_unseen
@@ -57,7 +59,7 @@ class Training:
         check_sets(models[0], sets, plan.seed)
         rate = recipe.average
         if isinstance(rate, over):
-            rate = rate.rate(len(train) / plan.batch)
+            rate = Growing(rate.rate(len(train) / plan.batch))
         self.learners = [
             Learner(m, as_objective(recipe.objective, train.classes).to(device), plan.make_optimizer, rate)
             for m in models
@@ -193,6 +195,9 @@ class Training:
             raise ThresherError(
                 f"Training diverged to NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
             )
+        for learner in self.learners:
+            if learner.average is not None and learner.rate != 0:
+                renew_norms(learner.average, learner.model, self.train, self.sweeper)
         rate = self.learners[0].optimizer.param_groups[0]["lr"]
         skipped = self.step.take_skipped()
         self.epoch += 1
