@@ -58,6 +58,7 @@ CRUST_ABLATION = Suite(
     },
     published={(cell, row.format(kind)): number for (cell, row), number in PUBLISHED.items() for kind in KINDS},
     columns=("clean_share", "clean_weight"),
+    drawn=("clean_share",),
 )
 
 SIZES = (10, 30, 50, 70, 90)
