@@ -116,7 +116,8 @@ def page(cpu: list[Result], gpu: list[Result]) -> str:
     heads = "| method | seconds an epoch | against Standard |\n|---|---|---|---|---|"
     lines = [ABOUT, here, "", f"| network | examples {heads}"]
     for row in cpu:
-        cells = (row["model"], row["examples"], row["who"], f"{row['seconds']:.2f}", f"{row['against_standard']:.2f}×")
+        seconds, ratio = f"{row['cpu_seconds']:.2f}", f"{row['cpu_against_standard']:.2f}×"
+        cells = (row["model"], row["examples"], row["who"], seconds, ratio)
         lines.append(f"| {' | '.join(map(str, cells))} |")
     lines += ["", there, "", f"| network | batch {heads}"]
     for row in gpu:

@@ -99,7 +99,21 @@ def _cells(suite: Suite, scale: str, rows: Sequence[Row]) -> list[str]:
         parts += [f"## {cell.name}", about(suite, scale, cell), table(*cell_table(suite, here, cell))]
         parts += [f"{row.entry.name} failed: {row.reasons[-1]}" for row in here if row.reasons]
         parts.append(_columns_table(suite, here))
-    return [*parts, f"Cells of which nothing was run here: {', '.join(empty)}."] if empty else parts
+    return parts + _not_run(rows, empty)
+
+
+def _not_run(rows: Sequence[Row], cells: Sequence[str]) -> list[str]:
+    """The names of cells in which nothing was run, and what the paper has there."""
+    if not cells:
+        return []
+    printed: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row.paper is not None and row.cell.name in cells:
+            printed.setdefault(row.entry.label or row.entry.name, {})[row.cell.name] = _as_printed(row.paper)
+    known = [cell for cell in cells if any(cell in numbers for numbers in printed.values())]
+    body = [[label, *(numbers.get(cell, "") for cell in known)] for label, numbers in printed.items()]
+    said = f"Nothing was run here of {', '.join(cells)}."
+    return ["## Not run here", said, *(["The paper's numbers:", table(["method", *known], body)] if body else [])]
 
 
 def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
