@@ -109,10 +109,10 @@ are past the warm-up, and everything is in them, the ledger too.
 
 def page(cpu: list[Result], gpu: list[Result]) -> str:
     """The page of the documentation."""
-    here = (
-        f"On the CPU ({cpu[0]['machine']['cpu']}, {cpu[0]['threads']} threads), medians of {cpu[0]['rounds']} epochs:"
-    )
-    there = f"On {gpu[0]['gpu']}, 50,000 images of 32×32, mixed precision, the step captured as a CUDA graph:"
+    facts = cpu[0]
+    threads = "one thread" if facts["threads"] == 1 else f"{facts['threads']} threads"
+    here = f"CPU time on {facts['machine']['cpu']}, {threads}, medians of {facts['rounds']} epochs:"
+    there = f"Wall time on {gpu[0]['gpu']}, 50,000 images of 32×32, mixed precision, the step captured as a CUDA graph:"
     heads = "| method | seconds an epoch | against Standard |\n|---|---|---|---|---|"
     lines = [ABOUT, here, "", f"| network | examples {heads}"]
     for row in cpu:
