@@ -10,17 +10,16 @@ class, and trains on that half. Each ratio is of two epochs of the same round.
 
 import argparse
 import json
-import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from timing import medians, take_turns, write
 
 from thresher import Examples, Recipe
-from thresher.bench.provenance import provenance
 from thresher.engine.training import Plan, Training
 from thresher.models import build
 from thresher.recipes import method
@@ -65,35 +64,6 @@ def epochs(model: str, name: str, train: Examples) -> Iterator[None]:
         for _ in training.run_epoch():
             pass
         yield
-
-
-def measured(model: str, count: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """(wall, CPU) seconds of every epoch, the contestants taking turns; the first round warms up."""
-    runs = {name: epochs(model, name, pictures(count)) for name in CONTESTANTS}
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
-    for turn in range(rounds + 1):
-        for name, run in runs.items():
-            wall, busy = time.perf_counter(), time.process_time()
-            next(run)
-            if turn:
-                times[name].append((time.perf_counter() - wall, time.process_time() - busy))
-    return times
-
-
-def results_of(model: str, count: int, rounds: int) -> list[Result]:
-    """A result for each contestant: medians, and those of its ratios to the epoch of Standard in the same round."""
-    times = measured(model, count, rounds)
-    found = []
-    for name, taken in times.items():
-        wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
-        pairs = list(zip(taken, times["standard"], strict=True))
-        against, busy_against = (statistics.median(mine[i] / base[i] for mine, base in pairs) for i in (0, 1))
-        print(f"{model:10}{name:16}{wall:8.3f} s{against:6.2f}x   CPU {busy:8.3f} s{busy_against:6.2f}x", flush=True)
-        found.append(
-            {"model": model, "examples": count, "batch": BATCH, "rounds": rounds, "who": name, "seconds": wall,
-             "cpu_seconds": busy, "against_standard": against, "cpu_against_standard": busy_against}
-        )  # fmt: skip
-    return found
 
 
 ABOUT = """\
@@ -148,11 +118,14 @@ def main() -> None:
         show()
         return
     torch.set_num_threads(settings.threads)
-    counts = {model: round(share * settings.examples) for model, share in MODELS.items()}
-    results = [row for model, count in counts.items() for row in results_of(model, count, settings.rounds)]
-    if settings.out:
-        facts = {"threads": settings.threads, **provenance("cpu")}
-        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in results))
+    rows = []
+    for model, share in MODELS.items():
+        count = round(share * settings.examples)
+        contestants = {name: partial(next, epochs(model, name, pictures(count))) for name in CONTESTANTS}
+        print(f"{model}, {count} examples, batch {BATCH}: {settings.rounds} rounds, {settings.threads} threads")
+        facts = {"model": model, "examples": count, "rounds": settings.rounds}
+        rows += [{**facts, **row} for row in medians(take_turns(contestants, settings.rounds))]
+    write(rows, settings.out, settings.threads)
 
 
 if __name__ == "__main__":

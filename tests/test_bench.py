@@ -1,5 +1,6 @@
 """The bench: every result is stored once, whatever happens to its process, and the tables say what is stored."""
 
+import fcntl
 import json
 import os
 import pickle
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import make_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,9 +28,11 @@ from thresher.bench.jobs import Job, answered, head_of, jobs_of, missing, plain
 from thresher.bench.page import write_page
 from thresher.bench.processes import Events, Worker, listen
 from thresher.bench.provenance import provenance
+from thresher.bench.published import Published, published
 from thresher.bench.results import append, read, results_file
 from thresher.bench.runner import Place, run_jobs
-from thresher.bench.suite import Cell, Entry, Published, Scale, Setup, Suite, published, smoke
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Entry, Scale, Suite
 from thresher.bench.suites import SUITES
 from thresher.bench.task import Measured, Task, measure, prepare, summary
 from thresher.corruption import corrupt
@@ -59,12 +63,15 @@ def killed(_task: Task) -> Measured:
 
 
 def linger(task: Task) -> Measured:
-    """Say who it is, then never end."""
+    """Say who it is in a file that is locked as long as it lives, then never end."""
     assert task.data_dir is not None
     assert task.watch is not None
-    (task.data_dir / "pid").write_text(str(os.getpid()))
-    task.watch(Moment(0, 2, 1, 1, record={}))
-    time.sleep(600)
+    with (task.data_dir / "pid").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(str(os.getpid()))
+        file.flush()
+        task.watch(Moment(0, 2, 1, 1, record={}))
+        time.sleep(600)
     raise AssertionError
 
 
@@ -247,6 +254,45 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_the_process(tmp_path: Path
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    """Nobody is left to tell them, so they have to notice by themselves, in the middle of a job."""
+    program = """if True:
+        import sys
+        from test_bench import *
+
+        jobs = jobs_of(with_procedures(linger=linger), "small", methods=["linger"], seeds=1)
+        run_jobs(jobs, Path(sys.argv[1], "r.jsonl"), Place("cpu", data_dir=Path(sys.argv[1])), Silent())
+    """
+    paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    starter = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env={**os.environ, **paths})
+    try:
+        eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        assert is_locked(tmp_path / "pid")
+    finally:
+        starter.terminate()
+        starter.wait()
+    eventually(lambda: not is_locked(tmp_path / "pid"))
+
+
+def eventually(true: Callable[[], Any], seconds: float = 60) -> Any:
+    """What this function gives as soon as it is true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := true():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"still not so after {seconds} s")
+
+
+def is_locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def test_half_a_message_does_not_hang(tmp_path: Path) -> None:
     program = [sys.executable, "-c", """print('{"epoch": 1}'); print('{"epoch"', end="")"""]
     with (
@@ -404,6 +450,21 @@ def test_what_was_not_run_says_so(tmp_path: Path) -> None:
 
 
 # suites
+
+
+def smoke(suite: Suite) -> Suite:
+    """The suite cut down to its baseline on its first cell of the small scale, two epochs and one seed: does it run?"""
+    scale = suite.scale("small")
+    first = next(cell for cell in scale.cells if cell.methods is None or suite.baseline in cell.methods)
+    changes = {**first.changes, "epochs": 2, "steps": None, "seeds": 1}
+    if (teaching := changes.get("teaching")) is not None:
+        changes["teaching"] = replace(teaching, epochs=2)
+    if scale.setup.queries is not None:
+        changes["queries"] = replace(scale.setup.queries, rounds=1)
+    cell = replace(first, changes=changes)
+    entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == suite.baseline)
+    small = {"small": Scale((cell,), scale.setup)}
+    return replace(suite, methods=entries, scales=small, published={}, shares={}, claims=())
 
 
 @pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))

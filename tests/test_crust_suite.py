@@ -17,7 +17,8 @@ from thresher.bench.compare import compare
 from thresher.bench.jobs import head_of, jobs_of
 from thresher.bench.page import write_page
 from thresher.bench.results import read
-from thresher.bench.suite import Entry, Scale, Setup, Suite
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Entry, Scale, Suite
 from thresher.bench.suites import OF_CRUST, SUITES, crust, crust_parts
 from thresher.bench.suites.crust_purity import CRUST_PURITY, SELECTIONS, Watched, purities
 from thresher.recipes import METHODS, Setting

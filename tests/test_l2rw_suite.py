@@ -15,7 +15,8 @@ from thresher.bench.against import number_points, numbers_svg
 from thresher.bench.compare import compare
 from thresher.bench.jobs import Job, head_of, jobs_of, settings_of
 from thresher.bench.page import write_page
-from thresher.bench.suite import Cell, Entry, Scale, Setup, Suite
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Entry, Scale, Suite
 from thresher.bench.suites import SUITES, l2rw, l2rw_tables
 from thresher.bench.task import kept_scores, measure, prepare, summary
 from thresher.data import load

@@ -18,10 +18,12 @@ from thresher.bench.compare import compare
 from thresher.bench.jobs import Job, head_of, jobs_of
 from thresher.bench.page import write_page
 from thresher.bench.plot import curves_svg
+from thresher.bench.published import printed
 from thresher.bench.results import append
 from thresher.bench.runner import Place
 from thresher.bench.sensitivity import sensitivity_suite, usual_rates
-from thresher.bench.suite import Claim, Setup, Suite, printed
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Claim, Suite
 from thresher.bench.suites import SUITES, prepare, prl, prl_tables
 from thresher.bench.task import measure, summary
 from thresher.cli import app

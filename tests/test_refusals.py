@@ -124,7 +124,8 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "batch of nobody": (lambda: call(batch=0), "give 1 to 44"),
     "unknown keep": (lambda: call(keep="best"), 'give "last" or "best_on_validation"'),
     "nothing to validate on": (lambda: call(keep="best_on_validation"), "pass validation="),
-    "no such device": (lambda: call(device="cuda:77"), "choose another device"),
+    "no such device": (lambda: call(device="cuda:77"), "There is no device 'cuda:77' here"),
+    "no device at all": (lambda: call(device="gpu"), "There is no device 'gpu' here"),
     "no optimizer": (lambda: call(optimizer=lambda p: None), "returns a torch.optim.Optimizer"),  # noqa: ARG005
     "an optimizer that cannot skip": (lambda: call(optimizer=torch.optim.LBFGS), "choose Adam"),
     "another one": (lambda: call(optimizer=partial(torch.optim.Rprop, lr=0.1)), "choose Adam"),

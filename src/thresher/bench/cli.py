@@ -62,10 +62,10 @@ def run(
     """Run what is missing of a suite; every result is stored as it comes, and a second call goes on from there."""
     from rich.console import Console
 
-    from thresher.bench.display import Display
+    from thresher.bench.display import run_and_show
     from thresher.bench.jobs import jobs_of, missing
     from thresher.bench.results import read, results_file
-    from thresher.bench.runner import Place, run_jobs
+    from thresher.bench.runner import Place
     from thresher.bench.suites import suite as find
     from thresher.commands.choices import choose_device
 
@@ -75,12 +75,7 @@ def run(
     path = results_file(results, suite, scale.value)
     left = missing(wanted, read(path)[0], retry_failed=retry_failed)
     console.print(f"{len(left)} of {len(wanted)} results are missing in {path}.", highlight=False)
-    try:
-        with Display(len(left), console) as display:
-            done = run_jobs(left, path, place, display)
-    except KeyboardInterrupt as stop:
-        stop.add_note(f"Stopped; every finished result is in {path}, and the same command goes on from there.")
-        raise
+    done = run_and_show(left, path, place, console)
     failed = sum(result["status"] != "ok" for result in done)
     if failed:
         console.print(f"{failed} failed; the reasons are in {path}. Try them again with --retry-failed.")

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from thresher.bench.jobs import Job, Result, answered, jobs_of, key_of, key_of_job
-from thresher.bench.suite import Cell, Entry, Published, Suite
+from thresher.bench.published import Published
+from thresher.bench.suite import Cell, Entry, Suite
 from thresher.bench.task import LAST
 
 EVERYBODY = "all of the data"

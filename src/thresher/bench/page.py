@@ -11,7 +11,9 @@ from thresher.bench.claims import CLAIM_HEADS, averages_table, claims_table, dig
 from thresher.bench.compare import Row, column_mean, compare, left_out
 from thresher.bench.jobs import Result
 from thresher.bench.plot import columns_svg, curves_svg
-from thresher.bench.suite import Cell, Published, Setup, Suite, setup_for
+from thresher.bench.published import Published
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Suite, setup_for
 from thresher.bench.words import table, with_spread
 from thresher.files import write_whole
 

@@ -56,11 +56,14 @@ class Method:
     make: Callable[[Setting], Recipe] | None
     summary: str
     paper: str
-    kind: str = "recipe"
     clock: str = "batch"
     needs: tuple[str, ...] = ()
     tasks: tuple[str, ...] = BOTH
     procedure: Callable[[Trainer], Run] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "recipe" if self.procedure is None else "procedure"
 
     def recipe(
         self, *, noise_rate: float | str | None = "auto", classes: int | None = None, epochs: float = 1

@@ -11,7 +11,7 @@ from thresher.engine.evidence import Evidence
 from thresher.rules.centrality import centrality
 from thresher.rules.cover import Coreset
 from thresher.rules.facility_location import facility_location
-from thresher.rules.keep import refuse_no_share
+from thresher.rules.keep import check_size
 from thresher.rules.rule import Decision, Rule
 from thresher.schedules import Schedule
 from thresher.signals import Signal, output_gradient
@@ -31,7 +31,7 @@ class Centrality(Rule):
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
 
     def __post_init__(self) -> None:
-        refuse_no_share(type(self).__name__, self.fraction, self.count)
+        check_size(type(self).__name__, self.fraction, self.count)
 
     def __call__(self, evidence: Evidence) -> Decision:
         by_id, embeddings, count = self._asked(evidence)

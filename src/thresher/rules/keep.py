@@ -60,10 +60,10 @@ def _share(fraction: float | Tensor | None, sizes: Tensor | int) -> Tensor | int
     return torch.clamp_min(wanted, 1)
 
 
-def refuse_no_share(who: str, fraction: float | Schedule | None, count: int | None) -> None:
-    """Refuse a rule that does not say how much to keep, or says it twice."""
+def check_size(rule: str, fraction: float | Schedule | None, count: int | None) -> None:
+    """Refuse a rule that does not say how many it keeps, or says it twice."""
     if (fraction is None) == (count is None):
-        raise ThresherError(f"{who} needs fraction= or count=: give exactly one of them.")
+        raise ThresherError(f"{rule} needs fraction= or count=: give exactly one of them.")
     if not isinstance(fraction, Schedule | None) and not 0 < fraction <= 1:
         raise ThresherError(f"fraction={fraction} is what is kept: give a number above 0 and at most 1.")
     if count is not None and not (isinstance(count, int) and count >= 1):
@@ -84,7 +84,7 @@ class KeepSmallest(Rule):
     sign: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        refuse_no_share(type(self).__name__, self.fraction, self.count)
+        check_size(type(self).__name__, self.fraction, self.count)
 
     @property
     def by_groups(self) -> bool:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.suite import Cell, Claim, Entry, Published, Scale, Setup, Suite
+from thresher.bench.published import Published
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
 from thresher.bench.suites.crust_tables import TABLE_1, TABLE_3
 from thresher.bench.suites.prepare import first
 from thresher.schedules import step

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.suite import Cell, Entry, Published, Scale, Suite
+from thresher.bench.published import Published
+from thresher.bench.suite import Cell, Entry, Scale, Suite
 from thresher.bench.suites.crust import CIFAR10, DIGITS, FASHION, PAPER, PAPER_SCALE, SMALL, cells
 from thresher.mix import ClusterMixup, SameClassMixup
 from thresher.recipe import Recipe
