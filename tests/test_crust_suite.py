@@ -1,6 +1,7 @@
 """The suites of CRUST: the paper's tables as data, purity read from the ledger, and what their pages draw."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,7 @@ def test_cells_stand_side_by_side() -> None:
     assert [part.partition(",")[0] for part in parts[::2]] == ["Accuracy", "Clean share"]
     assert parts[1].splitlines()[2:] == ["| Standard | 54.0 ± 3.2 |", "| CRUST | 55.0 ± 3.2 |"]
     assert side_by_side(tiny_suite(methods=several.methods), rows) == [], "a suite that draws nothing"
+    assert side_by_side(replace(several, clock="round"), rows) == []
 
 
 def test_tables_in_pages_are_those_of_the_stored_results() -> None:

@@ -17,9 +17,10 @@ Line = dict[str, str]  # words by cell
 def side_by_side(suite: Suite, rows: Sequence[Row]) -> list[str]:
     """For each data set, a sentence and a table with a column for each cell, of what the suite draws over the epochs.
 
-    A line is a method, with a table of its scores first; or a column, where one method measures several.
+    A line is a method, with a table of its scores first; or a column, where one method measures several. Rounds have
+    none, because what is drawn over them adds up.
     """
-    run = [row for row in rows if row.results] if suite.drawn else []
+    run = [row for row in rows if row.results] if suite.drawn and suite.clock == "epoch" else []
     parts = []
     for data in dict.fromkeys(row.cell.data for row in run):
         mine = [row for row in run if row.cell.data == data]
