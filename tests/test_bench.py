@@ -184,6 +184,20 @@ def test_procedures_bring_columns_of_their_own(stored: tuple[Suite, Path, Silent
     assert (line["last"], line["best"], line["columns"]) == (0.375, 0.5, {"purity": [0.5, 1.0]})
 
 
+def test_the_seconds_of_a_procedure_are_those_of_all_its_trainings() -> None:
+    suite = replace(TINY, methods=(*TINY.methods, Entry("dmi")))
+    (job,) = jobs_of(suite, "small", methods=["dmi"], seeds=1)
+    spent: list[float] = []
+
+    def watch(moment: Moment) -> None:
+        if moment.record is not None:
+            spent.append(moment.record["seconds"])
+
+    found = measure(prepare(job, device="cpu", watch=watch))
+    assert len(spent) == 2 == len(found.scores) + 1, "one epoch of each training"
+    assert found.seconds >= sum(spent)
+
+
 def test_a_second_call_runs_only_what_is_missing(stored: tuple[Suite, Path, Silent]) -> None:
     suite, path, _ = stored
     lines = read(path)[0]
@@ -430,9 +444,11 @@ def test_the_page_is_written_from_stored_results(tmp_path: Path) -> None:
 
 def test_what_was_not_run_says_so(tmp_path: Path) -> None:
     page = write_page(TINY, "small", [], tmp_path, Path("r.jsonl")).read_text()
-    assert page.count("not run here") == 2
-    assert "Standard | 70 (Table 9)" in page
+    assert "Nothing was run here of blobs-40." in page
+    assert "| method | blobs-40 |\n|---|---|\n| Standard | 70 |" in page
     assert not list(tmp_path.glob("*.svg"))
+    page = write_page(TINY, "small", numbers()[:1], tmp_path, Path("r.jsonl")).read_text()
+    assert "| PRL(L) | 80 (Table 9) | not run here |" in page
 
 
 # suites

@@ -17,6 +17,8 @@ from thresher.draw import class_balanced
 from thresher.engine.evidence import Evidence
 from thresher.mix import ClusterMixup, Mixup, SameClassMixup
 from thresher.objectives import CrossEntropy, Objective, SquaredError
+from thresher.procedures import Trainer
+from thresher.recipes import METHODS
 from thresher.relabel import AverageLabels
 from thresher.rules import (
     Centrality,
@@ -204,6 +206,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "classes of real targets": (
         lambda: call(Recipe(each_batch=per_class(KEEP)), lambda: net(2), real_examples()),
         "choose another for regression",
+    ),
+    "a method of classes for real targets": (
+        lambda: METHODS["crust"].train(Trainer({"train": real_examples()})),
+        "crust is defined for classification only",
     ),
     "margin of real targets": (
         lambda: call(Recipe(each_batch=KeepSmallest(by=signals.margin, count=2)), lambda: net(2), real_examples()),

@@ -7,10 +7,11 @@ from thresher.bench.against import numbers_svg
 from thresher.bench.claims import digits_of
 from thresher.bench.compare import Row, compare
 from thresher.bench.jobs import Result
-from thresher.bench.page import about, with_spread
+from thresher.bench.page import about
 from thresher.bench.points import TOLD, Point, true_rate
 from thresher.bench.setup import Setup
 from thresher.bench.suite import STANDARD, Cell, Entry, Scale, Suite
+from thresher.bench.words import with_spread
 from thresher.errors import ThresherError
 from thresher.files import write_whole
 from thresher.recipes import method

@@ -121,6 +121,7 @@ class Suite:
 
     columns  what is kept of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
     drawn    those of the columns that the page draws over the epochs
+    labels   what columns are called on the page, where their names do not say it
     missing  for a scale that does not exist, the sentence that says why
     clock    what a score belongs to: an epoch, or a round; of epochs the last ten count, of rounds the last
     claims   what the paper concludes; the page says of each how far it holds here
@@ -136,6 +137,7 @@ class Suite:
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     columns: tuple[str, ...] = ("clean_share",)
     drawn: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     clock: str = "epoch"
     claims: tuple[Claim, ...] = ()

@@ -76,4 +76,7 @@ class Method:
 
     def train(self, trainer: Trainer, **setting: Any) -> Run:
         """Train by the procedure, or by the recipe for this noise_rate, classes and epochs."""
+        task = "regression" if trainer.train.is_regression else "classification"
+        if task not in self.tasks:
+            raise ThresherError(f"{self.name} is defined for {self.tasks[0]} only: choose another method.")
         return trainer(self.recipe(**setting)) if self.procedure is None else self.procedure(trainer)
