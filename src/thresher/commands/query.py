@@ -19,6 +19,9 @@ def query(
     avoid: Annotated[
         str | None, typer.Option(help="trust: keep away from what is like labels that the model could not believe.")
     ] = None,
+    on_disk: Annotated[
+        Path | None, typer.Option(help="A folder for features and outputs of a pool so large that memory is too small.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose what people should label next, and write the tasks for Label Studio.
@@ -45,11 +48,14 @@ def query(
     pool, round_ = asked.unlabelled(), asked.last_round
     if count > len(pool):
         raise ThresherError(f"--count {count} is more than the {len(pool)} that have no label: ask for fewer.")
+    if avoid is not None:
+        avoiding(rule, pool.ids, pool.ids)  # refused now, not after a training
     trained = latest(asked, Console(stderr=True, highlight=False))
     if avoid is not None:
         rule = avoiding(rule, *trained.trust())
     seed = derive(asked.settings.seed, "query", round_)
-    picked = chosen(rule, trained, pool, asked.job(round_).train, seed=seed, workers=asked.settings.workers)
+    labelled, workers = asked.job(round_).train, asked.settings.workers
+    picked = chosen(rule, trained, pool, labelled, seed=seed, workers=workers, on_disk=on_disk)
     ids = picked.ids.tolist()
     name = by if avoid is None else f"{by}-avoid-{avoid}"
     folder = run / "queries" / f"{round_}-{name}-{count}"
