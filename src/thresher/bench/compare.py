@@ -71,9 +71,10 @@ def mean(values: Sequence[float]) -> Mean | None:
     return Mean(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
-def column_mean(row: Row, name: str) -> float | None:
-    """What a column was over the last ten epochs, on average over seeds."""
-    tails = [[v for v in result["columns"].get(name, [])[-LAST:] if v is not None] for result in row.results]
+def column_mean(row: Row, name: str, clock: str) -> float | None:
+    """What a column was over the last ten epochs, or in the last round, on average over seeds."""
+    last = LAST if clock == "epoch" else 1
+    tails = [[v for v in result["columns"].get(name, [])[-last:] if v is not None] for result in row.results]
     means = [fmean(tail) for tail in tails if tail]
     return fmean(means) if means else None
 
