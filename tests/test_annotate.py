@@ -483,3 +483,12 @@ def test_the_commands_of_the_docs_run_as_they_stand(tmp_path: Path, monkeypatch:
     assert len(read_answers(Path("runs/photos"))) == 40
     assert Path("runs/photos/loop.html").exists()
     assert Path("runs/photos/rounds/2/examples.parquet").exists()
+
+
+@pytest.mark.usefixtures("truth")
+@pytest.mark.parametrize("method", ["prl-l", "crust"])
+def test_other_methods_can_train_on_the_few_labels_of_the_start(method: str) -> None:
+    words = [method if word == "standard" else 7 if word == 3 else word for word in TRAIN]
+    done(*words, "--out", "runs/other")
+    query = done("query", "runs/other", "--count", 12, "--by", "s-badge")
+    assert done("label", "runs/other", answer(query, KINDS))["labelled"] == 24 + 12

@@ -148,8 +148,8 @@ def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: flo
             "clean_batch": settings.clean_batch,
             "validation": job.validation,
             "keep": "best_on_validation" if settings.early_stop else "last",
-            # Of a set that is being labelled there may be few at first.
-            "batch": min(settings.batch, len(train)) if settings.pool else settings.batch,
+            # Of a set that is being labelled there may be few at first, of which a rule may keep no more than half.
+            "batch": min(settings.batch, max(1, len(train) // 3)) if settings.pool else settings.batch,
             "schedule": make_schedule(settings.schedule, job.epochs),
             **_shared(job, settings, out, watch, commit_every),
         },
