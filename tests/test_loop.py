@@ -14,6 +14,8 @@ import thresher.files
 from thresher import Examples, Moment, Recipe, Run, ThresherError, signals
 from thresher.acquisitions import acquisition
 from thresher.average import Growing
+from thresher.bench.compare import compare
+from thresher.bench.results import read, results_file
 from thresher.bench.suites import SUITES
 from thresher.clip import Clamped
 from thresher.corruption import corrupt
@@ -96,9 +98,24 @@ def test_any_recipe_and_any_rule_can_be_inside() -> None:
     assert own.run.recipe == robust
 
 
+@pytest.mark.parametrize("name", ["crust", "co-teaching", "l2rw", "top-q"])
+def test_recipes_of_every_kind_can_train_inside(name: str) -> None:
+    recipe = method(name).recipe(noise_rate=0.25, classes=3, epochs=8)
+    clean = {"clean": examples(12, seed=5, corrupt=0.0)} if name == "l2rw" else {}
+    found = looped("badge", recipe, epochs=8, batch=4, avoid=Run.trust, **clean)
+    assert len(found.scores) == 3
+    assert len({id_ for ids in found.bought for id_ in ids}) == 24
+
+
 def test_training_stops_when_the_labels_are_learnt() -> None:
     found = looped("random", epochs=60, until=TrainedTo(0.9), optimizer=lambda p: torch.optim.Adam(p, lr=0.05))
     assert all(record["epochs"] < 60 and record["train_score"] >= 0.9 for record in found.history)
+
+
+def test_what_is_kept_on_disk_and_workers_change_nothing(tmp_path: Path) -> None:
+    plain = looped("s-badge", pool=streamed(POOL))
+    found = looped("s-badge", pool=streamed(POOL), on_disk=tmp_path, workers=1)
+    assert_same_loop(found, plain)
 
 
 def test_a_watcher_hears_of_every_round() -> None:
@@ -177,6 +194,8 @@ def test_the_folder_of_another_loop_is_refused(tmp_path: Path) -> None:
         looped("margin", out=tmp_path, rounds=1)
     with pytest.raises(ThresherError, match="its seed differs"):
         looped("random", out=tmp_path, rounds=1, seed=4)
+    with pytest.raises(ThresherError, match="its settings differs"):
+        looped("random", out=tmp_path, rounds=1, batch=4)
     (tmp_path / "loop.json").write_text("{")
     with pytest.raises(ThresherError, match="is damaged"):
         looped("random", out=tmp_path, rounds=1)
@@ -228,3 +247,23 @@ def test_table_1_stands_beside_every_cell_of_the_paper() -> None:
     assert suite.published["mlp-diverse", "margin"].value == 60.5
     assert suite.shares["resnet-class", "s-badge"].value == 36.9
     assert suite.shares["mlp-blank", "confidence"].value == 0.67
+
+
+def test_what_the_docs_say_of_the_suite_is_stored() -> None:
+    """docs/active.md: confidence picks blanks and badge does not; avoiding helps every rule, and costs nothing."""
+    suite = SUITES["active"]
+    stored, _ = read(results_file(Path(__file__).parent.parent / "results", "active", "small"))
+    rows = {(row.cell.name, row.entry.name): row for row in compare(suite, "small", stored)}
+    assert all(row.seeds == 5 for row in rows.values())
+    share = {name: rows["digits-blank", name].clean_share or 0.0 for name in ("confidence", "badge", "s-badge")}
+    assert share["confidence"] < 0.01
+    assert min(share["badge"], share["s-badge"]) > 0.95
+
+    def scores(name: str) -> list[float]:
+        return [row.last.value for (_, entry), row in rows.items() if entry == name and row.last is not None]
+
+    clean = [cell.name for cell in suite.scale("small").cells].index("digits-clean")
+    for claim in suite.questions:
+        (wary,), (plain,) = (map(scores, names) for names in (claim.better, claim.worse))
+        assert sum(wary) > sum(plain)
+        assert wary[clean] > plain[clean] - 0.1
