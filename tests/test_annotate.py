@@ -285,6 +285,7 @@ def test_the_loop_goes_on_and_the_same_answers_again_change_nothing(run: Path, t
     assert "s-badge then s-badge-avoid-trust" in page
     assert "12 of those chosen by s-badge with 24 labels" in page
     assert sum(page.count(f"<dd>{name}</dd>") for name in CLASSES) == 24
+    assert page.count("<dt>home</dt>") == 24  # rows as they are in the file
 
 
 def test_what_was_answered_is_shown_with_its_labels(run: Path, truth: list[str]) -> None:

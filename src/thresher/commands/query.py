@@ -35,10 +35,9 @@ def query(
 
     from thresher.acquisitions import acquisition
     from thresher.annotate.question import write_question
-    from thresher.commands.rounds import latest, open_run, remember
+    from thresher.commands.rounds import keep_picks, latest, open_run, remember
     from thresher.errors import ThresherError
     from thresher.procedures.active import chosen
-    from thresher.procedures.rounds import save_picks
     from thresher.rules.avoid import avoiding
     from thresher.seeding import derive
 
@@ -60,7 +59,7 @@ def query(
     name = by if avoid is None else f"{by}-avoid-{avoid}"
     folder = run / "queries" / f"{round_}-{name}-{count}"
     write_question(folder, ids, asked.pooled.show(ids), asked.class_names)
-    save_picks(run, round_, picked)
+    keep_picks(asked, round_, picked)
     remember(asked, name)
     if as_json:
         print(json.dumps({"round": round_, "by": name, "ids": ids, "out": str(folder)}))

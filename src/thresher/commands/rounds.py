@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from thresher.annotate.folder import Answer, answers_of, read_answers, round_folder
@@ -110,4 +111,10 @@ def _show_answers(asked: Asked) -> None:
     if ids:
         labelled, _ = asked.pooled.with_answers(asked.known())
         answered = labelled.subset(torch.isin(labelled.ids, torch.tensor(ids)))
-        save_picks(asked.folder, asked.last_round - 1, answered, targets=answered.targets)
+        keep_picks(asked, asked.last_round - 1, answered, targets=answered.targets)
+
+
+def keep_picks(asked: Asked, round_: int, picked: Examples, **facts: torch.Tensor) -> None:
+    """Keep what a round chose, to be looked at: rows of a table as they are in the file, not as the model sees them."""
+    rows = [json.dumps(seen["row"]) for seen in asked.pooled.show(picked.ids.tolist()) if "row" in seen]
+    save_picks(asked.folder, round_, picked, **facts, **({"row": np.array(rows)} if rows else {}))

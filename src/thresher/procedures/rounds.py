@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from thresher.engine.checkpoint import Record
@@ -61,7 +62,7 @@ class Rounds:
         write_loop(self.out, self.identity, self.class_names, self.records)
 
 
-def save_picks(out: Path, round_: int, picked: Examples, **facts: Tensor) -> None:
+def save_picks(out: Path, round_: int, picked: Examples, **facts: Tensor | np.ndarray[Any, Any]) -> None:
     """Keep a few of the examples that a round chose, and what is known of each, to be looked at."""
     if "is_corrupt" in picked.columns:
         facts["is_corrupt"] = picked.columns["is_corrupt"]

@@ -14,7 +14,7 @@ from thresher.errors import ThresherError
 from thresher.procedures.rounds import read_loop
 from thresher.report import charts
 from thresher.report.figure import Figure
-from thresher.report.gallery import Card, png_address
+from thresher.report.gallery import png_address
 from thresher.report.page import placed, rendered
 from thresher.report.record import Columns
 from thresher.report.summary import is_share, percent, score_text, seconds_text
@@ -131,7 +131,8 @@ def _figures(groups: Mapping[str, Sequence[LoopRecord]], colours: Mapping[str, s
     for value, title, axis, share, words in plans:
         rows = [point for name, group in groups.items() for point in band_points(group, value, name)]
         if rows:
-            words += " The band goes from the lowest to the highest seed."
+            if any(len(group) > 1 for group in groups.values()):
+                words += " The band goes from the lowest to the highest seed."
             spec = charts.bands(rows, x="labels bought", title=axis, share=share, colours=colours)
             figures.append(Figure(title, words, spec))
     return figures
@@ -182,21 +183,22 @@ def _round(loop: LoopRecord, place: int) -> dict[str, Any]:
     }
 
 
-def _card(loop: LoopRecord, picks: Columns, at: int) -> Card:
-    inputs, target = picks["inputs"][at], picks.get("targets")
-    given = None if target is None else target[at]
-    if loop.class_names is not None and given is not None:
-        given = loop.class_names[int(given)]
-    return Card(
-        id=int(picks["ids"][at]),
-        picture=png_address(inputs) if inputs.ndim in (2, 3) else None,
-        values=[f"{value:.4g}" for value in inputs[:MOST_VALUES].tolist()] if inputs.ndim == 1 else [],
-        given=None if given is None else str(given),
-        predicted=None,
-        true=None,
-        trust=None,
-        corrupt=bool(picks["is_corrupt"][at]) if "is_corrupt" in picks else None,
-    )
+def _card(loop: LoopRecord, picks: Columns, at: int) -> dict[str, Any]:
+    """One example: a picture, or the row of its table; its label, and whether it is noise, where these are known."""
+    inputs, given = picks["inputs"][at], None
+    if "targets" in picks:
+        given = str(picks["targets"][at]) if loop.class_names is None else loop.class_names[int(picks["targets"][at])]
+    if "row" in picks:
+        row = json.loads(str(picks["row"][at]))
+    else:
+        row = {f"x{place}": f"{value:.4g}" for place, value in enumerate(inputs.tolist())} if inputs.ndim == 1 else {}
+    return {
+        "id": int(picks["ids"][at]),
+        "picture": png_address(inputs) if inputs.ndim in (2, 3) else None,
+        "row": dict(list(row.items())[:MOST_VALUES]),
+        "given": given,
+        "corrupt": bool(picks["is_corrupt"][at]) if "is_corrupt" in picks else None,
+    }
 
 
 def _lead(loops: Sequence[LoopRecord]) -> str:
