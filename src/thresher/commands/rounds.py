@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from thresher.annotate.folder import Answer, answers_of, read_answers, round_folder
-from thresher.commands.running import Job, is_finished, prepare, start
+from thresher.commands.folders import is_finished
+from thresher.commands.running import Job, prepare, start
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
