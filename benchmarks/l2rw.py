@@ -8,16 +8,13 @@ Algorithm 1 as the paper prints it. Each ratio is of two steps of the same round
 """
 
 import argparse
-import json
-import platform
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from timing import medians, take_turns, write
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
@@ -50,7 +47,7 @@ def engine_steps(name: str, recipe: Recipe, clean_batch: int) -> Iterator[object
         make_optimizer=optimizer, clean_batch=clean_batch,
     )  # fmt: skip
     torch.manual_seed(0)
-    training = Training(recipe, [build(name, input_shape=(3, 32, 32), outputs=10)], sets, plan, False)
+    training = Training(recipe, [build(name, input_shape=(3, 32, 32), outputs=10)], sets, plan)
     while True:
         yield from training.run_epoch()
 
@@ -88,18 +85,6 @@ def contestants(name: str, clean_batch: int) -> dict[str, Turn]:
     return {who: partial(next, run) for who, run in runs.items()}
 
 
-def measured(turns: dict[str, Turn], rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """(wall, CPU) seconds of every step, the contestants taking turns; the first two rounds warm up."""
-    times: dict[str, list[tuple[float, float]]] = {who: [] for who in turns}
-    for turn in range(rounds + 2):
-        for who, step in turns.items():
-            wall, busy = time.perf_counter(), time.process_time()
-            step()
-            if turn > 1:
-                times[who].append((time.perf_counter() - wall, time.process_time() - busy))
-    return times
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
@@ -110,31 +95,10 @@ def main() -> None:
     rows = []
     for name in MODELS:
         for clean_batch in CLEAN_BATCHES:
-            times = measured(contestants(name, clean_batch), settings.rounds)
             print(f"{name}, batch {BATCH}, clean {clean_batch}: {settings.rounds} rounds, {settings.threads} threads")
-            for who, taken in times.items():
-                wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
-                ratios = [
-                    [a / b for a, b in zip(mine, base, strict=True)]
-                    for mine, base in zip(taken, times["standard"], strict=True)
-                ]
-                against = [statistics.median(column) for column in zip(*ratios, strict=True)]
-                print(f"  {who:22}{wall:8.3f} s{against[0]:6.2f}x   CPU {busy:8.3f} s{against[1]:6.2f}x", flush=True)
-                rows.append(
-                    {
-                        "model": name,
-                        "clean_batch": clean_batch,
-                        "who": who,
-                        "seconds": wall,
-                        "cpu_seconds": busy,
-                        "against_standard": against[0],
-                        "cpu_against_standard": against[1],
-                    }
-                )
-    if settings.out:
-        facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": settings.threads}
-        settings.out.parent.mkdir(parents=True, exist_ok=True)
-        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+            times = take_turns(contestants(name, clean_batch), settings.rounds, warm=2)
+            rows += [{"model": name, "clean_batch": clean_batch, **row} for row in medians(times)]
+    write(rows, settings.out, settings.threads)
 
 
 if __name__ == "__main__":

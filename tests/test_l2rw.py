@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from reference import l2rw as reference
-from test_laws import strictly
+from strict import strictly
 from tiny import assert_same_run, assert_same_tensors, examples, net, real_examples, streamed, trusted
 from torch import Tensor, nn
 from torch.nn import functional

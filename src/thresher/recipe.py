@@ -74,3 +74,7 @@ class Recipe:
             raise ThresherError(f"clip={self.clip} clips everything away: give a number above 0.")
         if self.divide_by not in ("weights", "batch"):
             raise ThresherError(f'divide_by={self.divide_by!r} is unknown: give "weights" or "batch".')
+
+    def relabel_on(self, clock: str) -> Relabel | None:
+        """The relabelling, where it is asked on this clock: "batch" or "epoch"."""
+        return self.relabel if self.relabel is not None and self.relabel.clock == clock else None

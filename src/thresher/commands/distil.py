@@ -35,7 +35,7 @@ def distil(
     learns from all of them by each weighting. What was stopped goes on when the same command is given again.
     """
     from thresher.commands.distilling import prepare_distil
-    from thresher.commands.running import free_folder, usual_name
+    from thresher.commands.folders import free_folder, usual_name
     from thresher.settings import make_settings, read_toml
 
     stored = {"method": "standard", **({} if from_ is None else read_toml(from_, DistilSettings))}

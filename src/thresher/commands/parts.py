@@ -9,7 +9,7 @@ from torch import Tensor
 
 from thresher.commands.distil_settings import DistilSettings, is_table
 from thresher.data import Predictions, load, read_predictions
-from thresher.data.folders import ImageFiles, images_below
+from thresher.data.folders import ImageFiles, images_in
 from thresher.data.pools import load_with_pool
 from thresher.data.tables import SUFFIXES
 from thresher.errors import ThresherError
@@ -70,7 +70,7 @@ def _others(name: str, train: Examples, settings: DistilSettings) -> Examples:
             "label, and give --pool."
         )
     if path.is_dir():
-        files = images_below(path)
+        files = images_in(path)
         if not files:
             raise ThresherError(f"{path} has no images: give a folder that has some.")
         nobody = torch.zeros(len(files), dtype=torch.long)

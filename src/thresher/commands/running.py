@@ -1,15 +1,14 @@
 """From settings to a run in its folder."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 
 import torch
 
 from thresher.average import Growing
 from thresher.commands.choices import choose_device, filled, for_fit, make_optimizer, make_schedule, make_views
+from thresher.commands.folders import TUNED, saved_epochs
 from thresher.corruption import corrupt
 from thresher.data import Splits, hold_out, load, take_clean
 from thresher.data.pools import Pooled, load_with_pool
@@ -22,11 +21,10 @@ from thresher.models import build
 from thresher.noise_rate import Estimate
 from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipes import Method, method
-from thresher.settings import Settings, first_difference, read_toml, refuse_another_run, saving
+from thresher.settings import Settings, refuse_another_run, saving
 from thresher.views import View
 
 VALIDATION = 0.1  # the share that early stopping keeps apart where nobody chose one
-TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
 
 
 @dataclass(frozen=True)
@@ -48,13 +46,15 @@ class Job:
         return _epochs(self.settings, self.train)
 
 
-def prepare(settings: Settings, answers: Mapping[int, int] | None = None) -> Job:
+def prepare(settings: Settings, pooled: Pooled | None = None, answers: Mapping[int, int] | None = None) -> Job:
     """Load and corrupt the data, and fill in what nobody chose; wrong names are refused here.
 
-    Where a part is not labelled yet, `answers` are the classes that examples of it have got by their ids.
+    Where a part is not labelled yet, `pooled` is the whole set if somebody has loaded it already, and `answers` are the
+    classes that examples of the pool have got by their ids.
     """
     known = method(settings.method)
-    pooled = _pooled(settings) if settings.pool else None
+    if settings.pool and pooled is None:
+        pooled = _pooled(settings)
     if pooled is None:
         splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
     else:
@@ -105,7 +105,7 @@ def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, co
     try:
         return _fit(job, out, saving(job.settings, out, watch), commit_every)
     except KeyboardInterrupt as stop:
-        saved = _saved_epochs(out)
+        saved = saved_epochs(out)
         stop.add_note(f"Saved so far: {saved} epoch{'' if saved == 1 else 's'}.")
         raise
     except torch.OutOfMemoryError as error:
@@ -124,8 +124,8 @@ def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: flo
             "clean_batch": settings.clean_batch,
             "validation": job.validation,
             "keep": "best_on_validation" if settings.early_stop else "last",
-            # Of a set that is being labelled there may be few at first.
-            "batch": min(settings.batch, len(train)) if settings.pool else settings.batch,
+            # Of a set that is being labelled there may be few at first, of which a rule may keep no more than half.
+            "batch": min(settings.batch, max(1, len(train) // 3)) if settings.pool else settings.batch,
             "schedule": make_schedule(settings.schedule, job.epochs),
             "test": job.test,
             "watch": watch,
@@ -178,46 +178,6 @@ def _clean_examples(settings: Settings, train: Examples) -> tuple[Examples, Exam
     loaded = load(settings.clean, data_dir=settings.data_dir, seed=settings.seed)
     clean = loaded.train
     return train, replace(clean, ids=torch.arange(len(clean)) + int(train.ids.max()) + 1, name="the clean set")
-
-
-def is_finished(folder: Path, settings: Settings) -> bool:
-    """Whether the run of this folder has come to its end, after which what it found is written."""
-    last = folder / TUNED if settings.fine_tune else folder
-    return (last / "examples.parquet").exists()
-
-
-def free_folder(settings: Settings, base: Path, finished: Callable[[Path, Settings], bool] = is_finished) -> Path:
-    """The first of base, base-2, ... that is new or holds a run of these settings that was not finished."""
-
-    def is_free(folder: Path) -> bool:
-        if not folder.exists():
-            return True
-        stored = folder / "run.toml"
-        if finished(folder, settings) or not stored.exists():
-            return False
-        return first_difference(settings, read_toml(stored, type(settings))) is None
-
-    return next(filter(is_free, numbered(base)))
-
-
-def numbered(base: Path) -> Iterator[Path]:
-    """base, base-2, base-3, ..."""
-    return (base if number == 1 else base.with_name(f"{base.name}-{number}") for number in count(1))
-
-
-def usual_name(settings: Settings) -> str:
-    """A folder name for these settings.
-
-    >>> usual_name(Settings("prl-l", "tables/adult.csv:target", seed=3))
-    'adult.csv-target-prl-l-seed3'
-    """
-    data = re.sub(r"[^A-Za-z0-9.]+", "-", settings.data.rsplit("/", 1)[-1]).strip("-")
-    return f"{data}-{settings.method}-seed{settings.seed}"
-
-
-def _saved_epochs(folder: Path) -> int:
-    history = folder / "history.jsonl"
-    return len(history.read_text().splitlines()) if history.exists() else 0
 
 
 def _epochs(settings: Settings, train: Examples) -> float:

@@ -30,7 +30,8 @@ def train(
     The run's folder gets the settings (run.toml), the history, the ledger, a checkpoint and a report.
     A run that was stopped goes on when the same command is given again.
     """
-    from thresher.commands.running import free_folder, prepare, usual_name
+    from thresher.commands.folders import free_folder, usual_name
+    from thresher.commands.running import prepare
     from thresher.settings import make_settings, read_toml
 
     job = prepare(make_settings(given, {} if from_ is None else read_toml(from_)))
@@ -41,8 +42,8 @@ def train(
 def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool) -> None:
     from rich.console import Console
 
+    from thresher.commands.folders import is_finished
     from thresher.commands.results import one_run, result
-    from thresher.commands.running import is_finished
     from thresher.report import write_report
 
     console, aside, page = Console(highlight=False), Console(stderr=True, highlight=False), folder / "report.html"

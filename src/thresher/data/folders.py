@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,11 @@ from torch.utils.data import ConcatDataset
 
 from thresher.data.splits import Splits, split
 from thresher.errors import ThresherError
-from thresher.examples import Examples, Picked
+from thresher.examples import Examples
+from thresher.map_datasets import Picked
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"}
 UNLABELLED = ("unlabelled", "unlabeled")  # the subfolder of images that nobody has labelled yet
@@ -32,14 +36,9 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, position: int) -> Tensor:
-        from PIL import Image, ImageOps
+        from PIL import ImageOps
 
-        path = self.paths[position]
-        try:
-            with Image.open(path) as image:
-                upright = ImageOps.exif_transpose(image).convert("RGB")
-        except OSError as error:
-            raise ThresherError(f"{path} cannot be read as an image ({error}): replace or remove it.") from error
+        upright = open_image(self.paths[position])
         return torch.from_numpy(np.array(ImageOps.fit(upright, (self.size, self.size)))).permute(2, 0, 1).contiguous()
 
 
@@ -54,6 +53,17 @@ def files_of(inputs: Any) -> list[Path]:
         parts = [files_of(part) for part in inputs.datasets]
         return [file for part in parts for file in part] if all(parts) else []
     return []
+
+
+def open_image(path: Path) -> "Image":
+    """The picture in a file, upright and in colour."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as image:
+            return ImageOps.exif_transpose(image).convert("RGB")
+    except OSError as error:
+        raise ThresherError(f"{path} cannot be read as an image ({error}): replace or remove it.") from error
 
 
 def in_memory(examples: Examples) -> Examples:
@@ -89,15 +99,16 @@ def unlabelled_images(folder: Path) -> list[Path]:
     place = next((folder / name for name in UNLABELLED if (folder / name).is_dir()), None)
     if place is None:
         raise ThresherError(f"{folder} has no subfolder {UNLABELLED[0]}: put the images to ask about there.")
-    paths = images_below(place)
+    paths = images_in(place)
     if not paths:
         raise ThresherError(f"{place} has no images: put those to ask about there.")
     return paths
 
 
-def images_below(folder: Path) -> list[Path]:
-    """Every image file in this folder and in those inside it, sorted."""
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+def images_in(folder: Path) -> list[Path]:
+    """The image files anywhere in a folder, sorted; hidden ones, such as those that archives leave, are no images."""
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    return sorted(path for path in files if not path.name.startswith("."))
 
 
 def imagenet(folder: Path, size: int = 224, classes: int | None = None) -> Splits:
@@ -212,7 +223,7 @@ def _classified(folder: Path, classes: list[str], size: int, name: str) -> Examp
     labels: list[int] = []
     for label, known in enumerate(classes):
         place = folder / known
-        found = images_below(place) if place.is_dir() else []
+        found = images_in(place) if place.is_dir() else []
         paths += found
         labels += [label] * len(found)
     if not paths:

@@ -11,11 +11,12 @@ import torch
 from torch import nn
 
 from thresher.data import Predictions, read_predictions
-from thresher.engine.check import check_recipe, check_sets
+from thresher.engine.check import check_recipe
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.engine.sweep import Sweeper
 from thresher.engine.teacher import TEACHER_OUTPUT, from_probabilities
+from thresher.engine.trial import try_sets
 from thresher.errors import ThresherError
 from thresher.examples import Examples, join
 from thresher.mix import as_mixable
@@ -137,7 +138,7 @@ def _try(model: TeacherLike, sets: Mapping[str, Examples]) -> nn.Module | None:
     with preserved():
         made = model if isinstance(model, nn.Module) else model()  # type: ignore[operator]
     device = next(made.parameters()).device
-    check_sets(made, {name: examples.subset([0]).to(device) for name, examples in sets.items()}, 0)
+    try_sets(made, {name: examples.subset([0]).to(device) for name, examples in sets.items()}, 0)
     return made
 
 
