@@ -20,6 +20,7 @@ def write_fake_run(
     regression: int = 0,
     pictures: bool = True,
     truth: bool = True,
+    teacher: bool = False,
     class_names: Sequence[str] | None = None,
     count: int = 600,
 ) -> Path:
@@ -38,6 +39,8 @@ def write_fake_run(
     columns = {"id": np.arange(count) * 3, "trust": trust, **_targets("target", given)}
     if truth:
         columns |= {"is_corrupt": corrupt, **_targets("true_target", true)}
+    if teacher:
+        columns |= {"from_teacher": np.arange(count) > 50, "teacher_margin": np.linspace(0, 1, count)}
     table = pa.table(columns)
     if class_names is not None:
         table = table.replace_schema_metadata({"class_names": json.dumps(list(class_names))})
@@ -47,7 +50,7 @@ def write_fake_run(
         f'epochs = {epochs}\nbatch = 64\nmodel = "mlp"\nnoise_rate = 0.4\nhidden = [256, 256]\n'
     )
     _write_history(folder, method, epochs, random, truth, "r2" if regression else "accuracy")
-    _write_ledger(folder, method, epochs, peers, random, true, given, corrupt)
+    _write_ledger(folder, method, epochs, peers, random, true, given, corrupt, teacher)
     least = np.argsort(trust)[:40]
     inputs = digits.images[:count, None] * 15.9375
     stored = inputs.astype(np.uint8) if pictures else digits.data[:count, :20].astype(np.float32)
@@ -100,6 +103,7 @@ def _write_ledger(
     true: np.ndarray,
     given: np.ndarray,
     corrupt: np.ndarray,
+    teacher: bool,
 ) -> None:
     count = len(true)
     (folder / "ledger").mkdir()
@@ -128,5 +132,7 @@ def _write_ledger(
                 **_targets("prediction", prediction),
                 **_targets("target", given),
             }
+            if teacher:
+                columns |= {f"{who}_confidence": random.random(count) for who in ("teacher", "student")}
             parts.append(pa.table(columns))
         pq.write_table(pa.concat_tables(parts), folder / "ledger" / f"part-{epoch:05d}.parquet")

@@ -23,6 +23,7 @@ LONG_NAMES = [f"a rather long <b>class</b> name, number {digit}" for digit in ra
 PAGES: dict[str, list[dict[str, Any]]] = {
     "one run": [{}],
     "several runs": [{"method": "standard"}, {"method": "l2rw"}, {"method": "a-method-with-quite-a-long-name" * 2}],
+    "students": [{"method": "unweighted", "teacher": True}, {"method": "debias", "teacher": True}],
     "regression": [{"regression": 3}],
     "table rows and long names": [{"pictures": False, "class_names": LONG_NAMES}],
     "pictures and long names": [{"class_names": LONG_NAMES}],
@@ -79,7 +80,8 @@ def test_the_page_draws_everything_and_fits(browser: Any, pages: dict[str, Path]
     assert said == []
     assert [address for address in asked if not address.startswith("data:")] == [pages[name].as_uri()]
     figures = page.locator("figure").count()
-    assert figures == 4 + (3 if name == "regression" else 7) * len(PAGES[name])
+    each = {"regression": 3, "students": 7 + 2}.get(name, 7)  # weights of a teacher's labels, and by both confidences
+    assert figures == 4 + (2 if name == "students" else 0) + each * len(PAGES[name])
     drawn = page.eval_on_selector_all("figure", "all => all.map(one => one.querySelectorAll('svg path').length)")
     assert len(drawn) == figures
     assert min(drawn) > 0
@@ -92,7 +94,7 @@ def test_the_page_draws_everything_and_fits(browser: Any, pages: dict[str, Path]
         })""",
     )
     widths = page.eval_on_selector_all(".gallery img", "all => all.map(one => one.complete ? one.naturalWidth : 0)")
-    assert len(widths) == {"several runs": 3 * 18, "table rows and long names": 0}.get(name, 36)
+    assert len(widths) == {"several runs": 3 * 18, "students": 2 * 18, "table rows and long names": 0}.get(name, 36)
     assert all(natural > 0 for natural in widths)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.close()
