@@ -20,6 +20,7 @@ from thresher.bench.task import measure, prepare, summary
 from thresher.data import Predictions
 from thresher.objectives import Distillation, Pair, Variational, pairs_between
 from thresher.procedures import WEIGHTINGS, Lessons, distil, student_recipe, teach, weighting
+from thresher.procedures.apart import surer_of
 from thresher.recipes import method
 from thresher.report import write_report
 from thresher.report.figure import Figure
@@ -234,6 +235,14 @@ def test_labelled_examples_under_other_ids_are_found_in_the_validation_set() -> 
         ThresherError, match=r"6 validation examples .such as id 1000. have the very inputs of labelled"
     ):
         lessons(validation=copies, watch=never)
+
+
+def test_a_teacher_that_has_learnt_the_validation_set_is_surer_of_it() -> None:
+    draws = torch.Generator().manual_seed(0)
+    known, others = (torch.randn(count, 3, generator=draws) for count in (200, 2000))
+    assert abs(surer_of(known, others)) < 3
+    assert surer_of(known * 3, others) > 10
+    assert surer_of(others[:1].expand(5, 3), others[:1]) == pytest.approx(0, abs=1e-3)
 
 
 def test_sets_that_repeat_inputs_by_nature_are_not_refused() -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from thresher.cli import app
+from thresher.commands import options
+from thresher.commands.distil_settings import OPTIONS, UNUSED, DistilSettings
+from thresher.settings import Settings
 
 WORDS = [
     "distil",
@@ -217,3 +221,8 @@ def test_settings_of_a_training_that_mean_nothing_here_are_refused(tmp_path: Pat
     (tmp_path / "run.toml").write_text('method = "standard"\ndata = "digits"\ncorruption = "symmetric:0.4"\n')
     refused = thresher("distil", "--from", tmp_path / "run.toml", "--labelled", "50")
     assert "takes no corruption" in refused.stderr
+
+
+def test_every_setting_has_an_option() -> None:
+    assert options.SETTINGS.keys() == {field.name for field in fields(Settings)}
+    assert {*OPTIONS, *UNUSED} == {field.name for field in fields(DistilSettings)}

@@ -30,7 +30,7 @@ class Parts(NamedTuple):
 
 
 def load_parts(settings: DistilSettings) -> Parts:
-    """Load and split the data, by the seed; a teacher that is a table is never asked about what it has learnt."""
+    """Load and split the data, by the seed; a teacher that is a table is never judged by what it has learnt."""
     train, others, test = _loaded(settings)
     if train.is_regression:
         raise ThresherError("Distillation is defined for classification only: choose data with classes.")
