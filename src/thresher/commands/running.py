@@ -21,7 +21,7 @@ from thresher.commands.choices import (
     usual_rates,
 )
 from thresher.corruption import corrupt
-from thresher.data import Splits, hold_out, load, take_clean
+from thresher.data import Splits, hold_out, load, load_clean, take_clean
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
@@ -205,9 +205,7 @@ def _clean_examples(settings: Settings, train: Examples) -> tuple[Examples, Exam
         return train, None
     if settings.clean.isdigit():
         return take_clean(train, int(settings.clean), settings.seed)
-    loaded = load(settings.clean, data_dir=settings.data_dir, seed=settings.seed)
-    clean = loaded.train
-    return train, replace(clean, ids=torch.arange(len(clean)) + int(train.ids.max()) + 1, name="the clean set")
+    return train, load_clean(settings.clean, train, settings.data, data_dir=settings.data_dir, seed=settings.seed)
 
 
 def free_folder(settings: Settings, base: Path) -> Path:
