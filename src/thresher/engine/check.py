@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from thresher.draw import class_balanced
 from thresher.engine.evidence import HOW_TO_GIVE
 from thresher.engine.learner import evaluating, last_linear
-from thresher.engine.look import Batch, Ways
+from thresher.engine.look import Batch, Ways, one_tensor
 from thresher.engine.partners import check_mix
 from thresher.engine.teacher import TEACHER_OUTPUT
 from thresher.engine.ways import ways_through
@@ -245,7 +245,7 @@ def _few(clean: Examples | None, clean_batch: int, seed: int) -> Batch | None:
 
 def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor, whose: str = "") -> Tensor:
     try:
-        return model(inputs)
+        return one_tensor(model(inputs))
     except (RuntimeError, ValueError, TypeError) as error:
         raise ThresherError(
             f"The model cannot take inputs{whose} of shape {list(inputs.shape)} ({inputs.dtype}): "
