@@ -1,6 +1,7 @@
 """What a step of L2RW costs on the CPU against a plain step and against backward on backward, in one run.
 
     python benchmarks/l2rw.py [--rounds 9] [--out results/l2rw-cpu.jsonl]
+    python benchmarks/l2rw.py --show results/l2rw-cpu.jsonl > docs/results/l2rw-cpu.md
 
 Contestants take steps in turn, and the figures are medians: of the wall time, and of the CPU time, which other work on
 the machine disturbs less. Standard and L2RW are the engine's own steps, ledger included; backward on backward is
@@ -100,41 +101,64 @@ def measured(turns: dict[str, Turn], rounds: int) -> dict[str, list[tuple[float,
     return times
 
 
+def compared(name: str, clean_batch: int, rounds: int) -> list[dict[str, Any]]:
+    """A row for each contestant: median seconds, and the medians of its ratios to the plain step of the same round."""
+    times, rows = measured(contestants(name, clean_batch), rounds), []
+    for who, taken in times.items():
+        wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
+        pairs = list(zip(taken, times["standard"], strict=True))
+        against, busy_against = (statistics.median(mine[k] / base[k] for mine, base in pairs) for k in (0, 1))
+        print(f"  {who:22}{wall:8.3f} s{against:6.2f}x   CPU {busy:8.3f} s{busy_against:6.2f}x", flush=True)
+        row = {"model": name, "batch": BATCH, "clean_batch": clean_batch, "who": who, "seconds": wall}
+        row |= {"cpu_seconds": busy, "against_standard": against, "cpu_against_standard": busy_against}
+        rows.append(row | {"rounds": rounds})
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> str:
+    """The stored figures as a page."""
+    first = rows[0]
+    lines = [
+        "# What a step of L2RW costs",
+        "",
+        f"Times the plain step of the same round, which both of the others need as well: medians of {first['rounds']} "
+        f"rounds in which everyone takes one step, on {first['threads']} thread of a CPU, batches of {first['batch']} "
+        "pictures of 32 × 32. Backward on backward is Algorithm 1 as the paper prints it, with the same weights. "
+        f"torch {first['torch']}.",
+        "",
+        "| model | clean batch | plain step, CPU seconds | l2rw, CPU time | l2rw, wall time | "
+        "backward on backward, CPU time | wall time |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for at in range(0, len(rows), 3):
+        plain, ours, twice = rows[at : at + 3]
+        ratios = [f"{row[key]:.2f}×" for row in (ours, twice) for key in ("cpu_against_standard", "against_standard")]
+        cells = [plain["model"], str(plain["clean_batch"]), f"{plain['cpu_seconds']:.2f}", *ratios]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", "Made by `python benchmarks/l2rw.py --show results/l2rw-cpu.jsonl`."])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", type=Path, help="print the page of these stored rows")
     settings = parser.parse_args()
+    if settings.show:
+        print(show([json.loads(line) for line in settings.show.read_text().splitlines()]))
+        return
     torch.set_num_threads(settings.threads)
+    facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": settings.threads}
     rows = []
-    for name in MODELS:
+    for name in settings.models:
         for clean_batch in CLEAN_BATCHES:
-            times = measured(contestants(name, clean_batch), settings.rounds)
             print(f"{name}, batch {BATCH}, clean {clean_batch}: {settings.rounds} rounds, {settings.threads} threads")
-            for who, taken in times.items():
-                wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
-                ratios = [
-                    [a / b for a, b in zip(mine, base, strict=True)]
-                    for mine, base in zip(taken, times["standard"], strict=True)
-                ]
-                against = [statistics.median(column) for column in zip(*ratios, strict=True)]
-                print(f"  {who:22}{wall:8.3f} s{against[0]:6.2f}x   CPU {busy:8.3f} s{against[1]:6.2f}x", flush=True)
-                rows.append(
-                    {
-                        "model": name,
-                        "clean_batch": clean_batch,
-                        "who": who,
-                        "seconds": wall,
-                        "cpu_seconds": busy,
-                        "against_standard": against[0],
-                        "cpu_against_standard": against[1],
-                    }
-                )
+            rows += [row | facts for row in compared(name, clean_batch, settings.rounds)]
     if settings.out:
-        facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": settings.threads}
         settings.out.parent.mkdir(parents=True, exist_ok=True)
-        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+        settings.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 if __name__ == "__main__":
