@@ -30,13 +30,13 @@ from thresher.examples import Examples
 from thresher.folds import noise_rate_by_folds
 from thresher.models import build
 from thresher.noise_rate import Estimate
+from thresher.outcome import OUTCOME, TUNED
 from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipes import Method, method
 from thresher.settings import Settings, first_difference, read_toml, refuse_another_run, save
 from thresher.views import View
 
 VALIDATION = 0.1  # the share that early stopping keeps apart where nobody chose one
-TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def usual_name(settings: Settings) -> str:
 def is_finished(folder: Path, settings: Settings) -> bool:
     """Whether the run of this folder has come to its end, after which what it found is written."""
     last = folder / TUNED if settings.fine_tune else folder
-    return (last / "examples.parquet").exists()
+    return (last / OUTCOME).exists()
 
 
 def _saved_epochs(folder: Path) -> int:
