@@ -33,7 +33,7 @@ def weigh(
     *,
     objective: ObjectiveLike | None = None,
     outputs: Tensor | None = None,
-    clean: tuple[Tensor, Tensor] | None = None,
+    clean: tuple[Tensor, Tensor] | list[Tensor] | None = None,
     peer: nn.Module | None = None,
     average: nn.Module | None = None,
     classes: int | None = None,
@@ -54,7 +54,7 @@ def weigh(
     """
     examples = Examples(inputs, targets, classes=classes, name="the batch")
     model_inputs, wanted = examples.as_model_input(inputs), signals_of(rule)
-    passes = clean is not None or any(signal.prepared for signal in wanted)  # which make outputs of their own
+    passes = "clean" in needs_of(rule) or any(signal.prepared for signal in wanted)  # which make outputs of their own
     shown = model_inputs[:2] if outputs is None and passes else model_inputs
     if outputs is None:
         with preserved(inputs.device), torch.no_grad():
@@ -68,7 +68,7 @@ def weigh(
         )
     with preserved(inputs.device):
         own = as_objective(objective, examples.classes)
-        trusted = None if clean is None else Examples(*clean, classes=examples.classes, name="the clean batch")
+        trusted = None if clean is None else _trusted(clean, examples.classes)
         given = {"peer": peer, "average": average, "clean": trusted}
         check_recipe(Recipe(each_batch=rule), own, examples, given)
         facts: dict[str, Any] = {"classes": examples.classes, "epoch": epoch, "epochs": epochs, "generator": generator}
@@ -81,6 +81,12 @@ def weigh(
             seen = {name: _see(m, own, batch, wanted, facts) for name, m in others.items()}
             evidence = evidence.but(others=seen)
         return ask(rule, evidence).weights.detach()
+
+
+def _trusted(clean: tuple[Tensor, Tensor] | list[Tensor], classes: int | None) -> Examples:
+    if not (isinstance(clean, tuple | list) and len(clean) == 2):
+        raise ThresherError(f"clean= is a {type(clean).__name__}: give the pair (inputs, targets) of clean examples.")
+    return Examples(clean[0], clean[1], classes=classes, name="the clean batch")
 
 
 def _see(
