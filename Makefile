@@ -12,7 +12,7 @@ test: $(STAMP)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 # The stamp is newer than both files when nothing has to be installed.
 $(STAMP): requirements.lock pyproject.toml

@@ -1,6 +1,7 @@
 """What an epoch of CRUST costs on the CPU against one of Standard, selection included, in one run.
 
-    python benchmarks/crust.py [--rounds 4] [--examples 500] [--out results/crust-cpu.jsonl]
+    python benchmarks/crust.py --out results/crust-cpu.jsonl
+    python benchmarks/crust.py --show > docs/results/crust-cost.md     (with what benchmarks/engine_gpu.py measured)
 
 Contestants take epochs in turn, past the warm-up, and the figures are medians of the wall time and of the CPU time,
 which other work on the machine disturbs less. An epoch of CRUST looks at everybody once, selects half of each predicted
@@ -9,15 +10,14 @@ class, and trains on that half. Each ratio is of two epochs of the same round.
 
 import argparse
 import json
-import platform
-import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from timing import medians, take_turns, write
 
 from thresher import Examples, Recipe
 from thresher.engine.training import Plan, Training
@@ -27,6 +27,7 @@ from thresher.rules import warmup
 
 MODELS, BATCH = {"resnet32": 1.0, "cnn9": 0.2}, 25  # how many of the examples each has: cnn9 is the slower
 CONTESTANTS = ("standard", "crust", "crust-facility")
+Result = dict[str, Any]
 
 
 def pictures(count: int) -> Examples:
@@ -58,24 +59,51 @@ def epochs(model: str, name: str, train: Examples) -> Iterator[None]:
     )
     torch.manual_seed(0)
     network = build(model, input_shape=(3, 32, 32), outputs=10)
-    training = Training(recipe, [network], {"train": train}, plan, False)
+    training = Training(recipe, [network], {"train": train}, plan)
     while True:
         for _ in training.run_epoch():
             pass
         yield
 
 
-def measured(model: str, count: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """(wall, CPU) seconds of every epoch, the contestants taking turns; the first round warms up."""
-    runs = {name: epochs(model, name, pictures(count)) for name in CONTESTANTS}
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
-    for turn in range(rounds + 1):
-        for name, run in runs.items():
-            wall, busy = time.perf_counter(), time.process_time()
-            next(run)
-            if turn:
-                times[name].append((time.perf_counter() - wall, time.process_time() - busy))
-    return times
+ABOUT = """\
+# What an epoch of CRUST costs
+
+<!-- Made from results/crust-cpu.jsonl and results/engine-gpu.jsonl by `python benchmarks/crust.py --show`. -->
+
+An epoch of CRUST looks at everybody once, selects half of each predicted class, and trains on that half. So it saves
+half of the training and pays for one forward pass over the set, for the selection, and for partners to mix with. Epochs
+are past the warm-up, and everything is in them, the ledger too.
+"""
+
+
+def page(cpu: list[Result], gpu: list[Result]) -> str:
+    """The page of the documentation."""
+    facts = cpu[0]
+    threads = "one thread" if facts["threads"] == 1 else f"{facts['threads']} threads"
+    here = f"CPU time on {facts['machine']['cpu']}, {threads}, medians of {facts['rounds']} epochs:"
+    there = f"Wall time on {gpu[0]['gpu']}, 50,000 images of 32×32, mixed precision, the step captured as a CUDA graph:"
+    heads = "| method | seconds an epoch | against Standard |\n|---|---|---|---|---|"
+    lines = [ABOUT, here, "", f"| network | examples {heads}"]
+    for row in cpu:
+        seconds, ratio = f"{row['cpu_seconds']:.2f}", f"{row['cpu_against_standard']:.2f}×"
+        cells = (row["model"], row["examples"], row["who"], seconds, ratio)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += ["", there, "", f"| network | batch {heads}"]
+    for row in gpu:
+        cells = (row["model"], row["batch"], row["who"], f"{row['epoch']:.2f}", f"{row['against_standard']:.2f}×")
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def read(path: str) -> list[Result]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def show() -> None:
+    gpu = [row for row in read("results/engine-gpu.jsonl") if row.get("who") in CONTESTANTS and "epoch" in row]
+    both = {(row["model"], row["batch"]) for row in gpu if row["who"] == "crust"}
+    print(page(read("results/crust-cpu.jsonl"), [row for row in gpu if (row["model"], row["batch"]) in both]))
 
 
 def main() -> None:
@@ -84,36 +112,20 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=500)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", action="store_true", help="measure nothing, print the page")
     settings = parser.parse_args()
+    if settings.show:
+        show()
+        return
     torch.set_num_threads(settings.threads)
     rows = []
     for model, share in MODELS.items():
         count = round(share * settings.examples)
-        times = measured(model, count, settings.rounds)
+        contestants = {name: partial(next, epochs(model, name, pictures(count))) for name in CONTESTANTS}
         print(f"{model}, {count} examples, batch {BATCH}: {settings.rounds} rounds, {settings.threads} threads")
-        for name, taken in times.items():
-            wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
-            ratios = [
-                [a / b for a, b in zip(mine, base, strict=True)]
-                for mine, base in zip(taken, times["standard"], strict=True)
-            ]
-            against = [statistics.median(column) for column in zip(*ratios, strict=True)]
-            print(f"  {name:16}{wall:8.3f} s{against[0]:6.2f}x   CPU {busy:8.3f} s{against[1]:6.2f}x", flush=True)
-            rows.append(
-                {
-                    "model": model,
-                    "examples": count,
-                    "who": name,
-                    "seconds": wall,
-                    "cpu_seconds": busy,
-                    "against_standard": against[0],
-                    "cpu_against_standard": against[1],
-                }
-            )
-    if settings.out:
-        facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": settings.threads}
-        settings.out.parent.mkdir(parents=True, exist_ok=True)
-        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+        facts = {"model": model, "examples": count, "rounds": settings.rounds}
+        rows += [{**facts, **row} for row in medians(take_turns(contestants, settings.rounds))]
+    write(rows, settings.out, settings.threads)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def step_seconds(name: str, shape: tuple[int, ...], steps: int) -> float:
     torch.manual_seed(0)
     model = build(name, input_shape=shape, outputs=CLASSES)
     sets = {"train": taught((steps + 5) * BATCH, shape, 0)}
-    training = Training(Recipe(objective=Distillation()), [model], sets, plan, False)
+    training = Training(Recipe(objective=Distillation()), [model], sets, plan)
     found, start = [], time.process_time()
     for _ in training.run_epoch():
         found.append(time.process_time() - start)

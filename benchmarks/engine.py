@@ -7,8 +7,6 @@ ledger. Peak memory is that of a process of its own.
 """
 
 import argparse
-import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,6 +17,7 @@ from pathlib import Path
 
 import torch
 from gradient_norm import by_vmap, network, opacus
+from timing import peak_memory, write
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -94,16 +93,10 @@ def contests() -> dict[str, dict[str, Contestant]]:
     }
 
 
-def peak_memory(contest: str, name: str) -> int:
+def peak_of(contest: str, name: str) -> int:
     """MiB of resident memory at the peak of one turn in a fresh process."""
     command = [sys.executable, __file__, "--only", contest, name]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-
-
-def own_peak() -> int:
-    """MiB; getrusage would begin with what the process that started this one held."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) // 1024
 
 
 def main() -> None:
@@ -114,7 +107,7 @@ def main() -> None:
     settings = parser.parse_args()
     if settings.only:
         contests()[settings.only[0]][settings.only[1]]()
-        print(own_peak())
+        print(round(peak_memory()))
         return
     rows = []
     for contest, contestants in contests().items():
@@ -127,15 +120,12 @@ def main() -> None:
         medians = {name: statistics.median(values) for name, values in times.items()}
         print(f"{contest}: medians of {settings.rounds} rounds, {torch.get_num_threads()} threads")
         for name, seconds in medians.items():
-            row = {"contest": contest, "who": name, "epoch_seconds": seconds, "peak_mib": peak_memory(contest, name)}
+            row = {"contest": contest, "who": name, "epoch_seconds": seconds, "peak_mib": peak_of(contest, name)}
             row |= {"against_hand": seconds / medians["by hand"], "against_standard": seconds / medians["standard"]}
             ratios = f"{row['against_hand']:5.2f}x by hand {row['against_standard']:5.2f}x standard"
             print(f"  {name:16}{seconds:9.4f} s an epoch {ratios} {row['peak_mib']:6} MiB", flush=True)
             rows.append(row)
-    if settings.out:
-        facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": torch.get_num_threads()}
-        settings.out.parent.mkdir(parents=True, exist_ok=True)
-        settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+    write(rows, settings.out, torch.get_num_threads())
 
 
 if __name__ == "__main__":

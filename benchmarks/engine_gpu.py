@@ -6,8 +6,6 @@ Data are 50,000 random images of 32×32×3, resident on the GPU; figures are sec
 """
 
 import argparse
-import json
-import platform
 import statistics
 import time
 import warnings
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from timing import write
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -208,9 +207,8 @@ def main() -> None:
         rows += speed(model, batch, ("standard", "prl-l", "co-teaching", *more), epochs, augment)
         if model == "resnet32":
             rows += speed(f"{model}-gn", batch, ("standard", "prl-g"), epochs, augment)
-    facts = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
-    settings.out.parent.mkdir(parents=True, exist_ok=True)
-    settings.out.write_text("".join(json.dumps(row | facts) + "\n" for row in rows))
+    gpu = torch.cuda.get_device_name()
+    write([row | {"gpu": gpu} for row in rows], settings.out, torch.get_num_threads(), "cuda")
 
 
 if __name__ == "__main__":

@@ -7,15 +7,14 @@ gradient of those. Times are medians of interleaved steps in one process; peak m
 """
 
 import argparse
-import resource
-import statistics
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import torch
+from timing import medians, peak_memory, take_turns
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
@@ -103,8 +102,8 @@ def make(name: str) -> Step:
     return CONTESTANTS[name](model, torch.optim.Adam(model.parameters(), 1e-3))
 
 
-def peak_memory(name: str, batch: int) -> float:
-    """GiB of resident memory at the peak of two steps in a fresh process."""
+def peak_of(name: str, batch: int) -> float:
+    """MiB of resident memory at the peak of two steps in a fresh process."""
     command = [sys.executable, __file__, "--only", name, "--batch", str(batch)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -122,24 +121,13 @@ def main() -> None:
         step = make(settings.only)
         for _ in range(2):
             step(inputs, targets)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+        print(peak_memory())
         return
-    memory = {name: peak_memory(name, settings.batch) for name in CONTESTANTS}
-    steps = {name: make(name) for name in CONTESTANTS}
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
-    for turn in range(settings.rounds + 1):
-        for name, step in steps.items():
-            wall, busy = time.perf_counter(), time.process_time()
-            step(inputs, targets)
-            if turn > 0:  # the first round warms up
-                times[name].append((time.perf_counter() - wall, time.process_time() - busy))
     print(f"GroupNorm cnn9, batch {settings.batch}, {settings.threads} threads, medians of {settings.rounds}")
-    print(f"{'':10}{'wall s':>9}{'ratio':>8}{'CPU s':>9}{'ratio':>8}{'peak GiB':>10}")
-    base = [statistics.median(column) for column in zip(*times["plain"], strict=True)]
-    for name, rows in times.items():
-        wall, busy = (statistics.median(column) for column in zip(*rows, strict=True))
-        ratios = f"{wall:9.2f}{wall / base[0]:8.2f}{busy:9.2f}{busy / base[1]:8.2f}"
-        print(f"{name:10}{ratios}{memory[name]:10.2f}")
+    steps = {name: partial(make(name), inputs, targets) for name in CONTESTANTS}
+    medians(take_turns(steps, settings.rounds), base="plain")
+    for name in CONTESTANTS:
+        print(f"  {name:22}{peak_of(name, settings.batch):8.0f} MiB at the peak")
 
 
 if __name__ == "__main__":

@@ -10,15 +10,13 @@ Algorithm 1 as the paper prints it. Each ratio is of two steps of the same round
 
 import argparse
 import json
-import platform
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from timing import medians, take_turns, write
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
@@ -51,7 +49,7 @@ def engine_steps(name: str, recipe: Recipe, clean_batch: int) -> Iterator[object
         make_optimizer=optimizer, clean_batch=clean_batch,
     )  # fmt: skip
     torch.manual_seed(0)
-    training = Training(recipe, [build(name, input_shape=(3, 32, 32), outputs=10)], sets, plan, False)
+    training = Training(recipe, [build(name, input_shape=(3, 32, 32), outputs=10)], sets, plan)
     while True:
         yield from training.run_epoch()
 
@@ -89,32 +87,6 @@ def contestants(name: str, clean_batch: int) -> dict[str, Turn]:
     return {who: partial(next, run) for who, run in runs.items()}
 
 
-def measured(turns: dict[str, Turn], rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """(wall, CPU) seconds of every step, the contestants taking turns; the first two rounds warm up."""
-    times: dict[str, list[tuple[float, float]]] = {who: [] for who in turns}
-    for turn in range(rounds + 2):
-        for who, step in turns.items():
-            wall, busy = time.perf_counter(), time.process_time()
-            step()
-            if turn > 1:
-                times[who].append((time.perf_counter() - wall, time.process_time() - busy))
-    return times
-
-
-def compared(name: str, clean_batch: int, rounds: int) -> list[dict[str, Any]]:
-    """A row for each contestant: median seconds, and the medians of its ratios to the plain step of the same round."""
-    times, rows = measured(contestants(name, clean_batch), rounds), []
-    for who, taken in times.items():
-        wall, busy = (statistics.median(column) for column in zip(*taken, strict=True))
-        pairs = list(zip(taken, times["standard"], strict=True))
-        against, busy_against = (statistics.median(mine[k] / base[k] for mine, base in pairs) for k in (0, 1))
-        print(f"  {who:22}{wall:8.3f} s{against:6.2f}x   CPU {busy:8.3f} s{busy_against:6.2f}x", flush=True)
-        row = {"model": name, "batch": BATCH, "clean_batch": clean_batch, "who": who, "seconds": wall}
-        row |= {"cpu_seconds": busy, "against_standard": against, "cpu_against_standard": busy_against}
-        rows.append(row | {"rounds": rounds})
-    return rows
-
-
 def show(rows: list[dict[str, Any]]) -> str:
     """The stored figures as a page."""
     first = rows[0]
@@ -124,7 +96,7 @@ def show(rows: list[dict[str, Any]]) -> str:
         f"Times the plain step of the same round, which both of the others need as well: medians of {first['rounds']} "
         f"rounds in which everyone takes one step, on {first['threads']} thread of a CPU, batches of {first['batch']} "
         "pictures of 32 × 32. Backward on backward is Algorithm 1 as the paper prints it, with the same weights. "
-        f"torch {first['torch']}.",
+        f"torch {first['versions']['torch']}.",
         "",
         "| model | clean batch | plain step, CPU seconds | l2rw, CPU time | l2rw, wall time | "
         "backward on backward, CPU time | wall time |",
@@ -150,15 +122,14 @@ def main() -> None:
         print(show([json.loads(line) for line in settings.show.read_text().splitlines()]))
         return
     torch.set_num_threads(settings.threads)
-    facts = {"torch": torch.__version__, "python": platform.python_version(), "threads": settings.threads}
     rows = []
     for name in settings.models:
         for clean_batch in CLEAN_BATCHES:
             print(f"{name}, batch {BATCH}, clean {clean_batch}: {settings.rounds} rounds, {settings.threads} threads")
-            rows += [row | facts for row in compared(name, clean_batch, settings.rounds)]
-    if settings.out:
-        settings.out.parent.mkdir(parents=True, exist_ok=True)
-        settings.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            times = take_turns(contestants(name, clean_batch), settings.rounds, warm=2)
+            setting = {"model": name, "batch": BATCH, "clean_batch": clean_batch, "rounds": settings.rounds}
+            rows += [setting | row for row in medians(times)]
+    write(rows, settings.out, settings.threads)
 
 
 if __name__ == "__main__":

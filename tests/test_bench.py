@@ -1,5 +1,6 @@
 """The bench: every result is stored once, whatever happens to its process, and the tables say what is stored."""
 
+import fcntl
 import json
 import os
 import pickle
@@ -9,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import make_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,9 +29,11 @@ from thresher.bench.jobs import Job, answered, head_of, jobs_of, missing, plain
 from thresher.bench.page import write_page
 from thresher.bench.processes import Events, Worker, listen
 from thresher.bench.provenance import provenance
+from thresher.bench.published import Published, published
 from thresher.bench.results import append, read, results_file
 from thresher.bench.runner import Place, run_jobs
-from thresher.bench.suite import Cell, Entry, Published, Scale, Setup, Suite, published, smoke
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Entry, Scale, Suite
 from thresher.bench.suites import SUITES
 from thresher.bench.task import Measured, Task, measure, prepare, summary
 from thresher.corruption import corrupt
@@ -59,12 +64,15 @@ def killed(_task: Task) -> Measured:
 
 
 def linger(task: Task) -> Measured:
-    """Say who it is, then never end."""
+    """Say who it is in a file that is locked as long as it lives, then never end."""
     assert task.data_dir is not None
     assert task.watch is not None
-    (task.data_dir / "pid").write_text(str(os.getpid()))
-    task.watch(Moment(0, 2, 1, 1, record={}))
-    time.sleep(600)
+    with (task.data_dir / "pid").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(str(os.getpid()))
+        file.flush()
+        task.watch(Moment(0, 2, 1, 1, record={}))
+        time.sleep(600)
     raise AssertionError
 
 
@@ -176,6 +184,20 @@ def test_procedures_bring_columns_of_their_own(stored: tuple[Suite, Path, Silent
     assert (line["last"], line["best"], line["columns"]) == (0.375, 0.5, {"purity": [0.5, 1.0]})
 
 
+def test_the_seconds_of_a_procedure_are_those_of_all_its_trainings() -> None:
+    suite = replace(TINY, methods=(*TINY.methods, Entry("dmi")))
+    (job,) = jobs_of(suite, "small", methods=["dmi"], seeds=1)
+    spent: list[float] = []
+
+    def watch(moment: Moment) -> None:
+        if moment.record is not None:
+            spent.append(moment.record["seconds"])
+
+    found = measure(prepare(job, device="cpu", watch=watch))
+    assert len(spent) == 2 == len(found.scores) + 1, "one epoch of each training"
+    assert found.seconds >= sum(spent)
+
+
 def test_a_second_call_runs_only_what_is_missing(stored: tuple[Suite, Path, Silent]) -> None:
     suite, path, _ = stored
     lines = read(path)[0]
@@ -231,6 +253,45 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_the_process(tmp_path: Path
     assert [line["method"] for line in read(tmp_path / "r.jsonl")[0]] == ["constant"]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    """Nobody is left to tell them, so they have to notice by themselves, in the middle of a job."""
+    program = """if True:
+        import sys
+        from test_bench import *
+
+        jobs = jobs_of(with_procedures(linger=linger), "small", methods=["linger"], seeds=1)
+        run_jobs(jobs, Path(sys.argv[1], "r.jsonl"), Place("cpu", data_dir=Path(sys.argv[1])), Silent())
+    """
+    paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    starter = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env={**os.environ, **paths})
+    try:
+        eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        assert is_locked(tmp_path / "pid")
+    finally:
+        starter.terminate()
+        starter.wait()
+    eventually(lambda: not is_locked(tmp_path / "pid"))
+
+
+def eventually(true: Callable[[], Any], seconds: float = 60) -> Any:
+    """What this function gives as soon as it is true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := true():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"still not so after {seconds} s")
+
+
+def is_locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def test_half_a_message_does_not_hang(tmp_path: Path) -> None:
@@ -311,15 +372,16 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert path.read_bytes() == whole
 
 
-def test_two_processes_appending_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_two_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
+    """Each opens the file for itself, so that threads lock each other out as processes do."""
     path = tmp_path / "r.jsonl"
-    program = (
-        "import sys, pathlib; from thresher.bench.results import append\n"
-        "path, who = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
-        "[append(path, dict(status='ok', who=who, n=n, fill='x' * 9000)) for n in range(25)]"
-    )
-    both = [subprocess.Popen([sys.executable, "-c", program, str(path), who]) for who in "ab"]
-    assert [process.wait() for process in both] == [0, 0]
+
+    def write(who: str) -> None:
+        for n in range(25):
+            append(path, {"status": "ok", "who": who, "n": n, "fill": "x" * 9000})
+
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(write, "ab"))
     lines, damaged = read(path)
     assert damaged == 0
     assert sorted((line["who"], line["n"]) for line in lines) == [(who, n) for who in "ab" for n in range(25)]
@@ -382,12 +444,29 @@ def test_the_page_is_written_from_stored_results(tmp_path: Path) -> None:
 
 def test_what_was_not_run_says_so(tmp_path: Path) -> None:
     page = write_page(TINY, "small", [], tmp_path, Path("r.jsonl")).read_text()
-    assert page.count("not run here") == 2
-    assert "Standard | 70 (Table 9)" in page
+    assert "Nothing was run here of blobs-40." in page
+    assert "| method | blobs-40 |\n|---|---|\n| Standard | 70 |" in page
     assert not list(tmp_path.glob("*.svg"))
+    page = write_page(TINY, "small", numbers()[:1], tmp_path, Path("r.jsonl")).read_text()
+    assert "| PRL(L) | 80 (Table 9) | not run here |" in page
 
 
 # suites
+
+
+def smoke(suite: Suite) -> Suite:
+    """The suite cut down to its baseline on its first cell of the small scale, two epochs and one seed: does it run?"""
+    scale = suite.scale("small")
+    first = next(cell for cell in scale.cells if cell.methods is None or suite.baseline in cell.methods)
+    changes = {**first.changes, "epochs": 2, "steps": None, "seeds": 1}
+    if (teaching := changes.get("teaching")) is not None:
+        changes["teaching"] = replace(teaching, epochs=2)
+    if scale.setup.queries is not None:
+        changes["queries"] = replace(scale.setup.queries, rounds=1)
+    cell = replace(first, changes=changes)
+    entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == suite.baseline)
+    small = {"small": Scale((cell,), scale.setup)}
+    return replace(suite, methods=entries, scales=small, published={}, shares={}, claims=())
 
 
 @pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
@@ -463,7 +542,7 @@ def test_failures_are_told_and_tried_again_only_when_asked(tmp_path: Path, monke
         (["run", "demo", "--methods", "prl-k"], "did you mean 'prl-"),
         (["run", "demo", "--cells", "symetric-40"], "did you mean 'symmetric-40'"),
         (["run", "demo", "--seeds", "0"], "--seeds 1 or more"),
-        (["run", "demo", "--device", "toaster"], "--device cpu"),
+        (["run", "demo", "--device", "toaster"], "such as cpu"),
         (["show", "demo", "--scale", "paper"], "give --scale small"),
     ],
 )

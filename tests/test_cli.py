@@ -362,11 +362,12 @@ def test_version_comes_without_what_it_does_not_need():
 def test_methods_lists_every_method():
     listed = json.loads(thresher("methods", "--json").stdout)
     assert [row["name"] for row in listed] == list(METHODS)
-    assert all(list(row) == ["name", "kind", "paper", "clock", "needs", "summary"] for row in listed)
+    assert all(list(row) == ["name", "kind", "paper", "clock", "needs", "tasks", "summary"] for row in listed)
     assert {"name": "prl-l", "needs": ["noise_rate"], "clock": "batch"}.items() <= {
         key: value for row in listed if row["name"] == "prl-l" for key, value in row.items()
     }.items()
     shown = thresher("methods").stdout
+    assert "every epoch · classification only · Coresets" in shown
     assert all(known.name in shown and known.summary in shown for known in METHODS.values())
 
 

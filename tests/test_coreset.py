@@ -51,10 +51,12 @@ def point_sets(draw: st.DrawFn) -> list[list[float]]:
     return draw(st.lists(st.lists(coordinate, min_size=d, max_size=d), min_size=n, max_size=n))
 
 
-# The ways through exact greedy: lists are kept at once, or never, looked at a few at a time, or made row by row.
+# The ways through exact greedy: lists are made at once, or never, or anew each time, looked at a few at a time, or made
+# row by row.
 WAYS: dict[str, list[tuple[Any, str, Any]]] = {
     "lists": [],
     "no lists": [(exact, "NEIGHBOURS", -1), (cover, "AT_ONCE", 16)],
+    "lists made anew": [(near, "LONGEST", 1)],
     "small pools": [(near, "POOL", 2)],
     "few pairs": [(near, "PAIRS", 8)],
     "blocks of one row": [(blocks, "ON_CPU", 1)],
@@ -155,6 +157,31 @@ def test_gains_are_bounded_closely_whatever_precision_is_asked_for(rows: Tensor,
         assert [float(each.sum()) for each in gained] == gains[:9].tolist()
 
 
+def late_gradients(n: int) -> Tensor:
+    """softmax - one-hot of one class, late in training: most are sure to many digits, a third has a wrong label."""
+    outputs = 2 * drawn(n, 10)
+    outputs[:, 0] += torch.where(torch.arange(n) < 0.7 * n, 18.0, 4.0)
+    given = torch.where(torch.arange(n) % 3 == 0, 3, 0)
+    return outputs.softmax(1) - torch.nn.functional.one_hot(given, 10)
+
+
+CROWDED = {
+    "late gradients": late_gradients(900),
+    "half in one place": torch.cat([torch.zeros(500, 4), drawn(400, 4)]),
+    "half in nearly one place": torch.cat([1e-8 * drawn(500, 9), drawn(400, 9)]),
+}
+
+
+@pytest.mark.parametrize("rows", CROWDED.values(), ids=CROWDED)
+def test_examples_in_nearly_one_place_do_not_hold_up_the_lists(rows: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, largest_gain = [], exact.largest_gain
+    monkeypatch.setattr(exact, "largest_gain", lambda *given: steps.append(1) or largest_gain(*given))
+    found = facility_location(rows, 450)
+    assert len(steps) < 30
+    monkeypatch.setattr(exact, "NEIGHBOURS", -1)
+    assert torch.equal(found.indices[:40], facility_location(rows, 40).indices)
+
+
 def test_medoids_are_taken_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds, in_a_row = [], near._in_a_row
     monkeypatch.setattr(near, "_in_a_row", lambda *given: rounds.append(len(taken := in_a_row(*given))) or taken)
@@ -243,10 +270,13 @@ def test_a_stream_is_sampled_evenly() -> None:
     streaming = importlib.import_module("thresher.rules.streaming")
     counts = torch.zeros(4)
     for seed in range(40):
-        sample, _, n = streaming._sieved(
+        sample, sieves, n = streaming._sieved(
             list(drawn(1024, 2).split(100)), 3, 0.5, 128, torch.Generator().manual_seed(seed)
         )
         assert n == 1024
+        kept = [row for sieve in sieves for row in sieve.rows]
+        assert kept
+        assert all(row.untyped_storage().nbytes() == row.nbytes for row in kept), "a row holds its whole block"
         assert torch.equal(sample.rows, drawn(1024, 2).double()[sample.places])
         counts += torch.tensor(sample.places).div(256, rounding_mode="floor").bincount(minlength=4)
     assert (counts / counts.sum() - 0.25).abs().max() < 0.03
@@ -262,6 +292,10 @@ def test_groups_choose_among_their_own() -> None:
         assert torch.equal(found.indices[mine], members[own.indices])
         assert torch.equal(found.cluster_sizes[mine], own.cluster_sizes)
         assert torch.equal(found.indices[found.assignment[members]], members[own.indices[own.assignment]])
+    central_ones = in_groups(centrality, rows, groups, fraction=0.3)
+    first = (groups == 0).nonzero()[:, 0]
+    assert torch.equal(central_ones[:7], first[centrality(rows[first], 7)])
+    assert groups[central_ones].bincount().tolist() == groups[found.indices].bincount().tolist()
 
 
 @pytest.mark.parametrize("rule", [Centrality(fraction=0.3), FacilityLocation(fraction=0.3)], ids=repr)
@@ -318,6 +352,7 @@ def test_fit_trains_on_the_coreset_and_records_it() -> None:
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "NaN": (lambda: facility_location(torch.tensor([[1.0], [math.nan]]), 1), "not finite"),
+    "numpy": (lambda: facility_location(torch.ones(3, 1).numpy(), 1), "torch.as_tensor"),
     "one row": (lambda: centrality(torch.ones(3), 1), "rows"),
     "too many": (lambda: facility_location(torch.ones(3, 1), 4), "from 1 to 3"),
     "none": (lambda: stochastic_facility_location(torch.ones(3, 1), 0), "from 1 to 3"),
@@ -325,6 +360,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "parts": (lambda: partitioned_facility_location(torch.ones(3, 1), 1, parts=9), "parts"),
     "iterator": (lambda: streamed_facility_location(iter([torch.ones(3, 1)]), 1), "second pass"),
     "short stream": (lambda: streamed_facility_location([torch.ones(3, 1)], 9), "from 1 to 3"),
+    "stream of pairs": (lambda: streamed_facility_location([[torch.ones(3, 1)]], 1), "list here"),
+    "uneven stream": (lambda: streamed_facility_location([torch.ones(3, 1), torch.ones(3, 2)], 1), "as wide"),
+    "NaN in a stream": (lambda: streamed_facility_location([torch.full((3, 1), math.nan)], 1), "not finite"),
+    "half a medoid": (lambda: streamed_facility_location([torch.ones(3, 1)], 1.5), "whole count"),
     "no stream": (lambda: streamed_facility_location([], 1), "no blocks"),
     "groups": (lambda: in_groups(facility_location, torch.ones(3, 1), torch.zeros(2), fraction=0.5), "one group"),
     "neither": (lambda: Centrality(), "exactly one"),

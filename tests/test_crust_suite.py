@@ -1,6 +1,7 @@
 """The suites of CRUST: the paper's tables as data, purity read from the ledger, and what their pages draw."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,21 @@ from tiny import examples, net
 
 from thresher import Recipe, ThresherError, fit
 from thresher.bench import plot
+from thresher.bench.across import insert, insert_in_pages, side_by_side
 from thresher.bench.against import number_points, numbers_svg
 from thresher.bench.compare import compare
 from thresher.bench.jobs import head_of, jobs_of
 from thresher.bench.page import write_page
-from thresher.bench.suite import Entry, Scale, Setup, Suite
-from thresher.bench.suites import OF_CRUST, SUITES, crust, crust_parts, crust_purity
-from thresher.bench.suites.crust_purity import SELECTIONS, Watched, purities
+from thresher.bench.results import read
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Entry, Scale, Suite
+from thresher.bench.suites import OF_CRUST, SUITES, crust, crust_parts
+from thresher.bench.suites.crust_purity import CRUST_PURITY, SELECTIONS, Watched, purities
 from thresher.recipes import METHODS, Setting
 from thresher.rules import FacilityLocation, ask
 
 CRUST = SUITES["crust"]
+ROOT = Path(__file__).parent.parent
 
 
 def test_the_tables_are_whole() -> None:
@@ -120,7 +125,7 @@ def stored(suite: Suite, scale: str, **facts: Any) -> list[dict[str, Any]]:
 
 def tiny_suite(**changes: Any) -> Suite:
     setup = Setup("mlp:8", 8, {"name": "adam", "lr": 1e-3}, epochs=5, seeds=2)
-    cells = crust_purity.SMALL_SCALE.cells[:1]
+    cells = CRUST_PURITY.scale("small").cells[:1]
     return Suite("tiny", "Tiny", scales={"small": Scale(cells, setup)}, **{"columns": ("clean_share",), **changes})
 
 
@@ -150,7 +155,45 @@ def test_one_method_with_several_columns_has_a_line_for_each() -> None:
     suite = tiny_suite(methods=(Entry("standard"),), columns=("a", "b"), drawn=("a", "b"))
     rows = compare(suite, "small", stored(suite, "small"))
     (svg,) = plot.columns_svg(suite, rows).values()
-    assert all(f">{name}</text>" in svg for name in ("a", "b"))
+    assert all(f">{name}</text>" in svg for name in ("a", "b", "all of the data"))
     assert numbers_svg(rows) == {}
     with pytest.raises(ThresherError, match="add it to columns"):
         tiny_suite(methods=(Entry("standard"),), drawn=("nothing",))
+
+
+def test_cells_stand_side_by_side() -> None:
+    rows = compare(CRUST_PURITY, "small", stored(CRUST_PURITY, "small"))
+    sentence, digits, *fashion = side_by_side(CRUST_PURITY, rows)
+    assert sentence == "Clean share, last ten epochs, on digits:"
+    assert len(fashion) == 2
+    heads, _, everybody, medoids, *lines = digits.splitlines()
+    assert heads.split("|")[2:-1] == [f" {cell.name} " for cell in CRUST_PURITY.scale("small").cells[:6]]
+    assert everybody.startswith("| all of the data | 0.500 |")
+    assert medoids.startswith("| facility location, given class | ")
+    assert medoids.split("|")[2].strip() == "0.840 ± 0.190", "0.6 + 0.01 · (0, 12, 24, ...), a seed each"
+    assert len(lines) == 9
+    several = tiny_suite(methods=(Entry("standard", "Standard"), Entry("crust", "CRUST")), drawn=("clean_share",))
+    parts = side_by_side(several, compare(several, "small", stored(several, "small")))
+    assert [part.partition(",")[0] for part in parts[::2]] == ["Accuracy", "Clean share"]
+    assert parts[1].splitlines()[2:] == ["| Standard | 54.0 ± 3.2 |", "| CRUST | 55.0 ± 3.2 |"]
+    assert side_by_side(tiny_suite(methods=several.methods), rows) == [], "a suite that draws nothing"
+    assert side_by_side(replace(several, clock="round"), rows) == []
+
+
+def test_tables_in_pages_are_those_of_the_stored_results() -> None:
+    """`thresher bench show crust-purity` writes them."""
+    results, _ = read(ROOT / "results" / "crust-purity-small.jsonl")
+    tables = side_by_side(CRUST_PURITY, compare(CRUST_PURITY, "small", results))
+    text = (ROOT / "docs" / "methods" / "crust.md").read_text()
+    assert insert(text, "crust-purity-small", tables) == text
+    assert insert(text, "crust-purity-small", []) != text
+
+
+def test_pages_are_brought_up_to_date(tmp_path: Path) -> None:
+    texts = {"one.md": "# One\n<!-- tables: a-small -->\nold\n<!-- end -->\nlast\n", "two.md": "# Two\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    assert insert_in_pages(tmp_path, "a-small", ["| new |"]) == [tmp_path / "one.md"]
+    assert (tmp_path / "one.md").read_text() == "# One\n<!-- tables: a-small -->\n\n| new |\n\n<!-- end -->\nlast\n"
+    assert insert_in_pages(tmp_path, "a-small", ["| new |"]) == []
+    assert insert_in_pages(tmp_path / "nowhere", "a-small", []) == []

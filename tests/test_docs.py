@@ -2,10 +2,15 @@
 
 import re
 import runpy
+import shlex
 import sys
 from pathlib import Path
 
+import click
 import pytest
+import typer
+
+from thresher.cli import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -35,6 +40,27 @@ def test_examples_run(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(script)])
     runpy.run_path(str(script), run_name="__main__")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_pages_are_understood(page: Path) -> None:
+    """Every line that calls thresher names a command, and options that it has; inside backticks as well."""
+    text = page.read_text().replace("\\\n", " ")
+    lines = re.findall(r"^(?: {4})?(thresher .*)$", text, re.MULTILINE) + re.findall(r"`(thresher [^`]*)`", text)
+    for line in lines:
+        command, words = typer.main.get_command(app), shlex.split(line)[1:]
+        while isinstance(command, click.Group) and words:
+            _, command, words = command.resolve_command(click.Context(command), words)
+            assert command is not None, line
+        if words:
+            command.make_context("thresher", words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_pages_name_are_there(page: Path) -> None:
+    folders = [ROOT, ROOT / "src" / "thresher", page.parent]
+    for name in re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:/|\.py))`", page.read_text()):
+        assert any((folder / name).exists() for folder in folders), name
 
 
 def test_there_is_something_to_run() -> None:

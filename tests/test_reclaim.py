@@ -11,9 +11,10 @@ from reference import reclaim as reference
 from some_evidence import same_but, some_evidence
 from test_views import NoWaiting
 from tiny import assert_same_run, assert_same_tensors, by_id, examples, net, real_examples, trusted
-from torch import Tensor
+from torch import Tensor, nn
 
 from thresher import Examples, Recipe, ThresherError, fit, signals
+from thresher.average import Growing
 from thresher.bench.suites import SUITES
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits
@@ -264,10 +265,10 @@ def test_batch_rules_see_the_new_targets() -> None:
     torch.testing.assert_close(noted, losses, rtol=1e-4, atol=1e-5)
 
 
-def test_an_average_over_epochs_is_a_rate() -> None:
+def test_an_average_over_epochs_is_a_growing_one() -> None:
     runs = [
         fit(Recipe(average=average), net(seed=1), examples(44), epochs=2, batch=11, device="cpu")
-        for average in (over(2), 1 - 1 / 8)
+        for average in (over(2), Growing(1 - 1 / 8))
     ]
     assert_same_tensors(*(list(run.averages[0].parameters()) for run in runs))
     assert over(0.01).rate(steps=4) == 0.0
@@ -279,6 +280,25 @@ def test_an_average_of_rate_zero_is_the_model_itself_with_its_buffers() -> None:
         Recipe(average=0.0), net(seed=1, batch_norm=True), examples(44), epochs=2, batch=11, device="cpu"
     )  # fmt: skip
     assert_same_tensors(*(list(part.state_dict().values()) for part in (run.model, run.averages[0])))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_an_averaged_model_has_batch_norm_statistics_of_its_own_unless_they_are_frozen(frozen: bool) -> None:
+    train, model = examples(44), net(seed=1, batch_norm=True)
+    norm = next(layer for layer in model.modules() if isinstance(layer, nn.BatchNorm1d))
+    if frozen:
+        norm.eval()
+    run = fit(Recipe(average=0.9), model, train, epochs=2, batch=11, device="cpu")
+    average, seen = run.averages[0], []
+    mine = next(layer for layer in average.modules() if isinstance(layer, nn.BatchNorm1d))
+    mine.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    average(train.inputs)
+    assert not mine.training
+    assert mine.momentum == norm.momentum
+    expected = (torch.zeros(len(mine.running_mean)), torch.ones(len(mine.running_var)))
+    if not frozen:
+        expected = (seen[0].mean(0), seen[0].var(0))
+    torch.testing.assert_close((mine.running_mean, mine.running_var), expected)
 
 
 PARTS: dict[str, Any] = {
@@ -392,6 +412,6 @@ def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> No
     assert {cell.changes.get("epochs", 115) for cell in suite.scale("paper").cells} == {115, 40}
     recipe = next(entry for entry in suite.methods if entry.name == "reclaim").how(setting)
     assert recipe.each_epoch.epochs == 15
-    assert recipe.average == over(5)
+    assert recipe.average == over(1)
     share = schedules_of(growing(setting))[0]
     assert [share(epoch, 115) for epoch in (15, 115)] == pytest.approx([0.2, 0.9])

@@ -17,6 +17,8 @@ from thresher.draw import class_balanced
 from thresher.engine.evidence import Evidence
 from thresher.mix import ClusterMixup, Mixup, SameClassMixup
 from thresher.objectives import CrossEntropy, Objective, SquaredError
+from thresher.procedures import Trainer
+from thresher.recipes import METHODS
 from thresher.relabel import AverageLabels
 from thresher.rules import (
     Centrality,
@@ -122,7 +124,8 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "batch of nobody": (lambda: call(batch=0), "give 1 to 44"),
     "unknown keep": (lambda: call(keep="best"), 'give "last" or "best_on_validation"'),
     "nothing to validate on": (lambda: call(keep="best_on_validation"), "pass validation="),
-    "no such device": (lambda: call(device="cuda:77"), "choose another device"),
+    "no such device": (lambda: call(device="cuda:77"), "There is no device 'cuda:77' here"),
+    "no device at all": (lambda: call(device="gpu"), "There is no device 'gpu' here"),
     "no optimizer": (lambda: call(optimizer=lambda p: None), "returns a torch.optim.Optimizer"),  # noqa: ARG005
     "an optimizer that cannot skip": (lambda: call(optimizer=torch.optim.LBFGS), "choose Adam"),
     "another one": (lambda: call(optimizer=partial(torch.optim.Rprop, lr=0.1)), "choose Adam"),
@@ -203,6 +206,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "classes of real targets": (
         lambda: call(Recipe(each_batch=per_class(KEEP)), lambda: net(2), real_examples()),
         "choose another for regression",
+    ),
+    "a method of classes for real targets": (
+        lambda: METHODS["crust"].train(Trainer({"train": real_examples()})),
+        "crust is defined for classification only",
     ),
     "margin of real targets": (
         lambda: call(Recipe(each_batch=KeepSmallest(by=signals.margin, count=2)), lambda: net(2), real_examples()),

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
-from test_laws import registered
+from every_recipe import registered
 from tiny import assert_same_run, examples, net, real_examples, streamed, tensors, without_clock
 from torch import Tensor, nn
 

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from thresher import Examples, Run
 from thresher.engine.evidence import Evidence
@@ -106,3 +107,29 @@ def assert_same_run(ours: Run, theirs: Run) -> None:
     assert without_clock(ours.history) == without_clock(theirs.history)
     pd.testing.assert_frame_equal(ours.ledger.to_pandas(), theirs.ledger.to_pandas(), check_exact=True)
     assert ours.stopped == theirs.stopped
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def copied(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return state.detach().clone()
+    if isinstance(state, dict):
+        return {key: copied(value) for key, value in state.items()}
+    return state
+
+
+def hand_step(model: nn.Module, total: Tensor, rate: float = 0.1) -> list[Tensor]:
+    gradients = torch.autograd.grad(total, list(model.parameters()))
+    return [(p - rate * g).detach() for p, g in zip(model.parameters(), gradients, strict=True)]
+
+
+def hand_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    return functional.cross_entropy(model(inputs), targets, reduction="none")
+
+
+def close(model: nn.Module, expected: list[Tensor]) -> None:
+    for parameter, value in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.detach(), value, rtol=1e-5, atol=1e-6)

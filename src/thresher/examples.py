@@ -2,21 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader
 
 from thresher.errors import ThresherError
-from thresher.seeding import everything_seeded, generator
-
-
-class MapDataset(Protocol):
-    """Anything with a length and items; an item is an input, or a tuple that starts with one."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, position: int, /) -> Any: ...
+from thresher.map_datasets import MapDataset, Picked, Seeded, joined, loaded
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +87,7 @@ class Examples:
     def input_shape(self) -> tuple[int, ...]:
         if isinstance(self.inputs, Tensor):
             return tuple(self.inputs.shape[1:])
-        return tuple(_Seeded(self.inputs, [0], 0, 0)[0].shape)
+        return tuple(Seeded(self.inputs, [0], 0, 0)[0].shape)
 
     def subset(self, positions: Tensor | Sequence[int]) -> "Examples":
         """The examples at these positions, in this order, or where this mask is true; with their ids and columns."""
@@ -107,7 +98,7 @@ class Examples:
         if isinstance(self.inputs, Tensor):
             inputs = self.inputs[at.to(self.inputs.device)]
         else:
-            inputs = _Picked(self.inputs, at.tolist())
+            inputs = Picked(self.inputs, at.tolist())
         columns = {name: column[at.to(column.device)] for name, column in self.columns.items()}
         return replace(self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns, checked=False)
 
@@ -148,14 +139,8 @@ class Examples:
             for row in order:
                 yield self.as_model_input(self.inputs.index_select(0, row))
             return
-        loader: DataLoader[Tensor] = DataLoader(
-            _Seeded(self.inputs, self.ids.tolist(), seed, epoch),  # type: ignore[arg-type]
-            batch_sampler=[row.tolist() for row in order],
-            num_workers=workers,
-            pin_memory=device.type == "cuda",
-            generator=generator(seed, "loader", epoch),
-        )
-        for inputs in loader:
+        items = Seeded(self.inputs, self.ids.tolist(), seed, epoch)
+        for inputs in loaded(items, order, workers, pinned=device.type == "cuda"):
             if inputs.is_floating_point() and not torch.isfinite(inputs).all():
                 raise ThresherError(f"{self.name} gave inputs that are NaN or infinite: clean them before training.")
             yield self.as_model_input(inputs.to(device, non_blocking=True))
@@ -171,48 +156,12 @@ def join(*sets: Examples) -> Examples:
     columns = [name for name in sets[0].columns if all(name in each.columns for each in sets)]
     return replace(
         sets[0],
-        inputs=_joined_inputs([each.inputs for each in sets]),
+        inputs=joined([each.inputs for each in sets]),
         targets=torch.cat([each.targets for each in sets]),
         ids=torch.cat([each.ids for each in sets]),
         columns={name: torch.cat([each.columns[name] for each in sets]) for name in columns},
         checked=False,
     )
-
-
-def _joined_inputs(parts: Sequence[Tensor | MapDataset]) -> Tensor | MapDataset:
-    tensors = [part for part in parts if isinstance(part, Tensor)]
-    return torch.cat(tensors) if len(tensors) == len(parts) else ConcatDataset(parts)  # type: ignore[arg-type]
-
-
-class _Picked:
-    """A map-style dataset seen through a list of positions."""
-
-    def __init__(self, dataset: MapDataset, positions: list[int]):
-        self.dataset, self.positions = dataset, positions
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def __getitem__(self, position: int) -> Any:
-        return self.dataset[self.positions[position]]
-
-
-class _Seeded:
-    """Items whose random transforms depend on (seed, epoch, id) only, in whichever worker they run."""
-
-    def __init__(self, dataset: MapDataset, ids: list[int], seed: int, epoch: int):
-        self.dataset, self.ids, self.seed, self.epoch = dataset, ids, seed, epoch
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, position: int) -> Tensor:
-        with everything_seeded(self.seed, self.epoch, self.ids[position]):
-            return torch.as_tensor(_input_of(self.dataset[position]))
-
-
-def _input_of(item: Any) -> Any:
-    return item[0] if isinstance(item, (tuple, list)) else item
 
 
 def _check(examples: Examples) -> None:

@@ -19,8 +19,8 @@ Clip = float | Callable[[Iterable[nn.Parameter]], object]
 
 
 @dataclass(frozen=True)
-class over:  # noqa: N801  # used like a function: average=over(5)
-    """The rate of a moving average that looks back on about so many epochs, however many steps an epoch has.
+class over:  # noqa: N801  # used like a function: average=over(1)
+    """A growing average that looks back on about so many epochs, however many steps an epoch has.
 
     >>> over(5).rate(steps=200)
     0.999
@@ -49,7 +49,7 @@ class Recipe:
     draw       in which order, and how often, an epoch visits the examples
     clip       a bound on the norm of the whole gradient, or a function of the parameters that changes their gradients
     peers      how many networks are trained side by side
-    average    the rate of a moving average of parameters and buffers: 0.999, `over(5)` epochs, or Growing(0.999)
+    average    the rate of a moving average of parameters and buffers: 0.999, `over(1)` epochs, or Growing(0.999)
     divide_by  what Σ wℓ is divided by: "weights" (Σ w) or "batch" (n)
     """
 
@@ -74,3 +74,7 @@ class Recipe:
             raise ThresherError(f"clip={self.clip} clips everything away: give a number above 0.")
         if self.divide_by not in ("weights", "batch"):
             raise ThresherError(f'divide_by={self.divide_by!r} is unknown: give "weights" or "batch".')
+
+    def relabel_on(self, clock: str) -> Relabel | None:
+        """The relabelling, where it is asked on this clock: "batch" or "epoch"."""
+        return self.relabel if self.relabel is not None and self.relabel.clock == clock else None

@@ -11,6 +11,7 @@ from thresher.annotate.tasks import IMAGE, Shown, interface, tasks
 from thresher.errors import ThresherError
 from thresher.files import write_whole
 from thresher.report.gallery import png_address
+from thresher.template import filled_in
 
 LARGEST = 512  # pixels on the longer side of a picture that goes along with a task
 
@@ -51,12 +52,7 @@ def picture_address(path: Path) -> str:
 
 
 def _preview(ids: Sequence[int], shown: Sequence[Shown], class_names: Sequence[str]) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("thresher", "annotate"), autoescape=True, undefined=jinja2.StrictUndefined
-    )
     cards = [
         {"id": id_, "image": each.get(IMAGE), "row": each.get("row", {})} for id_, each in zip(ids, shown, strict=True)
     ]
-    return environment.get_template("preview.html").render(cards=cards, class_names=class_names)
+    return filled_in("annotate", "preview.html", cards=cards, class_names=class_names)

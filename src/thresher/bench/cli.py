@@ -62,10 +62,10 @@ def run(
     """Run what is missing of a suite; every result is stored as it comes, and a second call goes on from there."""
     from rich.console import Console
 
-    from thresher.bench.display import Display
+    from thresher.bench.display import run_and_show
     from thresher.bench.jobs import jobs_of, missing
     from thresher.bench.results import read, results_file
-    from thresher.bench.runner import Place, run_jobs
+    from thresher.bench.runner import Place
     from thresher.bench.suites import suite as find
     from thresher.commands.choices import choose_device
 
@@ -75,12 +75,7 @@ def run(
     path = results_file(results, suite, scale.value)
     left = missing(wanted, read(path)[0], retry_failed=retry_failed)
     console.print(f"{len(left)} of {len(wanted)} results are missing in {path}.", highlight=False)
-    try:
-        with Display(len(left), console) as display:
-            done = run_jobs(left, path, place, display)
-    except KeyboardInterrupt as stop:
-        stop.add_note(f"Stopped; every finished result is in {path}, and the same command goes on from there.")
-        raise
+    done = run_and_show(left, path, place, console)
     failed = sum(result["status"] != "ok" for result in done)
     if failed:
         console.print(f"{failed} failed; the reasons are in {path}. Try them again with --retry-failed.")
@@ -92,22 +87,30 @@ def show(
     suite: SuiteName,
     scale: WhichScale = ScaleName.small,
     docs: Annotated[Path, typer.Option(help="Where the page and its plot are written.")] = Path("docs/results"),
+    pages: Annotated[Path, typer.Option(help="Pages that may have a place for some of its tables.")] = Path(
+        "docs/methods"
+    ),
     results: Results = Path("results"),
 ) -> None:
     """Print the paper's numbers beside ours, and write them as a page with a plot."""
     from rich.console import Console
 
+    from thresher.bench.across import insert_in_pages, side_by_side
+    from thresher.bench.compare import compare
     from thresher.bench.page import print_tables, write_page
     from thresher.bench.results import read, results_file
     from thresher.bench.suites import suite as find
 
-    console = Console()
+    console, known = Console(), find(suite)
     path = results_file(results, suite, scale.value)
     stored, damaged = read(path)
-    print_tables(find(suite), scale.value, stored, console)
+    print_tables(known, scale.value, stored, console)
     if damaged:
         console.print(f"{damaged} lines of {path} cannot be read and are left out.")
-    console.print(f"Written to {write_page(find(suite), scale.value, stored, docs, path)}.", highlight=False)
+    tables = side_by_side(known, compare(known, scale.value, stored))
+    written = [write_page(known, scale.value, stored, docs, path)]
+    written += insert_in_pages(pages, f"{suite}-{scale.value}", tables)
+    console.print(f"Written to {', '.join(map(str, written))}.", highlight=False)
 
 
 def _names(text: str) -> list[str]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from thresher.bench.jobs import Job, Result, answered, jobs_of, key_of, key_of_job
-from thresher.bench.suite import Cell, Entry, Published, Suite
+from thresher.bench.published import Published
+from thresher.bench.suite import Cell, Entry, Suite
 from thresher.bench.task import LAST
 
+EVERYBODY = "all of the data"
 PERCENT = ("accuracy",)  # scores from 0 to 1 that papers print from 0 to 100
 
 
@@ -71,11 +73,10 @@ def mean(values: Sequence[float]) -> Mean | None:
     return Mean(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
-def column_mean(row: Row, name: str) -> float | None:
+def column_mean(row: Row, name: str) -> Mean | None:
     """What a column was over the last ten epochs, on average over seeds."""
     tails = [[v for v in result["columns"].get(name, [])[-LAST:] if v is not None] for result in row.results]
-    means = [fmean(tail) for tail in tails if tail]
-    return fmean(means) if means else None
+    return mean([fmean(tail) for tail in tails if tail])
 
 
 def _row(suite: Suite, job: Job, results: Sequence[Result]) -> Row:

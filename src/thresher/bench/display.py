@@ -1,5 +1,7 @@
 """One live display for everything that runs."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -9,6 +11,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from thresher.bench.compare import in_table_units
 from thresher.bench.jobs import Job
+from thresher.bench.runner import Place, run_jobs
+
+
+def run_and_show(jobs: Sequence[Job], path: Path, place: Place, console: Console) -> list[dict[str, Any]]:
+    """Run every job, show how far they are, and say where the results are when somebody interrupts."""
+    try:
+        with Display(len(jobs), console) as display:
+            return run_jobs(jobs, path, place, display)
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"Stopped; every finished result is in {path}, and the same command goes on from there.")
+        raise
 
 
 class Display:

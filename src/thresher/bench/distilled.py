@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from thresher.bench.jobs import plain
-from thresher.bench.suite import Teaching
+from thresher.bench.setup import Teaching
 from thresher.bench.task import Measured, Task, measured, trainer
 from thresher.errors import ThresherError
 from thresher.examples import Examples

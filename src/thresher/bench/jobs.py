@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from thresher.bench.suite import Cell, Entry, Setup, Suite, fits, setup_for
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Entry, Suite, fits, setup_for
 from thresher.engine.checkpoint import describe
 from thresher.errors import ThresherError
 from thresher.naming import unknown

@@ -5,12 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from thresher.bench.across import side_by_side
 from thresher.bench.against import numbers_svg
 from thresher.bench.claims import CLAIM_HEADS, averages_table, claims_table, digits_of
-from thresher.bench.compare import Mean, Row, column_mean, compare, left_out
+from thresher.bench.compare import Row, column_mean, compare, left_out
 from thresher.bench.jobs import Result
 from thresher.bench.plot import columns_svg, curves_svg
-from thresher.bench.suite import Cell, Published, Setup, Suite, setup_for
+from thresher.bench.published import Published
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Suite, setup_for
+from thresher.bench.words import table, with_spread
 from thresher.files import write_whole
 
 OF_A_PAPER = ("paper", "gap")
@@ -76,16 +80,42 @@ def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, 
         f"Run with `{command}`, shown with `{show}`.",
         *suite.scale(scale).notes,
         *_conclusions(suite, rows),
+        *side_by_side(suite, rows),
         *(f"![{words}]({name})" for name, words in pictures.items()),
     ]
-    for cell in suite.scale(scale).cells:
-        parts += [f"## {cell.name}", about(suite, scale, cell), table(*cell_table(suite, rows, cell))]
-        parts += [f"{row.entry.name} failed: {row.reasons[-1]}" for row in rows if row.cell is cell and row.reasons]
-        parts.append(_columns_table(suite, [row for row in rows if row.cell is cell]))
+    parts += _cells(suite, scale, rows)
     parts.append(_origin(results, rows))
     if other := left_out(suite, scale, results):
         parts.append(f"{other} stored results were made with other settings and are left out.")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _cells(suite: Suite, scale: str, rows: Sequence[Row]) -> list[str]:
+    """The table of each cell, and the names of those in which nothing was run."""
+    parts, empty = [], []
+    for cell in suite.scale(scale).cells:
+        here = [row for row in rows if row.cell is cell]
+        if not any(row.results or row.reasons for row in here):
+            empty.append(cell.name)
+            continue
+        parts += [f"## {cell.name}", about(suite, scale, cell), table(*cell_table(suite, here, cell))]
+        parts += [f"{row.entry.name} failed: {row.reasons[-1]}" for row in here if row.reasons]
+        parts.append(_columns_table(suite, here))
+    return parts + _not_run(rows, empty)
+
+
+def _not_run(rows: Sequence[Row], cells: Sequence[str]) -> list[str]:
+    """The names of cells in which nothing was run, and what the paper has there."""
+    if not cells:
+        return []
+    printed: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row.paper is not None and row.cell.name in cells:
+            printed.setdefault(row.entry.label or row.entry.name, {})[row.cell.name] = _as_printed(row.paper)
+    known = [cell for cell in cells if any(cell in numbers for numbers in printed.values())]
+    body = [[label, *(numbers.get(cell, "") for cell in known)] for label, numbers in printed.items()]
+    said = f"Nothing was run here of {', '.join(cells)}."
+    return ["## Not run here", said, *(["The paper's numbers:", table(["method", *known], body)] if body else [])]
 
 
 def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
@@ -168,19 +198,6 @@ def about(suite: Suite, scale: str, cell: Cell, told: str | None = None) -> str:
     )
 
 
-def table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A Markdown table.
-
-    >>> print(table(["a", "b"], [["1", "x | y"]]))
-    | a | b |
-    |---|---|
-    | 1 | x \\| y |
-    """
-    rows = [heads, *body]
-    written = ["| " + " | ".join(text.replace("|", "\\|") for text in row) + " |" for row in rows]
-    return "\n".join([written[0], "|" + "---|" * len(heads), *written[1:]])
-
-
 def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: Any) -> None:
     """The same tables for the terminal."""
     from rich.table import Table
@@ -201,25 +218,16 @@ def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: A
         console.print(f"{other} stored results were made with other settings and are left out.")
 
 
-def with_spread(found: Mean | None, digits: int) -> str:
-    """A mean and its deviation in words.
-
-    >>> with_spread(Mean(92.53, 1.26), 1)
-    '92.5 ± 1.3'
-    """
-    if found is None:
-        return ""
-    return f"{found.value:.{digits}f}" + ("" if found.spread is None else f" ± {found.spread:.{digits}f}")
-
-
 def _columns_table(suite: Suite, rows: Sequence[Row]) -> str:
     """Whatever else the suite measures, at the end; the clean share already has its place."""
-    names = [name for name in (*suite.columns, *(rows[0].cell.columns if rows else ())) if name != "clean_share"]
+    if suite.drawn and len(suite.methods) == 1:  # they stand side by side
+        return ""
+    names = [name for name in (*suite.columns, *rows[0].cell.columns) if name != "clean_share"]
     body = []
     for row in rows:
         values = [column_mean(row, name) for name in names]
         if any(value is not None for value in values):
-            words = ["" if value is None else f"{value:.3f}" for value in values]
+            words = ["" if value is None else f"{value.value:.3f}" for value in values]
             body.append([row.entry.label or row.entry.name, *words])
     return f"Also measured, {suite.final}:\n\n" + table(["method", *names], body) if body else ""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from thresher.bench.compare import Row, in_table_units
+from thresher.bench.compare import EVERYBODY, Row, in_table_units
 from thresher.bench.jobs import Result
 from thresher.bench.suite import Suite
 from thresher.report.charts import METHOD_COLOURS
@@ -68,14 +68,23 @@ def columns_svg(suite: Suite, rows: Sequence[Row]) -> dict[str, str]:
     for row in rows:
         for column in suite.drawn:
             name = row.entry.label or row.entry.name
-            words = name if len(suite.drawn) == 1 else column if len(suite.methods) == 1 else f"{name}: {column}"
+            label = suite.labels.get(column, column)
+            words = name if len(suite.drawn) == 1 else label if len(suite.methods) == 1 else f"{name}: {label}"
             pictures.setdefault(row.cell.data, []).extend(curve_points(row, column, words))
+        if len(suite.methods) == 1 and suite.drawn:
+            pictures[row.cell.data] += _level(row, curve_points(row, suite.drawn[0]))
     title = suite.drawn[0].replace("_", " ") if len(suite.drawn) == 1 else "clean share"
     return {
         data: _panels(points, {point["cell"]: title for point in points}, suite.clock)
         for data, points in pictures.items()
         if points
     }
+
+
+def _level(row: Row, points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The clean share of all of the data, as a line beside these points."""
+    share = row.clean_share
+    return [{**point, "method": EVERYBODY, "score": share, "low": share, "high": share} for point in points]
 
 
 def _score_panels(suite: Suite, rows: Sequence[Row]) -> str:
@@ -119,7 +128,9 @@ def _panels(points: Sequence[dict[str, Any]], metrics: Mapping[str, str], clock:
 def legend() -> Any:
     import altair as alt
 
-    return alt.Legend(title=None, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2, symbolSize=300)
+    return alt.Legend(
+        title=None, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2, symbolSize=300, labelLimit=400
+    )
 
 
 def colours(methods: Sequence[str]) -> Any:

@@ -7,12 +7,15 @@ from thresher.bench.against import numbers_svg
 from thresher.bench.claims import digits_of
 from thresher.bench.compare import Row, compare
 from thresher.bench.jobs import Result
-from thresher.bench.page import about, with_spread
+from thresher.bench.page import about
 from thresher.bench.points import TOLD, Point, true_rate
-from thresher.bench.suite import STANDARD, Cell, Entry, Scale, Setup, Suite
+from thresher.bench.setup import Setup
+from thresher.bench.suite import STANDARD, Cell, Entry, Scale, Suite
+from thresher.bench.words import with_spread
 from thresher.errors import ThresherError
 from thresher.files import write_whole
 from thresher.recipes import method
+from thresher.template import filled_in
 
 SCALE = "small"
 SHIFTS = (-0.1, -0.05, 0.0, 0.05, 0.1)
@@ -89,21 +92,14 @@ def lines_of(rows: Sequence[Row]) -> list[list[str]]:
 
 def write_sensitivity(suite: Suite, results: Sequence[Result], page: Path) -> list[list[str]]:
     """Write the self-contained page of these results, and return its table."""
-    import jinja2
-
     rows = compare(suite, SCALE, results)
     picture, lines = numbers_svg(rows).get(TOLD), lines_of(rows)
     if picture is None:
         raise ThresherError("Fewer than two rates have results: run the command again, and look at what failed.")
     cell = suite.scale(SCALE).cells[0]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("thresher", "bench"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    html = environment.get_template("sensitivity.html").render(
+    html = filled_in(
+        "bench",
+        "sensitivity.html",
         title=f"{suite.title} on {cell.data}",
         lead=[
             about(suite, SCALE, cell, told="told the rates that the picture shows"),

@@ -1,73 +1,22 @@
-"""A suite as data: the grid, the settings, and the paper's own numbers."""
+"""A suite as data: its cells and methods, and what the paper says of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from thresher.bench.points import Point
+from thresher.bench.published import Published
+from thresher.bench.setup import Setup
 from thresher.data import Splits
 from thresher.errors import ThresherError
 from thresher.naming import unknown
 from thresher.recipe import Recipe
 from thresher.recipes import METHODS, Setting, method
-from thresher.schedules import Schedule
-from thresher.signals import Signal, margin
-from thresher.views import View
 
 if TYPE_CHECKING:
     from thresher.bench.task import Measured, Task
 
 STANDARD = "standard"
-
-
-@dataclass(frozen=True)
-class Queries:
-    """How an active-learning loop buys labels: so many to begin with, then so many in each of the rounds."""
-
-    start: int
-    count: int
-    rounds: int
-
-
-@dataclass(frozen=True)
-class Teaching:
-    """How a teacher is made and how its labels are weighed, in suites that distil.
-
-    labelled    how many examples, the first of the training set, are labelled
-    validation  how many of the others are, for estimating weights
-    teacher     the model of the teacher, trained on the labelled examples as the student is before it meets the teacher
-    epochs      of both these trainings; None: as many as the setup's
-    every_epoch  whether weights are estimated anew every epoch, or once
-    layers      for VID: pairs of a layer of the student and the teacher's that it should tell
-    """
-
-    labelled: int
-    validation: int
-    teacher: str
-    epochs: int | None = None
-    by: Signal = margin
-    every_epoch: bool = False
-    student_sees_validation: bool = False
-    temperature: float = 1.0
-    layers: tuple[tuple[str, str], ...] = (("body", "body"),)
-
-
-@dataclass(frozen=True)
-class Setup:
-    """How a network is trained; a cell or a method may change any of it by name."""
-
-    model: str
-    batch: int
-    optimizer: Mapping[str, Any]  # {"name": "sgd", "lr": 0.1, "momentum": 0.9}
-    epochs: int | None = None
-    steps: int | None = None
-    schedule: Schedule | None = None
-    views: tuple[View, ...] = ()
-    precision: str = "float32"
-    seeds: int = 3
-    tuning_steps: int = 5000  # of methods that are fine-tuned on the clean set
-    teaching: Teaching | None = None
-    queries: Queries | None = None
 
 
 @dataclass(frozen=True)
@@ -142,16 +91,6 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Published:
-    """A number as the paper prints it, in the unit of its table, and which of our scores it is to be compared with."""
-
-    value: float
-    table: str
-    spread: float | None = None
-    score: str = "last"  # or "best", where the paper reports the best epoch
-
-
-@dataclass(frozen=True)
 class Scale:
     """The cells of one scale, the setup they share, and what a reader of the page should know about both."""
 
@@ -182,6 +121,7 @@ class Suite:
 
     columns  what is kept of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
     drawn    those of the columns that the page draws over the epochs
+    labels   what columns are called on the page, where their names do not say it
     missing  for a scale that does not exist, the sentence that says why
     clock    what a score belongs to: an epoch, or a round; of epochs the last ten count, of rounds the last
     claims   what the paper concludes; the page says of each how far it holds here
@@ -197,6 +137,7 @@ class Suite:
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     columns: tuple[str, ...] = ("clean_share",)
     drawn: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     clock: str = "epoch"
     claims: tuple[Claim, ...] = ()
@@ -258,54 +199,6 @@ def fits(entry: Entry, cell: Cell) -> bool:
     return cell.methods is None or entry.name in cell.methods
 
 
-def published(
-    table: str, cells: Sequence[str], rows: Mapping[str, Sequence[float | None]], score: str = "last"
-) -> dict[tuple[str, str], Published]:
-    """A printed table as data: one row a method, one number a cell, None where the paper has none.
-
-    >>> numbers = published("Table 2", ["sym-50", "pair-45"], {"standard": [44.63, 48.05], "spl": [72.22, None]})
-    >>> numbers["pair-45", "standard"].value, ("pair-45", "spl") in numbers
-    (48.05, False)
-    """
-    return {
-        (cell, row): Published(value, table, score=score)
-        for row, values in rows.items()
-        for cell, value in zip(cells, values, strict=True)
-        if value is not None
-    }
-
-
-def printed(table: str, methods: Sequence[str], text: str, score: str = "last") -> dict[tuple[str, str], Published]:
-    """The same from text as papers print it: a line a cell, its name and then value±spread for each method, or -.
-
-    >>> printed("Table 2", ["standard", "spl"], "sym-50  44.63±0.18  72.22±0.15")["sym-50", "spl"].spread
-    0.15
-    """
-    found = {}
-    for line in filter(str.strip, text.splitlines()):
-        cell, *numbers = line.split()
-        for row, number in zip(methods, numbers, strict=True):
-            if number != "-":
-                value, _, spread = number.partition("±")
-                found[cell, row] = Published(float(value), table, float(spread) if spread else None, score)
-    return found
-
-
 def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:
     """The scale's setup, changed by the cell and then by the method."""
     return replace(scale.setup, **{**cell.changes, **entry.changes})
-
-
-def smoke(suite: Suite) -> Suite:
-    """The suite cut down to its baseline on its first cell of the small scale, two epochs and one seed: does it run?"""
-    scale = suite.scale("small")
-    first = next(cell for cell in scale.cells if cell.methods is None or suite.baseline in cell.methods)
-    changes = {**first.changes, "epochs": 2, "steps": None, "seeds": 1}
-    if (teaching := changes.get("teaching")) is not None:
-        changes["teaching"] = replace(teaching, epochs=2)
-    if scale.setup.queries is not None:
-        changes["queries"] = replace(scale.setup.queries, rounds=1)
-    cell = replace(first, changes=changes)
-    entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == suite.baseline)
-    small = {"small": Scale((cell,), scale.setup)}
-    return replace(suite, methods=entries, scales=small, published={}, shares={}, claims=())

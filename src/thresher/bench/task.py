@@ -1,5 +1,6 @@
 """One cell × method × seed, made ready and measured."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -88,8 +89,11 @@ def measure(task: Task) -> Measured:
     if entry.procedure is not None:
         return entry.procedure(task)
     how, train = entry.how(Setting(task.job.cell.noise_rate, task.train.classes, epochs_of(task))), trainer(task)
+    started = time.perf_counter()
     run = train(how) if isinstance(how, Recipe) else how(train)
     found = measured(run, task)
+    if not isinstance(how, Recipe):  # the run is the last of several trainings
+        found = replace(found, seconds=time.perf_counter() - started)
     return joined(found, measured(tuned(run, task), task)) if entry.fine_tune else found
 
 

@@ -3,7 +3,8 @@
 import json
 import os
 import pickle
-import sys
+import queue
+import threading
 from typing import Any
 
 import torch
@@ -21,13 +22,27 @@ def main() -> None:
     # Only messages may reach the pipe: whatever a library prints goes to the error stream.
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=take_in, args=(asked,), daemon=True).start()
+    while True:
+        told = asked.get()
+        if isinstance(told, Exception):
+            raise told
+        job, options = told
+        channel.write(json.dumps(run_job(job, options, channel), allow_nan=False) + "\n")
+        channel.flush()
+
+
+def take_in(asked: "queue.SimpleQueue[Any]") -> None:
+    """Take in jobs as they come; once nobody can send any, whoever started this process is gone, and so it ends too."""
+    jobs = os.fdopen(os.dup(0), "rb")  # not sys.stdin, which Python may close while this thread reads
     try:
         while True:
-            job, options = pickle.load(sys.stdin.buffer)
-            channel.write(json.dumps(run_job(job, options, channel), allow_nan=False) + "\n")
-            channel.flush()
-    except (EOFError, BrokenPipeError):  # no more jobs, or nobody who wants to know
-        os._exit(0)  # torch takes a second to say goodbye
+            asked.put(pickle.load(jobs))
+    except EOFError:
+        os._exit(0)  # in the middle of a job as well, and without torch's long goodbye
+    except Exception as error:
+        asked.put(error)  # of a job that cannot be read
 
 
 def run_job(job: Job, options: dict[str, Any], channel: Any) -> dict[str, Any]:
@@ -47,8 +62,6 @@ def run_job(job: Job, options: dict[str, Any], channel: Any) -> dict[str, Any]:
 
     try:
         return {"result": summary(measure(prepare(job, watch=watch, **options)))}
-    except BrokenPipeError:
-        raise
     except ThresherError as error:
         return {"failed": str(error)}
     except Exception as error:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
+from thresher.device import find_device
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer
 from thresher.errors import ThresherError
@@ -86,15 +87,7 @@ def make_schedule(text: str | None, epochs: float) -> Schedule | None:
 
 def choose_device(name: str | None) -> torch.device | None:
     """The device of this name, or None for the best at hand."""
-    if name is None or name == "auto":
-        return None
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ThresherError(f"There is no device '{name}' here ({reason}): choose --device cpu.") from error
-    return device
+    return None if name is None or name == "auto" else find_device(name)
 
 
 def one_of(kind: str, name: str, choices: dict[str, Any]) -> Any:

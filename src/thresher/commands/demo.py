@@ -63,7 +63,7 @@ def demo_settings(method: str, epochs: int = 60) -> "Settings":
 
 def _unfinished_folder() -> Path:
     """The folder of a demo that was stopped, else a new one; the report is what ends a demo."""
-    from thresher.commands.running import numbered
+    from thresher.commands.folders import numbered
 
     return next(folder for folder in numbered(Path("runs/demo")) if not (folder / "report.html").exists())
 

@@ -94,7 +94,7 @@ def distil(
     from dataclasses import fields
 
     from thresher.commands.distilling import DistilSettings, prepare_distil
-    from thresher.commands.running import numbered, usual_name
+    from thresher.commands.folders import numbered, usual_name
     from thresher.settings import make_settings, read_toml
 
     stored = {} if from_ is None else read_toml(from_, DistilSettings)

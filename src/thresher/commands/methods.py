@@ -14,7 +14,7 @@ def methods(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON
     from thresher.recipes import METHODS
 
     if as_json:
-        names = ("name", "kind", "paper", "clock", "needs", "summary")
+        names = ("name", "kind", "paper", "clock", "needs", "tasks", "summary")
         print(json.dumps([{name: getattr(known, name) for name in names} for known in METHODS.values()]))
         return
     from rich.console import Console
@@ -24,6 +24,7 @@ def methods(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON
     table.add_column(style="bold cyan", no_wrap=True)
     for known in METHODS.values():
         needs = [f"needs {', '.join(known.needs)}"] if known.needs else []
-        facts = " · ".join([known.kind, f"every {known.clock}", *needs, known.paper])
+        only = [f"{known.tasks[0]} only"] if len(known.tasks) == 1 else []
+        facts = " · ".join([known.kind, f"every {known.clock}", *only, *needs, known.paper])
         table.add_row(known.name, f"{known.summary}\n[dim]{facts}[/]")
     Console(highlight=False).print(table)

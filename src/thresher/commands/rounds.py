@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thresher.annotate.folder import Answer, answers_of, read_answers, round_folder, write_json
-from thresher.commands.running import Job, is_finished, prepare, start
+from thresher.commands.folders import is_finished
+from thresher.commands.running import Job, prepare, start
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.engine.run import Run
 from thresher.errors import ThresherError

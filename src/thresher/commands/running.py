@@ -1,9 +1,7 @@
 """From settings to a run in its folder."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from thresher.commands.choices import (
     usual_model,
     usual_rates,
 )
+from thresher.commands.folders import saved_epochs
 from thresher.corruption import corrupt
 from thresher.data import Splits, hold_out, load, load_clean, take_clean
 from thresher.data.pools import Pooled, load_with_pool
@@ -30,10 +29,10 @@ from thresher.examples import Examples
 from thresher.folds import noise_rate_by_folds
 from thresher.models import build
 from thresher.noise_rate import Estimate
-from thresher.outcome import OUTCOME, TUNED
+from thresher.outcome import TUNED
 from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipes import Method, method
-from thresher.settings import Settings, first_difference, read_toml, refuse_another_run, save
+from thresher.settings import Settings, refuse_another_run, save
 from thresher.views import View
 
 VALIDATION = 0.1  # the share that early stopping keeps apart where nobody chose one
@@ -127,7 +126,7 @@ def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, co
     try:
         return _fit(job, out, noted, commit_every)
     except KeyboardInterrupt as stop:
-        saved = _saved_epochs(out)
+        saved = saved_epochs(out)
         stop.add_note(f"Saved so far: {saved} epoch{'' if saved == 1 else 's'}.")
         raise
     except torch.OutOfMemoryError as error:
@@ -206,43 +205,6 @@ def _clean_examples(settings: Settings, train: Examples) -> tuple[Examples, Exam
     if settings.clean.isdigit():
         return take_clean(train, int(settings.clean), settings.seed)
     return train, load_clean(settings.clean, train, settings.data, data_dir=settings.data_dir, seed=settings.seed)
-
-
-def free_folder(settings: Settings, base: Path) -> Path:
-    """The first of base, base-2, ... that is new or holds a run of these settings that was not finished."""
-    return next(folder for folder in numbered(base) if not folder.exists() or _is_unfinished(folder, settings))
-
-
-def numbered(base: Path) -> Iterator[Path]:
-    """base, base-2, base-3, ..."""
-    return (base if number == 1 else base.with_name(f"{base.name}-{number}") for number in count(1))
-
-
-def usual_name(settings: Settings) -> str:
-    """A folder name for these settings.
-
-    >>> usual_name(Settings("prl-l", "tables/adult.csv:target", seed=3))
-    'adult.csv-target-prl-l-seed3'
-    """
-    data = re.sub(r"[^A-Za-z0-9.]+", "-", settings.data.rsplit("/", 1)[-1]).strip("-")
-    return f"{data}-{settings.method}-seed{settings.seed}"
-
-
-def is_finished(folder: Path, settings: Settings) -> bool:
-    """Whether the run of this folder has come to its end, after which what it found is written."""
-    last = folder / TUNED if settings.fine_tune else folder
-    return (last / OUTCOME).exists()
-
-
-def _saved_epochs(folder: Path) -> int:
-    history = folder / "history.jsonl"
-    return len(history.read_text().splitlines()) if history.exists() else 0
-
-
-def _is_unfinished(folder: Path, settings: Settings) -> bool:
-    if is_finished(folder, settings) or not (folder / "run.toml").exists():
-        return False
-    return first_difference(settings, read_toml(folder / "run.toml")) is None
 
 
 def _epochs(settings: Settings, train: Examples) -> float:

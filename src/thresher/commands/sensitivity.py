@@ -42,7 +42,7 @@ def sensitivity(
     from thresher.bench.jobs import jobs_of
     from thresher.bench.runner import Place
     from thresher.bench.sensitivity import SCALE, sensitivity_suite, usual_rates
-    from thresher.bench.suite import Setup
+    from thresher.bench.setup import Setup
     from thresher.commands.choices import choose_device, usual_model
     from thresher.corruption import corrupt
     from thresher.data import load
@@ -73,21 +73,15 @@ def _run_and_show(suite: "Suite", out: Path, place: "Place") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from thresher.bench.display import Display
+    from thresher.bench.display import run_and_show
     from thresher.bench.jobs import jobs_of, missing
     from thresher.bench.results import read, results_file
-    from thresher.bench.runner import run_jobs
     from thresher.bench.sensitivity import HEADS, SCALE, write_sensitivity
 
     console = Console(highlight=False)
     path = results_file(out, suite.name, SCALE)
     left = missing(jobs_of(suite, SCALE), read(path)[0], retry_failed=True)
-    try:
-        with Display(len(left), console) as display:
-            done = run_jobs(left, path, place, display)
-    except KeyboardInterrupt as stop:
-        stop.add_note(f"Stopped; every finished result is in {path}, and the same command goes on from there.")
-        raise
+    done = run_and_show(left, path, place, console)
     page = out / "sensitivity.html"
     table = Table(*HEADS, box=None, padding=(0, 2, 0, 0))
     for line in write_sensitivity(suite, read(path)[0], page):

@@ -56,7 +56,8 @@ def train(
     A run that was stopped goes on when the same command is given again.
     """
     words = locals()
-    from thresher.commands.running import free_folder, prepare, usual_name
+    from thresher.commands.folders import free_folder, usual_name
+    from thresher.commands.running import prepare
     from thresher.settings import NAMES, make_settings, read_toml
 
     given = {name: words[name] for name in NAMES if words[name] is not None}
@@ -68,8 +69,8 @@ def train(
 def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool) -> None:
     from rich.console import Console
 
+    from thresher.commands.folders import is_finished
     from thresher.commands.results import one_run, result
-    from thresher.commands.running import is_finished
     from thresher.report import write_report
 
     console, aside, page = Console(highlight=False), Console(stderr=True, highlight=False), folder / "report.html"

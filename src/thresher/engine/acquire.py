@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.engine.check import check_round, output_width
+from thresher.engine.check import check_round
 from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Taps, last_linear
-from thresher.engine.look import Batch, Precision, prediction
+from thresher.engine.look import Precision, prediction
 from thresher.engine.sweep import Sweeper
+from thresher.engine.trial import first_of, output_width
 from thresher.engine.ways import ways_through
 from thresher.examples import Examples
 from thresher.objectives import Objective, ObjectiveLike, as_objective
@@ -91,11 +92,9 @@ class Sweep:
     folder: str | None
 
     def __call__(self, model: nn.Module, examples: Examples, by_prediction: bool = False) -> Evidence:
-        places = torch.arange(min(2, len(examples)), device=examples.targets.device)
-        with preserved(places.device):
-            few = next(iter(examples.batches([places])))
-        head = last_linear(model, few) if features in self.wanted else None
-        batch = Batch(places, examples.ids[places], few, examples.targets[places], {})
+        with preserved(examples.targets.device):
+            batch = first_of(examples, 2)
+        head = last_linear(model, batch.inputs) if features in self.wanted else None
         ways = ways_through(model, self.objective, self.wanted, batch, None, self.classes)
         taps, kept = Taps(model, self.objective.layers, head), Kept(len(examples), self.folder)
         try:

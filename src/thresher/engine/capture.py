@@ -86,8 +86,7 @@ def phase(recipe: Recipe, epoch: int) -> tuple[Hashable, ...]:
     Rules of this library look at the epoch only through `warmup`, `until` and schedules, which are device scalars;
     a rule from elsewhere may do what it likes with it, so it is recorded again every epoch.
     """
-    relabel = None if recipe.relabel is None or recipe.relabel.clock == "epoch" else recipe.relabel
-    asked = list(parts((recipe.each_batch, relabel, recipe.mix)))
+    asked = list(parts((recipe.each_batch, recipe.relabel_on("batch"), recipe.mix)))
     foreign = any(
         isinstance(part, FunctionType)
         or (isinstance(part, Reader) and not type(part).__module__.startswith("thresher."))

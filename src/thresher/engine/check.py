@@ -1,19 +1,14 @@
 """Refusals at the start: what is missing or does not fit is said before any training."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from thresher.draw import class_balanced
 from thresher.engine.evidence import HOW_TO_GIVE
-from thresher.engine.learner import evaluating, last_linear
-from thresher.engine.look import Batch, Ways, one_tensor
 from thresher.engine.partners import check_mix
 from thresher.engine.teacher import TEACHER_OUTPUT
-from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import Objective
@@ -21,8 +16,7 @@ from thresher.recipe import Recipe
 from thresher.rules import KeepSmallest, Rule, RuleLike, per_class
 from thresher.rules.rule import columns_of, gives_of, needs_of, parts, reads_of, signals_of
 from thresher.schedules import Schedule
-from thresher.seeding import generator, preserved
-from thresher.signals import clean_agreement, features, gradient_norm
+from thresher.signals import clean_agreement, gradient_norm
 
 GIVERS = {
     "cluster": "FacilityLocation(fraction=0.5)",
@@ -98,16 +92,6 @@ def check_round(rule: RuleLike, pool: Examples, given: Mapping[str, object]) -> 
             raise ThresherError(f"{type(part).__name__} cannot choose from a pool: use a rule that looks at it once.")
 
 
-def output_width(model: nn.Module, examples: Examples) -> int:
-    """How many outputs the model gives for an example."""
-    place = torch.zeros(1, dtype=torch.long, device=examples.targets.device)
-    with torch.no_grad(), preserved(place.device), evaluating(model):
-        outputs = _forward(model, next(iter(examples.batches([place]))), f" of {examples.name}")
-    if outputs.ndim != 2:
-        raise ThresherError(f"The model gives outputs of shape {list(outputs.shape)}: make it give [n, classes].")
-    return outputs.shape[1]
-
-
 def _check_signals(value: Recipe | RuleLike, examples: Examples) -> str:
     """The task, for which every signal has to be defined."""
     task = "regression" if examples.is_regression else "classification"
@@ -171,83 +155,3 @@ def check_schedules(recipe: Recipe, epochs: float) -> None:
                     raise ThresherError(
                         f"The share to keep is {share:g} in epoch {epoch + 1}: let it stay above 0 and at most 1."
                     )
-
-
-def check_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> None:
-    """Try the model on an example of every set, so that none fails after an epoch."""
-    for name, examples in sets.items():
-        places = torch.arange(1, device=examples.targets.device)
-        with torch.no_grad(), preserved(places.device), evaluating(model):
-            outputs = _forward(model, next(iter(examples.batches([places], seed=seed))), f" of the {name} set")
-        if outputs.shape[1:] != (sets["train"].outputs,):
-            raise ThresherError(
-                f"The model gives outputs of shape {list(outputs.shape)} for one example of the {name} set."
-            )
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What trying the model showed: its last Linear layer where features are read, and how derivatives are taken."""
-
-    head: str | None
-    ways: Ways
-
-
-def check_model(
-    recipe: Recipe,
-    model: nn.Module,
-    objective: Objective,
-    train: Examples,
-    seed: int,
-    clean: Examples | None = None,
-    clean_batch: int = 1,
-) -> Fit:
-    """Try the model and the views on two examples, and on two clean ones where a rule reads those."""
-    if not model.training:
-        model.train()  # as it will be when it is trained
-    places = torch.arange(min(2, len(train)), device=train.targets.device)
-    wanted = signals_of(recipe)
-    with preserved(train.targets.device):
-        inputs = next(iter(train.batches([places], seed=seed)))
-        for view in recipe.views:
-            seen = view(inputs, generator(seed, "check", device=inputs.device))
-            if seen.shape != inputs.shape:
-                raise ThresherError(
-                    f"A view turned inputs {list(inputs.shape)} into {list(seen.shape)}: let it keep the shape."
-                )
-        if recipe.mix is not None and not inputs.is_floating_point():
-            raise ThresherError("mix blends inputs, which needs real numbers: leave mix out for token ids.")
-        for layer in objective.layers:
-            if layer not in dict(model.named_modules()):
-                raise ThresherError(f"The objective reads the layer {layer!r}: name one of model.named_modules().")
-        with torch.no_grad(), evaluating(model):
-            outputs = _forward(model, inputs)
-        if tuple(outputs.shape) != (len(places), train.outputs):
-            raise ThresherError(
-                f"The model gives outputs of shape {list(outputs.shape)} for {len(places)} examples: "
-                f"make it give [{len(places)}, {train.outputs}]."
-            )
-        batch = Batch(places, train.ids[places], inputs, train.targets[places], {})
-        return Fit(
-            head=last_linear(model, inputs) if features in wanted else None,
-            ways=ways_through(model, objective, wanted, batch, _few(clean, clean_batch, seed), train.classes),
-        )
-
-
-def _few(clean: Examples | None, clean_batch: int, seed: int) -> Batch | None:
-    """The first two clean examples as a batch, or the first where batches have one."""
-    if clean is None:
-        return None
-    places = torch.arange(min(2, clean_batch), device=clean.targets.device)
-    inputs = next(iter(clean.batches([places], seed=seed)))
-    return Batch(places, clean.ids[places], inputs, clean.targets[places], {})
-
-
-def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor, whose: str = "") -> Tensor:
-    try:
-        return one_tensor(model(inputs))
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise ThresherError(
-            f"The model cannot take inputs{whose} of shape {list(inputs.shape)} ({inputs.dtype}): "
-            f"{str(error).splitlines()[0]}"
-        ) from error

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from thresher.engine.evidence import Evidence
+from thresher.engine.evidence import Evidence, Now
 from thresher.engine.learner import Learner, Taps
-from thresher.engine.step import Now
 from thresher.engine.sweep import Sweeper
 from thresher.engine.teacher import Teacher
 from thresher.errors import ThresherError
@@ -47,7 +46,7 @@ def settle(
     now: Now,
 ) -> Agenda:
     """Ask the rule of the epoch, and then the relabelling, about the whole set."""
-    relabel = recipe.relabel if recipe.relabel is not None and recipe.relabel.clock == "epoch" else None
+    relabel = recipe.relabel_on("epoch")
     asked = (recipe.each_epoch, relabel)
     sights = [epoch_evidence(asked, learner, train, columns, validation, sweeper, now) for learner in learners]
     decisions = None if recipe.each_epoch is None else _decide(recipe.each_epoch, learners, sights)
@@ -93,12 +92,9 @@ def epoch_evidence(
             objective=learner.objective,
             raw_outputs=lambda: sweeper(model, learner.objective, examples, wanted=wanted, taps=taps),
             classes=examples.classes,
-            epoch=now.epoch,
-            epochs=now.epochs,
-            generator=now.generator,
             columns=columns,
             memory=learner.epoch_memory,
-            scalars=now.scalars,
+            **vars(now),
         )
 
     def linked(examples: Examples, columns: Mapping[str, Tensor]) -> Evidence:

@@ -129,6 +129,19 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Now:
+    """Where the run is: the epoch (from 0), how many there will be, the generator and the schedules' values.
+
+    Evidence has fields of the same names, so that it takes all of them as `**vars(now)`.
+    """
+
+    epoch: int
+    epochs: float
+    generator: torch.Generator
+    scalars: Mapping[Schedule, Tensor]
+
+
+@dataclass(frozen=True)
 class Swept:
     """What a sweep over a set brings back: outputs [n, ...] and the declared signals."""
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from thresher.device import find_device
 from thresher.engine.checkpoint import Record, RunFolder
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer, default_optimizer
@@ -78,7 +79,7 @@ def fit(
     precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
               unless switched off (torch.float32, False, False), elsewhere float32 and neither
     """
-    where = _device(device)
+    where = find_device(device)
     plan = Plan(
         **_length(train, epochs, steps, batch),
         seed=seed,
@@ -127,15 +128,7 @@ def _loop(
         training.load_state(saved)
     last_commit = time.monotonic()
     while not training.finished:
-        with closing(training.run_epoch()) as epoch:  # so that an error in `watch` leaves the random state as it was
-            for step, steps in epoch:
-                if watch is not None:
-                    watch(Moment(training.epoch, training.plan.epochs, step, steps))
-        record = training.history[-1]
-        training.stopped = until is not None and until(record)
-        training.finished = training.finished or training.stopped
-        if watch is not None:
-            watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
+        _watched_epoch(training, until, watch)
         due = time.monotonic() - last_commit >= commit_every
         if folder is not None and due and not training.finished:
             folder.commit(training.state(), training.ledger, training.history)
@@ -157,6 +150,20 @@ def _loop(
         training.stopped,
         None if training.scores.best is None else training.scores.best["epoch"],
     )
+
+
+def _watched_epoch(
+    training: Training, until: Callable[[Record], bool] | None, watch: Callable[[Moment], None] | None
+) -> None:
+    with closing(training.run_epoch()) as epoch:  # so that an error in `watch` leaves the random state as it was
+        for step, steps in epoch:
+            if watch is not None:
+                watch(Moment(training.epoch, training.plan.epochs, step, steps))
+    record = training.history[-1]
+    training.stopped = until is not None and until(record)
+    training.finished = training.finished or training.stopped
+    if watch is not None:
+        watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
 
 
 def _length(train: Examples, epochs: int | None, steps: int | None, batch: int) -> dict[str, Any]:
@@ -181,17 +188,6 @@ def _clean_batch(clean: Examples | None, wanted: int | None, batch: int) -> int:
     if not 1 <= wanted <= len(clean):
         raise ThresherError(f"clean_batch={wanted} does not fit {len(clean)} clean examples: give 1 to {len(clean)}.")
     return wanted
-
-
-def _device(wanted: torch.device | str | None) -> torch.device:
-    """The device that is wanted, or CUDA where there is one."""
-    device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ThresherError(f"There is no {device} here ({reason}): choose another device, such as cpu.") from error
-    return device
 
 
 def _precision(wanted: Precision, device: torch.device) -> Precision:

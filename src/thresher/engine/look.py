@@ -93,16 +93,7 @@ def look(
     watcher, aside = _watcher(model, wanted, ways), Aside(device)
     forward = partial(untraced, model) if leave_no_trace else model
     with autocast(device, precision):
-        # Gradients are of the first view alone, so that one is recorded by itself.
-        together = views[:1] if isinstance(watcher, Recorder) else views
-        inputs = together[0] if len(together) == 1 else torch.cat(together)
-        with watcher:
-            outputs = one_tensor(forward(inputs))
-        layers = taps.take()
-        if len(together) < len(views):
-            outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
-            layers = {name: torch.cat([layers[name], more]) for name, more in taps.take().items()}
-        outputs = outputs.float()
+        inputs, outputs, layers = _forward(forward, views, watcher, taps)
     evidence = Evidence(
         ids=batch.ids,
         targets=prediction(outputs[:n], facts["classes"]) if by_prediction else batch.targets,
@@ -131,6 +122,22 @@ def look(
                 evidence.known[signal] = signal.passes(model, views[0])
             taps.take()
     return Look(evidence, outputs, layers, factors)
+
+
+def _forward(
+    forward: Callable[[Tensor], Tensor], views: list[Tensor], watcher: AbstractContextManager[object], taps: Taps
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """The inputs of the pass that is watched, and the outputs and layers of all views."""
+    # Gradients are of the first view alone, so that one is recorded by itself.
+    together = views[:1] if isinstance(watcher, Recorder) else views
+    inputs = together[0] if len(together) == 1 else torch.cat(together)
+    with watcher:
+        outputs = one_tensor(forward(inputs))
+    layers = taps.take()
+    if len(together) < len(views):
+        outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
+        layers = {name: torch.cat([layers[name], more]) for name, more in taps.take().items()}
+    return inputs, outputs.float(), layers
 
 
 def prediction(outputs: Tensor, classes: int | None) -> Tensor:

@@ -8,20 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thresher.average import Growing
 from thresher.engine.capture import Captured, obstacle, phase
-from thresher.engine.check import check_model, check_recipe, check_schedules, check_sets
+from thresher.engine.check import check_recipe, check_schedules
 from thresher.engine.checkpoint import Record
 from thresher.engine.epoch import Agenda, settle
+from thresher.engine.evidence import Now
 from thresher.engine.feed import Feed
 from thresher.engine.learner import Learner
+from thresher.engine.norms import renew_norms
 from thresher.engine.partners import PartnerStream
 from thresher.engine.plan import Plan, identity
 from thresher.engine.record import epoch_record, fill_unseen
 from thresher.engine.scores import Scores
-from thresher.engine.step import Now, Step
+from thresher.engine.seeing import Seeing
+from thresher.engine.step import Step
 from thresher.engine.streams import CleanStream, TrainStream, streamed
 from thresher.engine.sweep import Sweeper
 from thresher.engine.teacher import TEACHER_OUTPUT, Teacher
+from thresher.engine.trial import try_model, try_sets
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.ledger import EpochRows, Ledger, epoch_table, last_visits
@@ -53,35 +58,28 @@ class Training:
         clean = sets.get("clean") if "clean" in needs else None
         self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
         device = train.targets.device
-        fits = check_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
-        check_sets(models[0], sets, plan.seed)
-        rate = recipe.average
-        if isinstance(rate, over):
-            rate = rate.rate(len(train) / plan.batch)
-        self.learners = [
-            Learner(m, as_objective(recipe.objective, train.classes).to(device), plan.make_optimizer, rate)
-            for m in models
-        ]
-        for learner in self.learners:
-            learner.watch_layers(learner.objective.layers, fits.head)
+        tried = try_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
+        try_sets(models[0], sets, plan.seed)
+        self.learners = _learners(recipe, models, train, plan, tried.head)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "nobody asked for it"
         captured = self.refusal is None
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
         at_once = max(1024 if captured else 512, plan.batch)
         self.sweeper = Sweeper(
-            at_once, plan.precision, plan.workers, fits.ways.factored, captured, plan.channels_last, taught
+            at_once, plan.precision, plan.workers, tried.ways.factored, captured, plan.channels_last, taught
         )
         self.sets = self._with_teacher(sets, taught, objective)
         self.train = train = self.sets["train"]
         self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
-        self.step = Step(recipe, self.learners, train.classes, plan.precision, self.rows, fits.ways, plan.batch, taught)
+        seeing = Seeing(recipe, self.learners, train.classes, plan.precision, tried.ways, taught)
+        self.step = Step(recipe, seeing, self.rows, plan.batch)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
         self.noise_rate = NoiseRate(recipe, train, plan.epochs)
         self.visits = TrainStream(train, recipe.draw, plan.batch, plan.seed)
         self.partners = PartnerStream(recipe.mix, train, plan.seed)
-        read = columns_of(recipe) if self.step.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
+        read = columns_of(recipe) if seeing.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
         self.feed = Feed(train, sorted(read), plan.channels_last, clean)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
         self.epoch, self.steps_done, self.finished, self.stopped = 0, 0, False, False
@@ -193,6 +191,9 @@ class Training:
             raise ThresherError(
                 f"Training diverged to NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
             )
+        for learner in self.learners:
+            if learner.average is not None and learner.rate != 0:
+                renew_norms(learner.average, learner.model, self.train, self.sweeper)
         rate = self.learners[0].optimizer.param_groups[0]["lr"]
         skipped = self.step.take_skipped()
         self.epoch += 1
@@ -237,3 +238,16 @@ class Training:
     def close(self) -> None:
         for learner in self.learners:
             learner.remove_hooks()
+
+
+def _learners(
+    recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan: Plan, head: str | None
+) -> list[Learner]:
+    """A learner for each model, with an objective of its own, whose layers are watched."""
+    average, made = recipe.average, []
+    rate = Growing(average.rate(len(train) / plan.batch)) if isinstance(average, over) else average
+    for model in models:
+        objective = as_objective(recipe.objective, train.classes).to(train.targets.device)
+        made.append(Learner(model, objective, plan.make_optimizer, rate))
+        made[-1].watch_layers(objective.layers, head)
+    return made

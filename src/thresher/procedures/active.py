@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.acquisitions import acquisition
+from thresher.device import find_device
 from thresher.engine.acquire import acquire
 from thresher.engine.check import check_round
 from thresher.engine.checkpoint import Record, describe
@@ -93,7 +94,7 @@ def active_loop(
     _refuse(recipe, model, pool, rule, start, count, rounds)
     if avoid is not None:
         avoiding(rule, pool.ids, pool.ids)  # refused now, not after the first round
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = find_device(device)
     pool, test = pool.to(where), None if test is None else test.to(where)
     done = Rounds(out, _identity(by, rule, recipe, pool, start, rounds, seed) | {"avoid": describe(avoid)})
     first = torch.randperm(len(pool), generator=generator(seed, "start"))[:start]

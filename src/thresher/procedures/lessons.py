@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from thresher.data import Predictions, read_predictions
-from thresher.engine.check import check_sets
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.engine.sweep import Sweeper
 from thresher.engine.teacher import TEACHER_OUTPUT, from_probabilities
+from thresher.engine.trial import try_sets
 from thresher.errors import ThresherError
 from thresher.examples import Examples, join
 from thresher.mix import as_mixable
@@ -133,7 +133,7 @@ def _try(model: nn.Module | Callable[[], nn.Module], sets: Mapping[str, Examples
     with preserved():
         made = model if isinstance(model, nn.Module) else model()
     device = next(made.parameters()).device
-    check_sets(made, {name: examples.subset([0]).to(device) for name, examples in given.items()}, 0)
+    try_sets(made, {name: examples.subset([0]).to(device) for name, examples in given.items()}, 0)
 
 
 def _plain(

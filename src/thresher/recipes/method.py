@@ -56,11 +56,14 @@ class Method:
     make: Callable[[Setting], Recipe] | None
     summary: str
     paper: str
-    kind: str = "recipe"
     clock: str = "batch"
     needs: tuple[str, ...] = ()
     tasks: tuple[str, ...] = BOTH
     procedure: Callable[[Trainer], Run] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "recipe" if self.procedure is None else "procedure"
 
     def recipe(
         self, *, noise_rate: float | str | None = "auto", classes: int | None = None, epochs: float = 1
@@ -73,4 +76,7 @@ class Method:
 
     def train(self, trainer: Trainer, **setting: Any) -> Run:
         """Train by the procedure, or by the recipe for this noise_rate, classes and epochs."""
+        task = "regression" if trainer.train.is_regression else "classification"
+        if task not in self.tasks:
+            raise ThresherError(f"{self.name} is defined for {self.tasks[0]} only: choose another method.")
         return trainer(self.recipe(**setting)) if self.procedure is None else self.procedure(trainer)

@@ -37,8 +37,7 @@ from thresher.schedules import Schedule, ramp
 from thresher.signals import confidence, given, loss, output_gradient_norm
 from thresher.views import View
 
-# Shares of the run: 15, 10 and 5 of the 115 epochs for which they were found.
-WARM, SURE, LOOK_BACK = 15 / 115, 10 / 115, 5 / 115
+WARM, SURE = 15 / 115, 10 / 115  # shares of the run: 15 and 10 of the 115 epochs for which they were found
 SMALL = 2 / 3  # of the labels that are assumed to be clean, so many are called sure by their small losses
 CONFIDENT = from_average(KeepAbove(by=confidence, bound=0.8))
 DEBIASED = average_teaches(Debias())
@@ -106,7 +105,7 @@ def reclaim(
     uniform: float = 0.1,
     mix: Mix | None = Mixup(1.0),  # noqa: B008  # a frozen value
     views: tuple[View, ...] = (),
-    average: float | over | None = None,
+    average: float | over = over(1),  # noqa: B008  # a frozen value
 ) -> Recipe:
     """Trust some labels, let the averaged model label the rest, and train on both.
 
@@ -129,5 +128,5 @@ def reclaim(
         objective=NearUniform(uniform),
         mix=mix,
         views=views,
-        average=average if average is not None else over(max(LOOK_BACK * setting.epochs, 0.5)),
+        average=average,
     )

@@ -67,10 +67,7 @@ def curve(
         ],
     )
     layers = [line.add_params(picked).properties(name="line"), point.add_params(near).properties(name="point")]
-    if lines:
-        dashed = alt.Chart({"values": [{"at": at} for at in lines]})
-        layers.append(dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q"))
-    return finished(alt.layer(*layers), height=230)
+    return finished(alt.layer(*layers, *_levels(lines)), height=230)
 
 
 def bands(
@@ -94,10 +91,7 @@ def bands(
             y=alt.Y("mean:Q", **height), tooltip=["method:N", alt.Tooltip("place:Q", title=x), *said]
         ),
     ]
-    if lines:
-        dashed = alt.Chart({"values": [{"at": at} for at in lines]})
-        layers.append(dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q"))
-    return finished(alt.layer(*layers), height=260)
+    return finished(alt.layer(*layers, *_levels(lines)), height=260)
 
 
 def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[float, float] | None = None) -> Spec:
@@ -198,6 +192,14 @@ def scatter(rows: Rows) -> Spec:
         ],
     )
     return finished(alt.layer(line, points), height=360)
+
+
+def _levels(lines: Sequence[float]) -> list[Any]:
+    """Dashed lines across the chart at these heights, as a layer where there are any."""
+    import altair as alt
+
+    dashed = alt.Chart({"values": [{"at": at} for at in lines]})
+    return [dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q")] if lines else []
 
 
 def _tilted(names: Sequence[str]) -> Any:

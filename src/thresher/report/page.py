@@ -17,6 +17,7 @@ from thresher.report.summary import (
     seconds_text,
     summarise,
 )
+from thresher.template import filled_in
 
 MOST_CARDS, MOST_CARDS_OF_SEVERAL = 36, 18  # whole rows of nine, six or three
 
@@ -41,16 +42,7 @@ def page(runs: Sequence[RunRecord]) -> str:
 
 def rendered(template: str, specs: list[dict[str, Any]], **values: Any) -> str:
     """A page from its template, with its charts and the program that draws them."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("thresher", "report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(template).render(specs=specs, chart_program=_chart_program(), **values)
+    return filled_in("report", template, specs=specs, chart_program=_chart_program(), **values)
 
 
 @cache

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
 from thresher.rules.centrality import centrality
 from thresher.rules.cover import Coreset
 from thresher.rules.facility_location import facility_location
+from thresher.rules.keep import check_size
 from thresher.rules.rule import Decision, Rule
 from thresher.schedules import Schedule
 from thresher.signals import Signal, output_gradient
@@ -31,12 +31,7 @@ class Centrality(Rule):
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
 
     def __post_init__(self) -> None:
-        if (self.fraction is None) == (self.count is None):
-            raise ThresherError(f"{type(self).__name__} needs fraction= or count=: give exactly one of them.")
-        if not isinstance(self.fraction, Schedule | None) and not 0 < self.fraction <= 1:
-            raise ThresherError(f"fraction={self.fraction} is what is kept: give a number above 0 and at most 1.")
-        if self.count is not None and not (isinstance(self.count, int) and self.count >= 1):
-            raise ThresherError(f"count={self.count} keeps nothing: give a whole number of at least 1.")
+        check_size(type(self).__name__, self.fraction, self.count)
 
     def __call__(self, evidence: Evidence) -> Decision:
         by_id, embeddings, count = self._asked(evidence)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -61,27 +62,36 @@ class Points:
 
         Each block overwrites the one before.
         """
-        left, right = self.rough
-        room = torch.empty(min(len(rows), self.block), len(self), dtype=right.dtype, device=right.device)
-        for some in torch.split(rows, self.block):
-            squares = room[: len(some)]
-            if on_host(right):  # torch may be told to multiply single precision with less
-                np.matmul(left[some].numpy(), right.numpy(), out=squares.numpy())
-            else:
-                torch.matmul(left[some], right, out=squares)
-            yield some, squares
-
-    def limit(self, reach: Tensor) -> Tensor:
-        """What `squares_at_least` are below, wherever a whole distance is below the reach [n]."""
-        return reach.square().mul_(1 + 2.0**-22).to(self.rough[1].dtype)
+        return self._products(rows, *self.rough)
 
     def near(self, rows: Tensor, reach: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """In blocks of rows: how many others have each in (or just out of) reach, which ones, their whole distances."""
-        limit = self.limit(reach)
+        """In blocks of rows: how many have each in (or just out of) reach [n], which ones, their whole distances."""
+        # Single precision takes duplicates of a medoid, and crowds in nearly one place, for nearer than they are.
+        limit = torch.where(reach > 0, reach.square() * (1 + 2.0**-22), -torch.inf).to(self.rough[1].dtype)
         for some, squares in self.squares_at_least(rows):
             places = _places_below(squares, limit)
             row, others = places // len(self), places % len(self)
-            yield row.bincount(minlength=len(some)), others, self._again(some[row], others)
+            whole = self._again(some[row], others)
+            inside = whole < reach[others]
+            if 2 * int(inside.sum()) < len(inside):
+                row, others, whole = row[inside], others[inside], whole[inside]
+            yield row.bincount(minlength=len(some)), others, whole
+
+    def surely_near(self, rows: Tensor, reach: Tensor) -> Tensor:
+        """How many have each row [m] nearer than their reach [n], but for those where the error could decide."""
+        limit = reach.square() - self.error
+        return torch.cat([(squares < limit).sum(1) for _, squares in self._products(rows, self.left, self.right)])
+
+    def _products(self, rows: Tensor, left: Tensor, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """The rows in blocks, with those of left @ right; each block overwrites the one before."""
+        room = torch.empty(min(len(rows), self.block), len(self), dtype=right.dtype, device=right.device)
+        for some in torch.split(rows, self.block):
+            products = room[: len(some)]
+            if on_host(right):  # torch may be told to multiply single precision with less
+                np.matmul(left[some].numpy(), right.numpy(), out=products.numpy())
+            else:
+                torch.matmul(left[some], right, out=products)
+            yield some, products
 
     def _rounded(self, squares: Tensor) -> tuple[Tensor, Tensor]:
         """Whole distances of squared ones, and where the error might change them; the squares are overwritten."""
@@ -117,11 +127,7 @@ def measure(embeddings: Tensor) -> Points:
 
     The unit is a power of two, so that nothing is rounded but the distances.
     """
-    if embeddings.ndim != 2 or 0 in embeddings.shape or embeddings.is_complex():
-        raise ThresherError(f"Embeddings of shape {list(embeddings.shape)} cannot be measured: give real rows [n, d].")
-    columns = embeddings.detach().double().T.contiguous()
-    if not torch.isfinite(columns).all():
-        raise ThresherError("Some embeddings are not finite, so nothing is near to them: drop those rows first.")
+    columns = checked_rows(embeddings).T.contiguous()
     columns = columns * 2.0 ** -math.frexp(float(columns.abs().max()))[1]  # squares can neither overflow nor vanish
     everyone = torch.arange(columns.shape[1], device=columns.device)
     farthest = _lengths(columns, torch.zeros_like(everyone), everyone).argmax()
@@ -141,9 +147,21 @@ def _factors(centred: Tensor, less: float) -> tuple[Tensor, Tensor]:
     return torch.cat([norms, ones, -2 * centred], 1), torch.cat([ones, norms, centred], 1).T.contiguous()
 
 
+def checked_rows(embeddings: Tensor) -> Tensor:
+    """The embeddings [n, d] in double precision, if distances between them can be measured."""
+    if not isinstance(embeddings, Tensor):
+        raise ThresherError(f"Embeddings are a {type(embeddings).__name__} here: give a tensor, as by torch.as_tensor.")
+    if embeddings.ndim != 2 or 0 in embeddings.shape or embeddings.is_complex():
+        raise ThresherError(f"Embeddings of shape {list(embeddings.shape)} cannot be measured: give real rows [n, d].")
+    rows = embeddings.detach().double()
+    if not torch.isfinite(rows).all():
+        raise ThresherError("Some embeddings are not finite, so nothing is near to them: drop those rows first.")
+    return rows
+
+
 def checked_count(count: int, n: int) -> int:
     """The count, if so many can be chosen of n."""
-    if not (isinstance(count, int) and 1 <= count <= n):
+    if not (isinstance(count, Integral) and 1 <= count <= n):
         raise ThresherError(f"count={count} cannot be chosen of {n} examples: give a whole number from 1 to {n}.")
     return count
 

@@ -9,7 +9,7 @@ from thresher.rules.cover import Coreset, Cover, clusters, gains_at_most, larges
 from thresher.rules.distances import Points, checked_count, measure
 from thresher.rules.near import choose_near
 
-NEIGHBOURS = 256  # examples that a candidate may have in reach when lists of them begin to be kept
+NEIGHBOURS = 512  # examples that the best candidates may have in reach when lists of them begin to be made
 SAMPLE = 32  # candidates by which their number is foreseen
 
 
@@ -29,7 +29,7 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
         cover.add(points, most_central(points))
         bounds = gains_at_most(points, points.everyone, cover.reach)
         bounds[cover.chosen] = -1
-        while len(cover.chosen) < count and _in_reach(points, cover.reach) > NEIGHBOURS:
+        while len(cover.chosen) < count and _in_reach(points, cover.reach, bounds) > NEIGHBOURS:
             medoid = largest_gain(points, points.everyone, cover.reach, bounds, torch.ones_like(bounds).bool())
             cover.add(points, medoid)
             bounds[medoid] = -1
@@ -37,7 +37,7 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
     return clusters(cover.chosen, cover.owner)
 
 
-def _in_reach(points: Points, reach: Tensor) -> float:
-    """About how many examples have a candidate in reach, on average, from a sample of candidates."""
-    rows, limit = points.everyone[:: max(1, len(points) // SAMPLE)], points.limit(reach)
-    return sum(int((squares < limit).sum()) for _, squares in points.squares_at_least(rows)) / len(rows)
+def _in_reach(points: Points, reach: Tensor, bounds: Tensor) -> float:
+    """How many examples have a candidate in reach, on average over those that may gain the most."""
+    rows = bounds.topk(min(SAMPLE, len(bounds))).indices
+    return float(points.surely_near(rows, reach).double().mean())

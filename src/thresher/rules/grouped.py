@@ -1,6 +1,7 @@
 """A selection within each group."""
 
 from collections.abc import Callable
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -9,10 +10,20 @@ from thresher.errors import ThresherError
 from thresher.rules.cover import Coreset
 
 
+@overload
 def in_groups(
     select: Callable[[Tensor, int], Coreset], embeddings: Tensor, groups: Tensor, *, fraction: float
-) -> Coreset:
-    """max(1, round(fraction · size)) medoids of each group, chosen among its own; `groups` [n] are whole numbers.
+) -> Coreset: ...
+@overload
+def in_groups(
+    select: Callable[[Tensor, int], Tensor], embeddings: Tensor, groups: Tensor, *, fraction: float
+) -> Tensor: ...
+def in_groups(
+    select: Callable[[Tensor, int], Coreset | Tensor], embeddings: Tensor, groups: Tensor, *, fraction: float
+) -> Coreset | Tensor:
+    """max(1, round(fraction · size)) of each group, chosen among its own; `groups` [n] are whole numbers.
+
+    What comes back is of the kind that `select` gives: a coreset of `facility_location`, indices of `centrality`.
 
     >>> from thresher.rules import facility_location
     >>> rows = torch.tensor([[0.0], [5.0], [1.0], [9.0], [2.0]])
@@ -28,8 +39,9 @@ def in_groups(
     for group in torch.unique(groups):
         members = (groups == group).nonzero()[:, 0]
         own = select(embeddings[members], max(1, round(fraction * len(members))))
-        indices.append(members[own.indices])
-        sizes.append(own.cluster_sizes)
-        assignment[members] = own.assignment + chosen
-        chosen += len(own.indices)
-    return Coreset(torch.cat(indices), torch.cat(sizes), assignment)
+        if isinstance(own, Coreset):
+            sizes.append(own.cluster_sizes)
+            assignment[members] = own.assignment + chosen
+            chosen += len(own.indices)
+        indices.append(members[own.indices if isinstance(own, Coreset) else own])
+    return Coreset(torch.cat(indices), torch.cat(sizes), assignment) if sizes else torch.cat(indices)

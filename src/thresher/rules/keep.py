@@ -60,6 +60,16 @@ def _share(fraction: float | Tensor | None, sizes: Tensor | int) -> Tensor | int
     return torch.clamp_min(wanted, 1)
 
 
+def check_size(rule: str, fraction: float | Schedule | None, count: int | None) -> None:
+    """Refuse a rule that does not say how many it keeps, or says it twice."""
+    if (fraction is None) == (count is None):
+        raise ThresherError(f"{rule} needs fraction= or count=: give exactly one of them.")
+    if not isinstance(fraction, Schedule | None) and not 0 < fraction <= 1:
+        raise ThresherError(f"fraction={fraction} is what is kept: give a number above 0 and at most 1.")
+    if count is not None and not (isinstance(count, int) and count >= 1):
+        raise ThresherError(f"count={count} keeps nothing: give a whole number of at least 1.")
+
+
 @dataclass(frozen=True)
 class KeepSmallest(Rule):
     """Weight 1 for the share `fraction` (or the `count`) of examples whose signal is smallest, 0 for the rest.
@@ -74,12 +84,7 @@ class KeepSmallest(Rule):
     sign: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        if (self.fraction is None) == (self.count is None):
-            raise ThresherError(f"{type(self).__name__} needs fraction= or count=: give exactly one of them.")
-        if not isinstance(self.fraction, Schedule | None) and not 0 < self.fraction <= 1:
-            raise ThresherError(f"fraction={self.fraction} is what is kept: give a number above 0 and at most 1.")
-        if self.count is not None and not (isinstance(self.count, int) and self.count >= 1):
-            raise ThresherError(f"count={self.count} keeps nothing: give a whole number of at least 1.")
+        check_size(type(self).__name__, self.fraction, self.count)
 
     @property
     def by_groups(self) -> bool:

@@ -1,5 +1,6 @@
 """Greedy steps over lists of who is in a candidate's reach: the second part of exact facility location, on the host."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from thresher.rules.distances import Points
 Whole = NDArray[Any]
 POOL = 512  # candidates looked at together
 PAIRS = 2**14  # pairs of those that may become medoids together
+LONGEST = 1024  # pairs of a list that is kept
 
 
 class Lists(NamedTuple):
@@ -29,6 +31,12 @@ class Lists(NamedTuple):
         pairs = np.repeat(_summed(self.sizes)[places] - _summed(sizes)[:-1], sizes) + np.arange(sizes.sum())
         return Lists(sizes, self.example.take(pairs), self.distance.take(pairs))
 
+    def apart(self, candidates: Sequence[int]) -> dict[int, Whole]:
+        """The lists by the candidates whose they are, as far as these go; each [2, size]: examples, distances."""
+        pairs, ends = np.stack(self[1:]), _summed(self.sizes).tolist()
+        places = zip(candidates, ends, ends[1:], strict=False)
+        return {candidate: pairs[:, first:last].copy() for candidate, first, last in places}  # a view holds all of them
+
     def within(self, reach: Whole) -> "Lists":
         """The lists without the pairs that have gone out of reach."""
         kept = self.distance < reach.take(self.example)
@@ -37,28 +45,31 @@ class Lists(NamedTuple):
 
 @dataclass
 class Known:
-    """What is known of every candidate: its list, once that was asked for."""
+    """The lists of the candidates that were asked for; long ones are made anew each time, because they soon shrink."""
 
     points: Points
     lists: dict[int, Whole] = field(default_factory=dict)  # [2, size] int32: the examples, the distances
 
     def of(self, candidates: Whole, reach: Whole) -> Lists:
         """The lists of the candidates, some pairs of which may have gone out of reach since they were made."""
-        missing = np.array([candidate for candidate in candidates.tolist() if candidate not in self.lists], dtype=int)
-        if len(missing):
-            device = self.points.columns.device
-            blocks = self.points.near(torch.from_numpy(missing).to(device), torch.from_numpy(reach).double().to(device))
-            for sizes, example, distance in blocks:
-                here = Lists(*(each.cpu().numpy() for each in (sizes, example.int(), distance.int())))
-                self.keep(missing[: len(sizes)], here)
-                missing = missing[len(sizes) :]
-        found = [self.lists[candidate] for candidate in candidates.tolist()]
+        asked, known = candidates.tolist(), self.lists
+        new = self._made([candidate for candidate in asked if candidate not in known], reach)
+        found = [known[candidate] if candidate in known else new[candidate] for candidate in asked]
+        self.keep(new)
         return Lists(np.array([pairs.shape[1] for pairs in found]), *np.concatenate(found, axis=1))
 
-    def keep(self, candidates: Whole, lists: Lists) -> None:
-        pairs, ends = np.stack(lists[1:]), _summed(lists.sizes).tolist()
-        for place, candidate in enumerate(candidates.tolist()):
-            self.lists[candidate] = pairs[:, ends[place] : ends[place + 1]].copy()  # a view would hold all of them
+    def keep(self, lists: Mapping[int, Whole]) -> None:
+        self.lists.update({candidate: pairs for candidate, pairs in lists.items() if pairs.shape[1] <= LONGEST})
+
+    def _made(self, candidates: list[int], reach: Whole) -> dict[int, Whole]:
+        made: dict[int, Whole] = {}
+        if candidates:
+            device = self.points.columns.device
+            rows, near = torch.tensor(candidates, device=device), torch.from_numpy(reach).double().to(device)
+            for sizes, example, distance in self.points.near(rows, near):
+                here = Lists(*(each.cpu().numpy() for each in (sizes, example.int(), distance.int())))
+                made |= here.apart(candidates[len(made) :])
+        return made
 
 
 def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> None:
@@ -79,7 +90,7 @@ def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> Non
             highest[pool] = gains = _totals(gained, lists.sizes)
             if 2 * np.count_nonzero(gained) < len(gained):
                 lists = lists.within(reach)
-                known.keep(pool, lists)
+                known.keep(lists.apart(pool.tolist()))
             order = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains >= floor)]
             order = order[: 1 + np.searchsorted(lists.sizes[order].cumsum(), PAIRS)]
             lists = lists.some(order).within(reach)
@@ -90,7 +101,7 @@ def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> Non
             cover.chosen += medoids.tolist()
             highest[medoids] = -1
             for medoid in medoids.tolist():
-                del known.lists[medoid]
+                known.lists.pop(medoid, None)
             pool = pool[highest[pool] >= floor]
     cover.owner = torch.from_numpy(owner).to(cover.owner.device)
 

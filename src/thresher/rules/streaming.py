@@ -4,15 +4,18 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
+from thresher.blocks import rows_at_once
 from thresher.errors import ThresherError
 from thresher.rules.cover import Coreset, clusters
+from thresher.rules.distances import checked_rows
 from thresher.seeding import generator as seeded
 
-OFFERED = 64  # examples offered to a sieve at once: few, because after one is taken the others are judged again
+OFFERED = 64  # examples that come together: between two such pieces the sample is renewed
 
 
 def streamed_facility_location(
@@ -34,8 +37,8 @@ def streamed_facility_location(
     """
     if isinstance(blocks, Iterator):
         raise ThresherError("An iterator can be read once, but clusters need a second pass: give a list or a data set.")
-    if not (count >= 1 and slack > 0):
-        raise ThresherError(f"count={count} with slack={slack}: give a count of at least 1 and a slack above 0.")
+    if not (isinstance(count, Integral) and count >= 1 and slack > 0):
+        raise ThresherError(f"count={count} with slack={slack}: give a whole count of at least 1 and a slack above 0.")
     room = max(1000, 2 * count) if reservoir is None else max(reservoir, count)
     sample, sieves, n = _sieved(blocks, count, slack, room, generator or seeded(0, "stream"))
     if n < count:
@@ -45,8 +48,7 @@ def streamed_facility_location(
     for place, row in zip(sample.places, sample.rows, strict=True):  # to fill what the sieve left free only helps
         if len(rows) < count:
             rows.setdefault(place, row)
-    medoids = torch.stack(list(rows.values()))
-    return clusters(list(rows), torch.cat([torch.cdist(piece, medoids).argmin(1) for piece in _pieces(blocks)]))
+    return clusters(list(rows), _nearest(blocks, torch.stack(list(rows.values())), n))
 
 
 @dataclass
@@ -86,19 +88,24 @@ class Sieve:
     rows: list[Tensor] = field(default_factory=list)
 
     def offer(self, piece: Tensor, distances: Tensor, start: int, count: int, far: Tensor) -> None:
-        """Take of the piece [m, d], one after the other, what gains enough; distances [m, room] to the sample."""
-        first = 0
+        """Take of the piece [m, d], one after the other, what gains enough; distances [m, room] to the sample.
+
+        More are judged at once the longer nobody gains enough, because after one is taken the others are judged again.
+        """
+        first, at_once = 0, 1
         while len(self.chosen) < count and first < len(piece):
-            gains = (self.reach - torch.minimum(distances[first:], self.reach)).mean(1)
+            offered = distances[first : first + at_once]
+            gains = (self.reach - torch.minimum(offered, self.reach)).mean(1)
             missing = self.goal / 2 - float((far - self.reach).mean())
             enough = (gains > 0) & (gains >= missing / (count - len(self.chosen)))
             if not bool(enough.any()):
-                return
+                first, at_once = first + len(offered), 4 * at_once
+                continue
             taken = first + int(enough.int().argmax())
             self.reach = torch.minimum(self.reach, distances[taken])
             self.chosen.append(start + taken)
-            self.rows.append(piece[taken])
-            first = taken + 1
+            self.rows.append(piece[taken].clone())  # a view would hold its whole block
+            first, at_once = taken + 1, 1
 
     def renew(self, slots: list[int], sample: Sample) -> None:
         """Measure the examples that are new in the sample."""
@@ -145,7 +152,23 @@ def _guesses(sieves: dict[int, Sieve], best: float, count: int, slack: float, fa
     return {power: sieves.get(power) or Sieve((1 + slack) ** power, far.clone()) for power in powers}
 
 
-def _pieces(blocks: Iterable[Tensor]) -> Iterator[Tensor]:
-    """The stream in pieces [m, d] of at most OFFERED examples, in double precision."""
+def _nearest(blocks: Iterable[Tensor], medoids: Tensor, n: int) -> Tensor:
+    """The places [n] of the nearest medoids [count, d], by a second pass."""
+    found, first = torch.empty(n, dtype=torch.long, device=medoids.device), 0
+    for piece in _pieces(blocks, rows_at_once(len(medoids), medoids)):
+        found[first : first + len(piece)] = torch.cdist(piece, medoids).argmin(1)
+        first += len(piece)
+    return found
+
+
+def _pieces(blocks: Iterable[Tensor], size: int = OFFERED) -> Iterator[Tensor]:
+    """The stream in pieces [m, d] of at most `size` examples, in double precision."""
+    width = None
     for block in blocks:
-        yield from torch.split(block.detach().double(), OFFERED)
+        rows = checked_rows(block)
+        width = width or rows.shape[1]
+        if rows.shape[1] != width:
+            raise ThresherError(
+                f"A block has rows of {rows.shape[1]} numbers after rows of {width}: let all be as wide."
+            )
+        yield from torch.split(rows, size)

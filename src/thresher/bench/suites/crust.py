@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.suite import Cell, Claim, Entry, Published, Scale, Setup, Suite
+from thresher.bench.published import Published
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
 from thresher.bench.suites.crust_tables import TABLE_1, TABLE_3
 from thresher.bench.suites.prepare import first
 from thresher.schedules import step
@@ -28,15 +30,14 @@ METHODS = (
 )
 
 GRID = {"symmetric": (20, 50, 80), "asymmetric": (40,), "derangement": (40,), "instance": (40,)}
-HEADLINE = ("symmetric-50", "derangement-40")
 
 
-def cells(kind: Cell, grid: Mapping[str, tuple[int, ...]], seeds: int, headline_seeds: int) -> tuple[Cell, ...]:
+def cells(kind: Cell, grid: Mapping[str, tuple[int, ...]], seeds: int) -> tuple[Cell, ...]:
     """A cell of this kind for each corruption and rate, in which the methods that want a rate are told the true one.
 
-    >>> made = cells(Cell("d", "digits"), {"symmetric": (20, 50)}, seeds=1, headline_seeds=5)
+    >>> made = cells(Cell("d", "digits"), {"symmetric": (20,), "asymmetric": (40,)}, seeds=5)
     >>> [(cell.name, cell.noise_rate, cell.changes["seeds"]) for cell in made]
-    [('d-symmetric-20', 0.2, 1), ('d-symmetric-50', 0.5, 5)]
+    [('d-symmetric-20', 0.2, 5), ('d-asymmetric-40', 0.2, 5)]
     """
     return tuple(
         replace(
@@ -45,10 +46,7 @@ def cells(kind: Cell, grid: Mapping[str, tuple[int, ...]], seeds: int, headline_
             corruption=f"{corruption}:{percent / 100:g}",
             # The usual map confuses five of ten classes, so that half as many labels are wrong.
             noise_rate=percent / 200 if corruption == "asymmetric" else percent / 100,
-            changes={
-                **kind.changes,
-                "seeds": headline_seeds if f"{corruption}-{percent}" in HEADLINE else seeds,
-            },
+            changes={**kind.changes, "seeds": seeds},
         )
         for corruption, rates in grid.items()
         for percent in rates
@@ -58,14 +56,15 @@ def cells(kind: Cell, grid: Mapping[str, tuple[int, ...]], seeds: int, headline_
 DIGITS = Cell("digits", "digits", changes={"batch": 64, "epochs": 30})
 FASHION = Cell("fashion", "fashion-mnist", prepare=partial(first, train=3000, test=2000))
 SMALL = Scale(
-    cells=(*cells(DIGITS, GRID, seeds=2, headline_seeds=5), *cells(FASHION, GRID, seeds=2, headline_seeds=5)),
+    cells=(*cells(DIGITS, GRID, seeds=5), *cells(FASHION, GRID, seeds=5)),
     setup=Setup(model="mlp:256x256", batch=128, epochs=25, optimizer={"name": "adam", "lr": 1e-3}),
     notes=(
-        "Trimmed to half an hour on one core: two seeds, and five for the headline cells (symmetric-50, "
-        "derangement-40). digits come with scikit-learn; fashion is the first 3,000 training and 2,000 test images of "
-        "Fashion-MNIST.",
+        "digits come with scikit-learn; fashion is the first 3,000 training and 2,000 test images of Fashion-MNIST.",
         "asymmetric is the usual map of CIFAR-10, by class number: it confuses five of ten classes, so that 40 means a "
         "fifth of all labels. derangement sends every class to one other, as the paper's code does.",
+        "The length of F-correction's first training, and the lengths and the learning rate of L_DMI, were chosen by "
+        "looking at test scores on digits. Their rows on digits say what these methods can do once somebody has tuned "
+        "them, and flatter them beside all others.",
     ),
 )
 
@@ -92,9 +91,9 @@ WEBVISION = Cell(
     changes={"model": "timm:inception_resnet_v2", "epochs": 90, "schedule": step(1.0, at=(30, 60)), "seeds": 1},
 )
 FULL = (
-    *cells(CIFAR10, {"symmetric": (20, 50, 80), "derangement": (40,), "asymmetric": (40,)}, 5, 5),
+    *cells(CIFAR10, {"symmetric": (20, 50, 80), "derangement": (40,), "asymmetric": (40,)}, 5),
     PEOPLE,
-    *cells(CIFAR100, {"symmetric": (20, 50), "derangement": (40,)}, 5, 5),
+    *cells(CIFAR100, {"symmetric": (20, 50), "derangement": (40,)}, 5),
 )
 PAPER_SCALE = Scale(
     cells=(*FULL, WEBVISION, *(shortened(cell) for cell in FULL if cell.name in ("cifar10-symmetric-50", PEOPLE.name))),

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.suite import Cell, Entry, Published, Scale, Suite
+from thresher.bench.published import Published
+from thresher.bench.suite import Cell, Entry, Scale, Suite
 from thresher.bench.suites.crust import CIFAR10, DIGITS, FASHION, PAPER, PAPER_SCALE, SMALL, cells
 from thresher.mix import ClusterMixup, SameClassMixup
 from thresher.recipe import Recipe
@@ -37,7 +38,7 @@ NOISE = {"symmetric": (20, 50)}
 
 
 def _cells(seeds: int, *kinds: Cell) -> tuple[Cell, ...]:
-    return tuple(cell for kind in kinds for cell in cells(kind, NOISE, seeds, seeds))
+    return tuple(cell for kind in kinds for cell in cells(kind, NOISE, seeds))
 
 
 # Of the four rows of Table 2 the first has neither of the paper's parts and the last has both; which part the two in
@@ -58,6 +59,7 @@ CRUST_ABLATION = Suite(
     },
     published={(cell, row.format(kind)): number for (cell, row), number in PUBLISHED.items() for kind in KINDS},
     columns=("clean_share", "clean_weight"),
+    drawn=("clean_share",),
 )
 
 SIZES = (10, 30, 50, 70, 90)

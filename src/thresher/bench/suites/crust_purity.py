@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from thresher.bench.suite import Entry, Scale, Suite
-from thresher.bench.suites.crust import DIGITS, FASHION, FULL, PAPER, PAPER_SCALE, PEOPLE, SMALL, cells, shortened
+from thresher.bench.suites.crust import DIGITS, FASHION, FULL, GRID, PAPER, PAPER_SCALE, PEOPLE, SMALL, cells, shortened
 from thresher.bench.task import Measured, Task, measured, train_by
 from thresher.engine.evidence import Evidence
 from thresher.engine.run import Run
@@ -35,11 +35,21 @@ LABELS = {
     "loss": "smallest loss",
     "gradient": "smallest output gradient",
 }
-CLASSES = {"given": given, "predicted": predicted}
-SELECTIONS = {
-    f"{name}-{of}": per_class(rule, of=signal) for name, rule in RULES.items() for of, signal in CLASSES.items()
-}
-WEIGHED = tuple(f"{name}, by weight" for name in SELECTIONS if name.startswith("facility"))
+CLASSES = (given, predicted)
+SELECTIONS = {f"{name}-{of.name}": per_class(rule, of=of) for name, rule in RULES.items() for of in CLASSES}
+
+
+def _columns() -> dict[str, str]:
+    """What is measured, and what it is called: the clean share by count, and of medoids by weight as well."""
+    found: dict[str, str] = {}
+    for name, label in LABELS.items():
+        found |= {f"{name}-{of.name}": f"{label}, {of.name} class" for of in CLASSES}
+        if name == "facility":
+            found |= {f"{name}-{of.name}, by weight": f"{label}, {of.name} class, by weight" for of in CLASSES}
+    return found
+
+
+COLUMNS = _columns()
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ def purities(run: Run, train: Examples) -> dict[str, list[float | None]]:
     for name in SELECTIONS:
         weights = [rows[name].to_numpy(np.float64) for rows in epochs]
         found[name] = [float(clean[w > 0].mean()) for w in weights]
-        if f"{name}, by weight" in WEIGHED:
+        if f"{name}, by weight" in COLUMNS:
             found[f"{name}, by weight"] = [float(w[clean].sum() / w.sum()) for w in weights]
     return found
 
@@ -78,18 +88,22 @@ def selected(name: str, setting: Setting) -> Recipe:  # noqa: ARG001
     return Recipe(each_epoch=warmup(WARM_EPOCHS, SELECTIONS[name]))
 
 
-GRID = {"symmetric": (20, 50), "derangement": (40,), "instance": (40,)}
-SMALL_SCALE = Scale(
-    cells=(*cells(DIGITS, GRID, seeds=3, headline_seeds=3), *cells(FASHION, GRID, seeds=3, headline_seeds=3)),
-    setup=SMALL.setup,
-    notes=("Half of each class is kept, from the first epoch on where only watched, else after five epochs.",),
+NOTE = "Half of each class is kept, from the first epoch on where only watched, else after five epochs."
+BY_WEIGHT = (
+    "By count, every medoid is one example; by weight, it is as many as its cluster has, which is how it trains. The "
+    "network learns from everybody, so that it is the same for all selections and nothing but the selection differs."
 )
+FEWER = {"symmetric": (20, 50), "derangement": (40,), "instance": (40,)}
 SHORT = tuple(shortened(cell) for cell in FULL if cell.name in ("cifar10-symmetric-50", PEOPLE.name))
 PAPER_CELLS = tuple(replace(cell, changes={**cell.changes, "seeds": 1}) for cell in SHORT)
 
 
-def _scales() -> dict[str, Scale]:
-    return {"small": SMALL_SCALE, "paper": replace(PAPER_SCALE, cells=PAPER_CELLS, notes=PAPER_SCALE.notes[:1])}
+def _scales(grid: Mapping[str, tuple[int, ...]], seeds: int, *notes: str) -> dict[str, Scale]:
+    both = (*cells(DIGITS, grid, seeds), *cells(FASHION, grid, seeds))
+    return {
+        "small": Scale(both, SMALL.setup, (*SMALL.notes[:2], *notes)),
+        "paper": replace(PAPER_SCALE, cells=PAPER_CELLS, notes=(*PAPER_SCALE.notes[:1], *notes)),
+    }
 
 
 CRUST_PURITY = Suite(
@@ -97,9 +111,10 @@ CRUST_PURITY = Suite(
     title="How clean is what each selection would keep, of the same network",
     paper=PAPER,
     methods=(Entry("standard", "Standard, watched", procedure=watched),),
-    scales=_scales(),
-    columns=(*SELECTIONS, *WEIGHED),
+    scales=_scales(GRID, 5, NOTE, BY_WEIGHT),
+    columns=tuple(COLUMNS),
     drawn=tuple(SELECTIONS),
+    labels=COLUMNS,
 )
 CRUST_SELECTIONS = Suite(
     name="crust-selections",
@@ -107,12 +122,9 @@ CRUST_SELECTIONS = Suite(
     paper=PAPER,
     methods=(
         Entry("standard", "Standard"),
-        *(
-            Entry(name, f"{LABELS[name.split('-')[0]]}, {name.split('-')[1]} class", recipe=partial(selected, name))
-            for name in SELECTIONS
-        ),
+        *(Entry(name, COLUMNS[name], recipe=partial(selected, name)) for name in SELECTIONS),
     ),
-    scales=_scales(),
+    scales=_scales(FEWER, 3, NOTE),
     columns=("clean_share", "clean_weight"),
     drawn=("clean_share",),
 )

@@ -7,7 +7,8 @@ from typing import Any
 
 from thresher.bench.distilled import distilled, only_labelled, only_teacher
 from thresher.bench.points import Axis, Point
-from thresher.bench.suite import Cell, Claim, Entry, Scale, Setup, Suite, Teaching
+from thresher.bench.setup import Setup, Teaching
+from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT
 from thresher.bench.suites.prepare import first
 from thresher.schedules import stairs

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from thresher.bench.points import Axis, Point
-from thresher.bench.suite import Cell, Claim, Scale, Suite, Teaching
+from thresher.bench.setup import Teaching
+from thresher.bench.suite import Cell, Claim, Scale, Suite
 from thresher.bench.suites.distil import (
     DIGITS,
     FASHION,

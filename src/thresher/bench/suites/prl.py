@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.suite import Cell, Claim, Entry, Scale, Setup, Suite
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
 from thresher.bench.suites.prepare import celeba_components, components, first
 from thresher.bench.suites.prl_tables import TABLE_1, TABLE_2
 from thresher.data import standardise_targets

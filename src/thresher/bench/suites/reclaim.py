@@ -3,7 +3,9 @@
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.suite import Cell, Entry, Scale, Setup, Suite, printed
+from thresher.bench.published import printed
+from thresher.bench.setup import Setup
+from thresher.bench.suite import Cell, Entry, Scale, Suite
 from thresher.bench.suites.prepare import first
 from thresher.bench.task import Measured, Task, measured, train_by
 from thresher.recipe import Recipe

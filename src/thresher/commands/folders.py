@@ -1,0 +1,47 @@
+"""Folders of runs: their names, and how far a run in one has come."""
+
+import re
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from thresher.outcome import OUTCOME, TUNED
+from thresher.settings import Settings, first_difference, read_toml
+
+
+def free_folder(settings: Settings, base: Path) -> Path:
+    """The first of base, base-2, ... that is new or holds a run of these settings that was not finished."""
+    return next(folder for folder in numbered(base) if not folder.exists() or _is_unfinished(folder, settings))
+
+
+def numbered(base: Path) -> Iterator[Path]:
+    """base, base-2, base-3, ..."""
+    return (base if number == 1 else base.with_name(f"{base.name}-{number}") for number in count(1))
+
+
+def usual_name(settings: Settings) -> str:
+    """A folder name for these settings.
+
+    >>> usual_name(Settings("prl-l", "tables/adult.csv:target", seed=3))
+    'adult.csv-target-prl-l-seed3'
+    """
+    data = re.sub(r"[^A-Za-z0-9.]+", "-", settings.data.rsplit("/", 1)[-1]).strip("-")
+    return f"{data}-{settings.method}-seed{settings.seed}"
+
+
+def is_finished(folder: Path, settings: Settings) -> bool:
+    """Whether the run of this folder has come to its end, after which what it found is written."""
+    last = folder / TUNED if settings.fine_tune else folder
+    return (last / OUTCOME).exists()
+
+
+def saved_epochs(folder: Path) -> int:
+    """How many epochs of the run in this folder are on disk."""
+    history = folder / "history.jsonl"
+    return len(history.read_text().splitlines()) if history.exists() else 0
+
+
+def _is_unfinished(folder: Path, settings: Settings) -> bool:
+    if is_finished(folder, settings) or not (folder / "run.toml").exists():
+        return False
+    return first_difference(settings, read_toml(folder / "run.toml")) is None

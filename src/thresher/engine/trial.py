@@ -1,0 +1,110 @@
+"""Trying a model at the start, on an example or two of every set, so that nothing fails after an epoch."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from thresher.engine.learner import evaluating, last_linear
+from thresher.engine.look import Batch, Ways, one_tensor
+from thresher.engine.ways import ways_through
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.objectives import Objective
+from thresher.recipe import Recipe
+from thresher.rules.rule import signals_of
+from thresher.seeding import generator, preserved
+from thresher.signals import features
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What trying the model showed: its last Linear layer where features are read, and how derivatives are taken."""
+
+    head: str | None
+    ways: Ways
+
+
+def try_model(
+    recipe: Recipe,
+    model: nn.Module,
+    objective: Objective,
+    train: Examples,
+    seed: int,
+    clean: Examples | None = None,
+    clean_batch: int = 1,
+) -> Tried:
+    """Try the model and the views on two examples, and on two clean ones where a rule reads those."""
+    if not model.training:
+        model.train()  # as it will be when it is trained
+    wanted = signals_of(recipe)
+    with preserved(train.targets.device):
+        batch = first_of(train, 2, seed)
+        inputs, expected = batch.inputs, (len(batch.ids), train.outputs)
+        for view in recipe.views:
+            seen = view(inputs, generator(seed, "check", device=inputs.device))
+            if seen.shape != inputs.shape:
+                raise ThresherError(
+                    f"A view turned inputs {list(inputs.shape)} into {list(seen.shape)}: let it keep the shape."
+                )
+        if recipe.mix is not None and not inputs.is_floating_point():
+            raise ThresherError("mix blends inputs, which needs real numbers: leave mix out for token ids.")
+        for layer in objective.layers:
+            if layer not in dict(model.named_modules()):
+                raise ThresherError(f"The objective reads the layer {layer!r}: name one of model.named_modules().")
+        with torch.no_grad(), evaluating(model):
+            outputs = _forward(model, inputs)
+        if tuple(outputs.shape) != expected:
+            raise ThresherError(
+                f"The model gives outputs of shape {list(outputs.shape)} for {expected[0]} examples: "
+                f"make it give {list(expected)}."
+            )
+        trusted = None if clean is None else first_of(clean, min(2, clean_batch), seed)
+        return Tried(
+            head=last_linear(model, inputs) if features in wanted else None,
+            ways=ways_through(model, objective, wanted, batch, trusted, train.classes),
+        )
+
+
+def try_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> None:
+    """Try the model on an example of every set."""
+    width = sets["train"].outputs
+    for name, examples in sets.items():
+        outputs = _outputs_of_one(model, examples, f" of the {name} set", seed)
+        if tuple(outputs.shape) != (1, width):
+            raise ThresherError(
+                f"The model gives outputs of shape {list(outputs.shape)} for one example of the {name} set: "
+                f"make it give {[1, width]}."
+            )
+
+
+def output_width(model: nn.Module, examples: Examples) -> int:
+    """How many outputs the model gives for an example."""
+    outputs = _outputs_of_one(model, examples, f" of {examples.name}")
+    if outputs.ndim != 2:
+        raise ThresherError(f"The model gives outputs of shape {list(outputs.shape)}: make it give [n, classes].")
+    return outputs.shape[1]
+
+
+def _outputs_of_one(model: nn.Module, examples: Examples, whose: str, seed: int = 0) -> Tensor:
+    device = examples.targets.device
+    with torch.no_grad(), preserved(device), evaluating(model):
+        return _forward(model, first_of(examples, 1, seed).inputs, whose)
+
+
+def first_of(examples: Examples, count: int, seed: int = 0) -> Batch:
+    """The first examples as a batch."""
+    places = torch.arange(min(count, len(examples)), device=examples.targets.device)
+    inputs = next(iter(examples.batches([places], seed=seed)))
+    return Batch(places, examples.ids[places], inputs, examples.targets[places], {})
+
+
+def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor, whose: str = "") -> Tensor:
+    try:
+        return one_tensor(model(inputs))
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ThresherError(
+            f"The model cannot take inputs{whose} of shape {list(inputs.shape)} ({inputs.dtype}): "
+            f"{str(error).splitlines()[0]}"
+        ) from error
