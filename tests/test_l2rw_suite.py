@@ -65,7 +65,9 @@ def test_the_small_scale_is_what_was_asked_for() -> None:
     for cell in small.values():
         asked = [(job.entry.name, job.seed) for job in jobs_of(L2RW, "small", cells=[cell.name])]
         assert {seed for _, seed in asked} == set(range(5))
-        assert cell.validation is None or {name for name, _ in asked} == set(l2rw.NOISE)
+        assert {"standard", "random-weights", "clean-only", "standard+ft", "l2rw"} <= {name for name, _ in asked}
+    for name in ("digits-uniform-40", "digits-background-40"):
+        assert set(small[name].methods or ()) == set(l2rw.NOISE)
     of_the_paper = {
         name for name, known in METHODS.items() if known.make is not None and known.make in vars(recipes).values()
     }
@@ -182,7 +184,7 @@ def test_scores_are_drawn_against_each_number_and_imbalance_as_errors() -> None:
     assert "error" in pictures[l2rw.RATIO]
     legend = set(re.findall(r">([^<>]+)</text>", pictures[l2rw.LEVEL]))
     assert {"Baseline", "Baseline +FT", "Random", "Clean only", "L2RW"} <= legend
-    assert "S-Model" not in legend, "more lines could not be told apart"
+    assert "S-Model" not in legend, "it is run at one level only, which says nothing about levels"
 
 
 def test_the_page_shows_pictures_recalls_and_what_was_not_run(tmp_path: Path) -> None:

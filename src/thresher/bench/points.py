@@ -9,14 +9,12 @@ class Axis:
 
     as_errors  what is drawn is not the score but what it lacks of a perfect one
     levels     a method that is run at a single number does not depend on it, and is drawn as a level across
-    methods    whom to draw, where there are more than a picture can show
     """
 
     title: str
     log: bool = False
     as_errors: bool = False
     levels: bool = False
-    methods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
