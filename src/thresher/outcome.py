@@ -15,6 +15,7 @@ from thresher.ledger import Ledger
 
 PREVIEWS = 96
 OUTCOME = "examples.parquet"  # written last: where it is, everything is
+TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger) -> None:
