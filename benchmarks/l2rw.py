@@ -1,6 +1,7 @@
 """What a step of L2RW costs on the CPU against a plain step and against backward on backward, in one run.
 
     python benchmarks/l2rw.py [--rounds 9] [--out results/l2rw-cpu.jsonl]
+    python benchmarks/l2rw.py --show results/l2rw-cpu.jsonl > docs/results/l2rw-cpu.md
 
 Contestants take steps in turn, and the figures are medians: of the wall time, and of the CPU time, which other work on
 the machine disturbs less. Standard and L2RW are the engine's own steps, ledger included; backward on backward is
@@ -8,6 +9,7 @@ Algorithm 1 as the paper prints it. Each ratio is of two steps of the same round
 """
 
 import argparse
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -85,19 +87,48 @@ def contestants(name: str, clean_batch: int) -> dict[str, Turn]:
     return {who: partial(next, run) for who, run in runs.items()}
 
 
+def show(rows: list[dict[str, Any]]) -> str:
+    """The stored figures as a page."""
+    first = rows[0]
+    lines = [
+        "# What a step of L2RW costs",
+        "",
+        f"Times the plain step of the same round, which both of the others need as well: medians of {first['rounds']} "
+        f"rounds in which everyone takes one step, on {first['threads']} thread of a CPU, batches of {first['batch']} "
+        "pictures of 32 × 32. Backward on backward is Algorithm 1 as the paper prints it, with the same weights. "
+        f"torch {first['versions']['torch']}.",
+        "",
+        "| model | clean batch | plain step, CPU seconds | l2rw, CPU time | l2rw, wall time | "
+        "backward on backward, CPU time | wall time |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for at in range(0, len(rows), 3):
+        plain, ours, twice = rows[at : at + 3]
+        ratios = [f"{row[key]:.2f}×" for row in (ours, twice) for key in ("cpu_against_standard", "against_standard")]
+        cells = [plain["model"], str(plain["clean_batch"]), f"{plain['cpu_seconds']:.2f}", *ratios]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", "Made by `python benchmarks/l2rw.py --show results/l2rw-cpu.jsonl`."])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", type=Path, help="print the page of these stored rows")
     settings = parser.parse_args()
+    if settings.show:
+        print(show([json.loads(line) for line in settings.show.read_text().splitlines()]))
+        return
     torch.set_num_threads(settings.threads)
     rows = []
-    for name in MODELS:
+    for name in settings.models:
         for clean_batch in CLEAN_BATCHES:
             print(f"{name}, batch {BATCH}, clean {clean_batch}: {settings.rounds} rounds, {settings.threads} threads")
             times = take_turns(contestants(name, clean_batch), settings.rounds, warm=2)
-            rows += [{"model": name, "clean_batch": clean_batch, **row} for row in medians(times)]
+            setting = {"model": name, "batch": BATCH, "clean_batch": clean_batch, "rounds": settings.rounds}
+            rows += [setting | row for row in medians(times)]
     write(rows, settings.out, settings.threads)
 
 

@@ -1,10 +1,12 @@
 """L2RW in a loop of your own: twelve clean pictures say how much each of the others should count.
 
-The network is one of timm's, where that is installed, and a very small one, so that this runs in seconds. It starts
-from random weights, because nothing is downloaded here. A pretrained one goes through the same loop:
-`timm.create_model("resnet18", pretrained=True, num_classes=4)`, or torchvision's `resnet18(weights="DEFAULT")` with a
-last layer of your own.
+    python examples/clean_examples.py [resnet18]
+
+The network is one of timm's, where that is installed: by its name a pretrained one, which is downloaded, else a very
+small one from random weights, so that this runs in seconds. Torchvision's, and any other, go through the same loop.
 """
+
+import sys
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -33,7 +35,8 @@ def network() -> torch.nn.Module:
         import timm
     except ModuleNotFoundError:
         return build("resnet20", input_shape=(3, 32, 32), outputs=4)
-    return timm.create_model("test_resnet", pretrained=False, num_classes=4)
+    name = sys.argv[1] if len(sys.argv) > 1 else "test_resnet"
+    return timm.create_model(name, pretrained=len(sys.argv) > 1, num_classes=4)
 
 
 # Four in ten labels are those of the next class.

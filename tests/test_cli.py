@@ -243,7 +243,7 @@ BAD = {
     "--method standard --device gpu": "There is no device 'gpu' here",
     "--method l2rw": "give --clean 50",
     "--method standard --fine-tune": "give --clean 50",
-    "--method l2rw --clean 9": "give --corrupt",
+    "--method l2rw --clean 9": "give clean examples of your own",
     "--method l2rw --clean 900 --corrupt symmetric:0.4": "give 1 to 199",
     "--method l2rw --clean nowhere.npz": "There is no file or folder nowhere.npz",
     "--method l2rw --clean 9 --corrupt symmetric:0.4 --clean-batch 10": "give 1 to 9",

@@ -62,8 +62,12 @@ def test_the_small_scale_is_what_was_asked_for() -> None:
     points = [(point.axis, point.value) for cell in small.values() for point in cell.points]
     assert sorted(value for axis, value in points if axis is l2rw.SIZE) == [10, 20, 50, 100, 200, 500]
     assert sorted(value for axis, value in points if axis is l2rw.LEVEL) == [0, 10, 20, 30, 40, 50, 60]
-    tables = ("digits-imbalance-10", "digits-uniform-40", "digits-background-40", "digits-pair-40")
-    assert {job.seed for job in jobs_of(L2RW, "small", cells=tables)} == set(range(5))
+    for cell in small.values():
+        asked = [(job.entry.name, job.seed) for job in jobs_of(L2RW, "small", cells=[cell.name])]
+        assert {seed for _, seed in asked} == set(range(5))
+        assert {"standard", "random-weights", "clean-only", "standard+ft", "l2rw"} <= {name for name, _ in asked}
+    for name in ("digits-uniform-40", "digits-background-40"):
+        assert set(small[name].methods or ()) == set(l2rw.NOISE)
     of_the_paper = {
         name for name, known in METHODS.items() if known.make is not None and known.make in vars(recipes).values()
     }
@@ -179,7 +183,7 @@ def test_scores_are_drawn_against_each_number_and_imbalance_as_errors() -> None:
     assert list(pictures) == [l2rw.RATIO, l2rw.SIZE, l2rw.LEVEL]
     assert "error" in pictures[l2rw.RATIO]
     legend = set(re.findall(r">([^<>]+)</text>", pictures[l2rw.LEVEL]))
-    assert {"Baseline", "Baseline +FT", "Random", "L2RW"} <= legend
+    assert {"Baseline", "Baseline +FT", "Random", "Clean only", "L2RW"} <= legend
     assert "S-Model" not in legend, "it is run at one level only, which says nothing about levels"
 
 

@@ -123,6 +123,24 @@ def test_the_headline_is_that_of_the_history(tmp_path: Path) -> None:
     assert summary.seconds == pytest.approx(14 * 0.25)
 
 
+def test_the_headline_has_what_early_stopping_kept_and_what_fine_tuning_reached(tmp_path: Path) -> None:
+    folder, plain = write_fake_run(tmp_path / "run", epochs=3), write_fake_run(tmp_path / "plain", epochs=3)
+    rows = [
+        json.loads(line) | {"validation": value, "score": score}
+        for line, value, score in zip(
+            (folder / "history.jsonl").read_text().splitlines(), (0.2, 0.4, 0.4), (0.7, 0.6, 0.8), strict=True
+        )
+    ]
+    (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_fake_run(folder / "fine-tuned", epochs=2)
+    summary = summarise(read_run(folder))
+    assert (summary.chosen, summary.chosen_epoch) == (0.6, 2), "the first of the best"
+    assert summary.tuned == read_run(folder / "fine-tuned").series("score")[-1]
+    both = write_report([folder, plain], tmp_path / "both.html").read_text().split('id="headline"')[1]
+    assert "60.0% <small>epoch 2</small>" in both
+    assert "stopped early" not in write_report([plain], tmp_path / "one.html").read_text().split("</table>")[0]
+
+
 def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", epochs=2)
     (folder / "history.jsonl").write_text(

@@ -14,7 +14,18 @@ from thresher import signals, weigh
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 from thresher.objectives import Objective
-from thresher.rules import ClipNorm, KeepLargest, KeepSmallest, Uniform, every, from_peer, per_class, product, warmup
+from thresher.rules import (
+    ClipNorm,
+    KeepLargest,
+    KeepSmallest,
+    MetaGradient,
+    Uniform,
+    every,
+    from_peer,
+    per_class,
+    product,
+    warmup,
+)
 from thresher.schedules import cosine, ramp
 
 N, CLASSES = 12, 3
@@ -285,6 +296,12 @@ def test_an_objective_may_look_at_a_layer_even_with_outputs_given(targets: Tenso
         assert torch.equal(found, expected)
 
 
+def test_a_clean_batch_that_no_rule_reads_changes_nothing() -> None:
+    model = network()
+    plain = weigh(by_loss(), model, INPUTS, LABELS)
+    assert torch.equal(weigh(by_loss(), model, INPUTS, LABELS, clean=[INPUTS[:3], LABELS[:3]]), plain)
+
+
 def test_one_example_is_a_batch() -> None:
     for rule in (*RULES.values(), *NORMED.values()):
         assert weigh(rule, network(), INPUTS[:1], LABELS[:1]).shape == (1,)
@@ -292,6 +309,10 @@ def test_one_example_is_a_batch() -> None:
 
 REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "peer": (lambda: weigh(from_peer(by_loss()), network(), INPUTS, LABELS), "peer="),
+    "clean examples without targets": (
+        lambda: weigh(MetaGradient(), network(), INPUTS, LABELS, clean=INPUTS),  # type: ignore[arg-type]
+        "give the pair",
+    ),
     "clock": (lambda: weigh(every(2, by_loss()), network(), INPUTS, LABELS), "every batch"),
     "confidence of real targets": (
         lambda: weigh(KeepSmallest(by=signals.confidence, count=1), network(), INPUTS, REAL),

@@ -17,6 +17,7 @@ from thresher.signals import margins
 PREVIEWS = 96
 OUTCOME = "examples.parquet"  # written last: where it is, everything is
 JUDGED = "teacher.parquet"
+TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:

@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
+from thresher.outcome import OUTCOME, TUNED
 from thresher.settings import Settings, first_difference, read_toml
-
-TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
 
 
 def is_finished(folder: Path, settings: Settings) -> bool:
     """Whether the run of this folder has come to its end, after which what it found is written."""
     last = folder / TUNED if settings.fine_tune else folder
-    return (last / "examples.parquet").exists()
+    return (last / OUTCOME).exists()
 
 
 def free_folder(settings: Settings, base: Path, finished: Callable[[Path, Settings], bool] = is_finished) -> Path:

@@ -8,9 +8,9 @@ import torch
 
 from thresher.average import Growing
 from thresher.commands.choices import choose_device, filled, for_fit, make_optimizer, make_schedule, make_views
-from thresher.commands.folders import TUNED, saved_epochs
+from thresher.commands.folders import saved_epochs
 from thresher.corruption import corrupt
-from thresher.data import Splits, hold_out, load, take_clean
+from thresher.data import Splits, hold_out, load, load_clean, take_clean
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
@@ -19,6 +19,7 @@ from thresher.examples import Examples
 from thresher.folds import noise_rate_by_folds
 from thresher.models import build
 from thresher.noise_rate import Estimate
+from thresher.outcome import TUNED
 from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipes import Method, method
 from thresher.settings import Settings, refuse_another_run, saving
@@ -175,9 +176,7 @@ def _clean_examples(settings: Settings, train: Examples) -> tuple[Examples, Exam
         return train, None
     if settings.clean.isdigit():
         return take_clean(train, int(settings.clean), settings.seed)
-    loaded = load(settings.clean, data_dir=settings.data_dir, seed=settings.seed)
-    clean = loaded.train
-    return train, replace(clean, ids=torch.arange(len(clean)) + int(train.ids.max()) + 1, name="the clean set")
+    return train, load_clean(settings.clean, train, settings.data, data_dir=settings.data_dir, seed=settings.seed)
 
 
 def _epochs(settings: Settings, train: Examples) -> float:

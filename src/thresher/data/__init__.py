@@ -2,17 +2,22 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from thresher.data.arrays import from_arrays, from_npz, known_images
 from thresher.data.builtin import blobs, digits, regression
+from thresher.data.clean import read_like, take_clean
 from thresher.data.folders import celeba_gender, celeba_landmarks, image_folder, imagenet, in_memory, mini_webvision
 from thresher.data.human import human_labels
 from thresher.data.predictions import Predictions, read_predictions
-from thresher.data.splits import Splits, hold_out, only_classes, split, standardise_targets, take_clean
+from thresher.data.splits import Splits, hold_out, only_classes, split, standardise_targets, whole_numbers
 from thresher.data.tables import SUFFIXES, table
 from thresher.errors import ThresherError
+from thresher.examples import Examples
 from thresher.naming import unknown
 
 __all__ = [
@@ -24,6 +29,7 @@ __all__ = [
     "image_folder",
     "in_memory",
     "load",
+    "load_clean",
     "names",
     "only_classes",
     "read_predictions",
@@ -50,19 +56,31 @@ def load(name: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Spl
     >>> len(train), train.classes
     (100, 3)
     """
-    said = data_dir if data_dir is not None else os.environ.get("THRESHER_DATA")
-    folder = Path(said).expanduser() if said else Path.home() / ".cache" / "thresher"
-    if said and not folder.is_dir():
-        raise ThresherError(f"There is no data folder {folder}: create it or correct data_dir (or THRESHER_DATA).")
+    folder = _data_folder(data_dir)
+    base, _, option = name.partition(":")
+    return REGISTRY[base](option, folder, seed) if base in REGISTRY else _from_path(_path_of(base, folder), option)
+
+
+def load_clean(name: str, train: Examples, data: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Examples:
+    """The examples of this name, file or folder as clean ones for a training set that `load(data)` gave.
+
+    All of them are taken, and read as the training set was: the same classes by name, size of images, scale of numbers.
+    """
+    folder = _data_folder(data_dir)
     base, _, option = name.partition(":")
     if base in REGISTRY:
-        return REGISTRY[base](option, folder, seed)
-    path = Path(base).expanduser()
-    if path.exists() or "/" in base or path.suffix:
-        return _from_path(path, option)
-    if (folder / f"{base}.npz").exists():
-        return _chosen(from_npz(folder / f"{base}.npz"), option)
-    raise unknown("data set", base, names())
+        clean = REGISTRY[base](option, folder, seed).train
+    else:
+        clean = read_like(_path_of(base, folder), option, train, data)
+    return replace(
+        clean,
+        ids=torch.arange(len(clean)) + int(train.ids.max()) + 1,
+        classes=train.classes,
+        class_names=train.class_names,
+        normalise=train.normalise,
+        name="the clean set",
+        checked=False,
+    )
 
 
 def names() -> list[str]:
@@ -70,13 +88,31 @@ def names() -> list[str]:
     return sorted(REGISTRY)
 
 
-def _from_path(path: Path, option: str) -> Splits:
-    if not path.exists():
+def _data_folder(data_dir: str | Path | None) -> Path:
+    said = data_dir if data_dir is not None else os.environ.get("THRESHER_DATA")
+    folder = Path(said).expanduser() if said else Path.home() / ".cache" / "thresher"
+    if said and not folder.is_dir():
+        raise ThresherError(f"There is no data folder {folder}: create it or correct data_dir (or THRESHER_DATA).")
+    return folder
+
+
+def _path_of(base: str, folder: Path) -> Path:
+    """The file or folder that is called so, or the .npz file of that name in the data folder."""
+    path = Path(base).expanduser()
+    if path.exists():
+        return path
+    if "/" in base or path.suffix:
         raise ThresherError(
             f"There is no file or folder {path}: check the path, or choose one of {', '.join(names())}."
         )
+    if not (folder / f"{base}.npz").exists():
+        raise unknown("data set", base, names())
+    return folder / f"{base}.npz"
+
+
+def _from_path(path: Path, option: str) -> Splits:
     if path.is_dir():
-        return image_folder(path, *_sizes(option, most=1))
+        return image_folder(path, *whole_numbers(option, most=1))
     if path.suffix == ".npz":
         return _chosen(from_npz(path), option)
     if path.name.endswith(SUFFIXES):
@@ -86,23 +122,8 @@ def _from_path(path: Path, option: str) -> Splits:
     )
 
 
-def _sizes(option: str, most: int) -> list[int]:
-    """The whole numbers of an option like `2000,5`.
-
-    >>> _sizes("2000,5", most=3)
-    [2000, 5]
-    """
-    try:
-        sizes = [int(part) for part in option.split(",")] if option else []
-    except ValueError:
-        raise ThresherError(f"'{option}' is no list of whole numbers: write it like 2000,5.") from None
-    if len(sizes) > most:
-        raise ThresherError(f"'{option}' has {len(sizes)} numbers: give at most {most}.")
-    return sizes
-
-
 def _chosen(splits: Splits, option: str) -> Splits:
-    return only_classes(splits, _sizes(option, most=1000)) if option else splits
+    return only_classes(splits, whole_numbers(option)) if option else splits
 
 
 def _digits(option: str, _folder: Path, _seed: int) -> Splits:
@@ -110,7 +131,7 @@ def _digits(option: str, _folder: Path, _seed: int) -> Splits:
 
 
 def _generated(make: Callable[..., Splits], option: str, _folder: Path, seed: int) -> Splits:
-    return make(*_sizes(option, most=3), seed=seed)
+    return make(*whole_numbers(option, most=3), seed=seed)
 
 
 def _images(name: str, option: str, folder: Path, _seed: int) -> Splits:
@@ -124,7 +145,7 @@ def _human(images: str, key: str, option: str, folder: Path, _seed: int) -> Spli
 
 
 def _streamed(make: Callable[..., Splits], option: str, folder: Path, _seed: int) -> Splits:
-    return make(folder, *_sizes(option, most=1))
+    return make(folder, *whole_numbers(option, most=1))
 
 
 REGISTRY: dict[str, Loader] = {

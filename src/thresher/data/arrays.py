@@ -44,11 +44,22 @@ def from_npz(path: Path) -> Splits:
     Images are uint8 [n, h, w, c] or [n, h, w]; floats, and plain features [n, d], pass as they are. Integer targets
     are class ids, floats are real targets; train_groups and test_groups become the column `group`.
     """
+    return from_arrays(read_npz(path), path.stem)
+
+
+def read_npz(path: Path) -> Arrays:
+    """The arrays of a file, of which train_images and train_targets must be there."""
     arrays = read_arrays(path)
     missing = [key for key in ("train_images", "train_targets") if key not in arrays]
     if missing:
         raise ThresherError(f"{path} has no {' and no '.join(missing)}: save the arrays under these names.")
-    return from_arrays(arrays, path.stem)
+    return arrays
+
+
+def all_of_npz(path: Path) -> Examples:
+    """The training examples of a file, none of them held out."""
+    arrays = read_npz(path)
+    return Examples(_channels_first(arrays["train_images"]), _targets(arrays, "train", path.stem), name=path.stem)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:

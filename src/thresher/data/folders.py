@@ -1,5 +1,6 @@
 """Images in folders: anybody's own, ImageNet, mini-WebVision and CelebA, decoded when they are asked for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from thresher.data.splits import Splits, split
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.map_datasets import Picked
+from thresher.naming import unknown
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -92,6 +94,14 @@ def labelled_images(folder: Path, size: int = 64) -> Splits:
         return _train_and_test(folder / "train", test, size, folder.name)
     classes = _class_folders(folder)
     return split(_classified(folder, classes, size, folder.name))
+
+
+def all_images(folder: Path, size: int, classes: Sequence[str]) -> Examples:
+    """The images of a folder with one subfolder a class, of which some may be missing; none is held out."""
+    for name in _class_folders(folder):
+        if name not in classes:
+            raise unknown("class among the training examples", name, classes)
+    return _classified(folder, list(classes), size, folder.name)
 
 
 def unlabelled_images(folder: Path) -> list[Path]:

@@ -45,38 +45,19 @@ def split(examples: Examples) -> Splits:
     return Splits(examples.subset(train), examples.subset(test))
 
 
-def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Examples]:
-    """(the rest, the clean set): `count` examples taken out with their true targets, as many of each class as can be.
+def whole_numbers(option: str, most: int = 1000) -> list[int]:
+    """The numbers of an option like `2000,5`.
 
-    A class gives at most half of its examples as long as others have some to give.
-    The truth is the column `true_target`, which `corrupt` and the sets with human labels bring along.
-
-    >>> true = torch.tensor([0, 1, 1, 1, 1, 1])
-    >>> rest, clean = take_clean(Examples(torch.zeros(6, 1), 1 - true, columns={"true_target": true}), 3)
-    >>> sorted(clean.targets.tolist()), len(rest)
-    ([0, 1, 1], 3)
+    >>> whole_numbers("2000,5")
+    [2000, 5]
     """
-    true = train.columns.get("true_target")
-    if true is None:
-        raise ThresherError(
-            f"Nobody knows the true targets of {train.name}: give --corrupt, whose truth is known, or a clean set."
-        )
-    if not 1 <= count < len(train):
-        raise ThresherError(f"{count} of {len(train)} examples cannot be taken out: give 1 to {len(train) - 1}.")
-    order = torch.randperm(len(train), generator=generator(seed, "clean set"))
-    if not train.is_regression:
-        labels = true.cpu()[order]
-        turns = torch.zeros(len(order), dtype=torch.long)  # the first of each class, then the second of each, ...
-        for label in range(train.outputs):
-            turn = torch.arange(size := int((labels == label).sum()))
-            turns[labels == label] = turn + len(order) * (2 * turn >= size)
-        order = order[turns.argsort(stable=True)]
-    chosen = order[:count]
-    rest = torch.ones(len(train), dtype=torch.bool)
-    rest[chosen] = False
-    clean = train.subset(chosen)
-    trusted = clean.with_targets(clean.columns["true_target"], is_corrupt=torch.zeros(count, dtype=torch.bool))
-    return train.subset(rest), replace(trusted, name="the clean set")
+    try:
+        numbers = [int(part) for part in option.split(",")] if option else []
+    except ValueError:
+        raise ThresherError(f"'{option}' is no list of whole numbers: write it like 2000,5.") from None
+    if len(numbers) > most:
+        raise ThresherError(f"'{option}' has {len(numbers)} numbers: give at most {most}.")
+    return numbers
 
 
 def only_classes(splits: Splits, wanted: list[int]) -> Splits:

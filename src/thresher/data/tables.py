@@ -1,5 +1,6 @@
 """Tables: CSV, TSV (also .gz) and Parquet files with one example a row."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,13 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from thresher.data.columns import encoders_of, floats, inputs_of, is_text, plain
 from thresher.data.splits import Splits, hold_out
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.naming import unknown
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-MOST_CATEGORIES = 1000
-
-Array = np.ndarray[Any, Any]
 
 
 def table(path: Path, target: str = "target") -> Splits:
@@ -27,14 +26,9 @@ def table(path: Path, target: str = "target") -> Splits:
     text becomes one column a category, a missing one is a category of its own. Ids are row numbers.
     """
     rows = read_table(path)
-    wanted = target.split(",")
-    for column in wanted:
-        if column not in rows.column_names:
-            raise unknown(f"column in {path.name}", column, rows.column_names)
-    given = [_plain(rows, column) for column in wanted]
-    targets, names = _real(given, wanted) if len(given) > 1 else _one_target(given[0], target)
+    targets, names = _targets(rows, target, path)
     train, test = hold_out(targets)
-    inputs = _all_inputs(rows, wanted, train, path)
+    inputs = inputs_of(rows, encoders_of(rows, target, train, path))
     classes = None if names is None else len(names)
     stem = path.name.partition(".")[0]
     examples = Examples(inputs, targets, classes=classes, class_names=names, name=stem)
@@ -48,23 +42,89 @@ def table_with_pool(path: Path, target: str = "target") -> tuple[Splits, Tensor]
     those to test on, so that they stay the same while labels come in.
     """
     rows = read_table(path)
+    labels, names, labelled = _with_gaps(rows, target, path)
+    learn = torch.zeros(len(labelled), dtype=torch.bool)
+    learn[_learnt_from(rows, target, path)] = True
+    targets = torch.zeros(len(labelled), dtype=torch.long)
+    targets[labelled] = labels
+    inputs = inputs_of(rows, encoders_of(rows, target, learn.nonzero().flatten(), path))
+    stem = path.name.partition(".")[0]
+    examples = Examples(inputs, targets, classes=len(names), class_names=names, name=stem)
+    return Splits(examples.subset(learn), examples.subset(~learn)), labelled[learn]
+
+
+def rows_like(path: Path, target: str, training: Path, names: Sequence[str] | None) -> tuple[Tensor, Tensor]:
+    """Inputs and targets of all rows, read as the training rows of another table are: by its columns, scale, classes.
+
+    names  those of its classes, in the order of their ids; None where its targets are real
+    """
+    rows, known = read_table(path), read_table(training)
+    encoders = encoders_of(known, target, _learnt_from(known, target, training), training)
+    wanted = target.split(",")
+    for column in (*wanted, *encoders):
+        if column not in rows.column_names:
+            raise unknown(f"column in {path.name}", column, rows.column_names)
+    for column in encoders:
+        rows = _cast(rows, column, pa.string() if is_text(plain(known, column)) else pa.float64(), path)
+    inputs, given = inputs_of(rows, encoders), [plain(rows, column) for column in wanted]
+    if names is None:
+        return inputs, _real(given, wanted)[0]
+    _refuse_missing(given[0], target)
+    return inputs, ids_of([str(value) for value in given[0].to_pylist()], names)
+
+
+def _cast(rows: Any, column: str, kind: Any, path: Path) -> Any:
+    """The rows with this column of this kind: few values may look like another, or be all missing."""
+    try:
+        return rows.set_column(rows.column_names.index(column), column, rows.column(column).cast(kind))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ThresherError(
+            f"Column {column} of {path.name} does not hold what it holds in the training table ({error}): correct it."
+        ) from error
+
+
+def ids_of(given: Sequence[str], names: Sequence[str]) -> Tensor:
+    """The ids of these classes.
+
+    >>> ids_of(["dog", "dog", "cat"], ["cat", "dog", "emu"]).tolist()
+    [1, 1, 0]
+    """
+    for name in given:
+        if name not in names:
+            raise unknown("class among the training examples", name, names)
+    return torch.tensor([list(names).index(name) for name in given])
+
+
+def _learnt_from(rows: Any, target: str, path: Path) -> Tensor:
+    """The positions of the rows that inputs are standardised by: all but those to test on."""
+    if target not in rows.column_names or not rows.column(target).null_count:
+        return hold_out(_targets(rows, target, path)[0])[0]
+    labels, _, labelled = _with_gaps(rows, target, path)
+    learn = torch.ones(len(labelled), dtype=torch.bool)
+    learn[labelled.nonzero().flatten()[hold_out(labels)[1]]] = False
+    return learn.nonzero().flatten()
+
+
+def _targets(rows: Any, target: str, path: Path) -> tuple[Tensor, list[str] | None]:
+    """What is to be predicted, and the names of its classes where it has some."""
+    wanted = target.split(",")
+    for column in wanted:
+        if column not in rows.column_names:
+            raise unknown(f"column in {path.name}", column, rows.column_names)
+    given = [plain(rows, column) for column in wanted]
+    return _real(given, wanted) if len(given) > 1 else _one_target(given[0], target)
+
+
+def _with_gaps(rows: Any, target: str, path: Path) -> tuple[Tensor, list[str], Tensor]:
+    """The labels of the rows that have one, the names of the classes, and which rows these are."""
     if target not in rows.column_names:
         raise unknown(f"column in {path.name}", target, rows.column_names)
     if rows.column(target).null_count == len(rows):
         raise ThresherError(f"Column {target} of {path.name} is empty: label a few rows of each class first.")
-    column = _classes_with_gaps(_plain(rows, target), target, path)
-    labelled = torch.as_tensor(column.is_valid().to_numpy(zero_copy_only=False))
+    column = _classes_with_gaps(plain(rows, target), target, path)
     labels, names = _one_target(column.drop_null(), target)
     assert names is not None
-    _, held_out = hold_out(labels)
-    learn = torch.ones(len(labelled), dtype=torch.bool)
-    learn[labelled.nonzero().flatten()[held_out]] = False
-    targets = torch.zeros(len(labelled), dtype=torch.long)
-    targets[labelled] = labels
-    inputs = _all_inputs(rows, [target], learn.nonzero().flatten(), path)
-    stem = path.name.partition(".")[0]
-    examples = Examples(inputs, targets, classes=len(names), class_names=names, name=stem)
-    return Splits(examples.subset(learn), examples.subset(~learn)), labelled[learn]
+    return labels, names, torch.as_tensor(column.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _classes_with_gaps(column: Any, name: str, path: Path) -> Any:
@@ -76,13 +136,6 @@ def _classes_with_gaps(column: Any, name: str, path: Path) -> Any:
     if column.null_count == 0:
         raise ThresherError(f"Column {name} of {path.name} has no empty cell to ask about: leave out --pool.")
     return column
-
-
-def _all_inputs(rows: Any, targets: list[str], train: Tensor, path: Path) -> Tensor:
-    inputs = [_inputs(_plain(rows, name), name, train) for name in rows.column_names if name not in targets]
-    if not inputs:
-        raise ThresherError(f"{path} has no column beside {', '.join(targets)}: give it some to predict from.")
-    return torch.cat(inputs, 1)
 
 
 def read_table(path: Path) -> Any:
@@ -105,26 +158,6 @@ def read_table(path: Path) -> Any:
         raise ThresherError(f"{path} cannot be read as a table ({reason}): correct or replace the file.") from error
 
 
-def _plain(rows: Any, name: str) -> Any:
-    """One column in one piece: strings, or numbers with nulls where they are missing."""
-    column = rows.column(name).combine_chunks()
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if pa.types.is_decimal(kind):
-        return column.cast(pa.float64())
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_text(column):
-        return column
-    if pa.types.is_null(kind):
-        raise ThresherError(f"Column {name} is empty: remove it.")
-    raise ThresherError(f"Column {name} holds {kind} values: turn them into numbers or text, or remove the column.")
-
-
-def _is_text(column: Any) -> bool:
-    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
-
-
 def _one_target(column: Any, name: str) -> tuple[Tensor, list[str] | None]:
     if pa.types.is_floating(column.type):
         return _real([column], [name])
@@ -141,9 +174,9 @@ def _one_target(column: Any, name: str) -> tuple[Tensor, list[str] | None]:
 def _real(columns: list[Any], names: list[str]) -> tuple[Tensor, None]:
     for column, name in zip(columns, names, strict=True):
         _refuse_missing(column, name)
-        if _is_text(column):
+        if is_text(column):
             raise ThresherError(f"Column {name} holds text: several targets must all be numbers.")
-    return torch.stack([torch.as_tensor(_floats(column)).float() for column in columns], 1), None
+    return torch.stack([torch.as_tensor(floats(column)).float() for column in columns], 1), None
 
 
 def _refuse_missing(column: Any, name: str) -> None:
@@ -152,34 +185,3 @@ def _refuse_missing(column: Any, name: str) -> None:
             f"Column {name} has {column.null_count} rows without a target: fill or remove those rows, "
             "or train with --pool to ask about them."
         )
-
-
-def _floats(column: Any) -> Array:
-    return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _inputs(column: Any, name: str, train: Tensor) -> Tensor:
-    """The input columns [n, k] that one column of the table becomes."""
-    made = _categories(column, name, train) if _is_text(column) else _numbers(_floats(column), name, train.numpy())
-    return torch.as_tensor(made).float()
-
-
-def _numbers(values: Array, name: str, train: Array) -> Array:
-    if np.isinf(values).any():
-        raise ThresherError(f"Column {name} has infinite values: correct or remove those rows.")
-    missing = np.isnan(values)
-    if missing[train].all():
-        raise ThresherError(f"Column {name} is empty: remove it.")
-    filled = np.where(missing, np.median(values[train][~missing[train]]), values)
-    deviation = filled[train].std()
-    standard = (filled - filled[train].mean()) / (deviation if deviation > 0 else 1.0)
-    return np.stack([standard, missing] if missing.any() else [standard], 1)
-
-
-def _categories(column: Any, name: str, train: Tensor) -> Array:
-    # "" stands for a missing value; a category that no training row has is a row of zeros.
-    values = np.array([value or "" for value in column.to_pylist()])
-    known = np.unique(values[train.numpy()])
-    if len(known) > MOST_CATEGORIES:
-        raise ThresherError(f"Column {name} has {len(known)} different texts: remove it, or group them to fewer.")
-    return np.asarray(values[:, None] == known[None, :])

@@ -97,10 +97,20 @@ def layer_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) ->
 
 
 def group_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
-    """GroupNorm: Σ_t δ_t ⊙ x̂_t, and Σ_t δ_t for the bias."""
+    """GroupNorm: Σ_t δ_t ⊙ x̂_t, and Σ_t δ_t for the bias, by torch's own kernel with all examples as one's channels."""
     layer = cast(nn.GroupNorm, layer)
-    groups, eps = layer.num_groups, layer.eps
-    return _affine(layer, inputs, deltas, by_channel, lambda rows: F.group_norm(rows, groups, eps=eps))
+
+    def gradients(inputs: Tensor, deltas: Tensor) -> Tensor:  # [m, 2 · channels]
+        rows, outgoing = (part.to(_wide(part)).reshape(1, -1, *part.shape[2:]) for part in (inputs, deltas))
+        sizes = 1, rows.shape[1], rows[0, 0].numel(), len(inputs) * layer.num_groups
+        _, mean, scale = torch.native_group_norm(rows, None, None, *sizes, layer.eps)
+        one, kernel = rows.new_ones(rows.shape[1]), torch.ops.aten.native_group_norm_backward
+        _, weights, biases = kernel(outgoing, rows, mean, scale, one, *sizes, [False, True, True])
+        return torch.cat([part.reshape(len(inputs), -1) for part in (weights, biases)], 1)
+
+    both = in_chunks(gradients, 3 * inputs[0].numel(), inputs, deltas).chunk(2, 1)
+    pairs = zip((layer.weight, layer.bias), both, strict=True)
+    return [kept(parameter, found) for parameter, found in pairs if parameter.requires_grad]
 
 
 def batch_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
@@ -165,8 +175,8 @@ def products(left: Tensor, right: Tensor) -> Tensor:
 
 
 def dot(left: Tensor, right: Tensor) -> Tensor:
-    """Σ left · right over everything but the rows [n, ...] -> [n], in float32 or wider."""
-    return (left * right).flatten(1).sum(1, dtype=_wide(left))
+    """Σ left · right over everything but the rows [n, ...] -> [n], in float32 or wider; `left` is used up."""
+    return left.mul_(right).flatten(1).sum(1, dtype=_wide(left))
 
 
 def scaled(deltas: Tensor, weights: Tensor) -> Tensor:

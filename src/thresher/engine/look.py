@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from thresher.engine.aside import Aside
 from thresher.engine.evidence import Evidence
@@ -18,6 +19,7 @@ from thresher.engine.replay import Notes, Replayed
 from thresher.engine.tangent import Direction, by_forward_mode, by_two_backwards, direction_of
 from thresher.engine.teacher import Teacher
 from thresher.engine.vmapped import norms_by_vmap
+from thresher.errors import ThresherError
 from thresher.objectives import Objective
 from thresher.signals import Signal, clean_agreement, features, gradient_norm
 
@@ -123,14 +125,14 @@ def look(
 
 
 def _forward(
-    forward: Callable[[Tensor], Tensor], views: list[Tensor], watcher: Recorder | Notes | None, taps: Taps
+    forward: Callable[[Tensor], Tensor], views: list[Tensor], watcher: AbstractContextManager[object], taps: Taps
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """The inputs of the pass that is watched, and the outputs and layers of all views."""
     # Gradients are of the first view alone, so that one is recorded by itself.
     together = views[:1] if isinstance(watcher, Recorder) else views
     inputs = together[0] if len(together) == 1 else torch.cat(together)
-    with watcher or nullcontext():
-        outputs = forward(inputs)
+    with watcher:
+        outputs = one_tensor(forward(inputs))
     layers = taps.take()
     if len(together) < len(views):
         outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
@@ -143,11 +145,13 @@ def prediction(outputs: Tensor, classes: int | None) -> Tensor:
     return outputs.detach() if classes is None else outputs.detach().argmax(1)
 
 
-def _watcher(model: nn.Module, wanted: Sequence[Signal], ways: Ways) -> Recorder | Notes | None:
-    """What must watch the forward pass so that the wanted derivatives can be taken afterwards."""
+def _watcher(model: nn.Module, wanted: Sequence[Signal], ways: Ways) -> AbstractContextManager[object]:
+    """What the forward pass must run inside, so that the wanted derivatives can be taken afterwards."""
     if ways.factored and (gradient_norm in wanted or clean_agreement in wanted):
         return record(model)
-    return Notes() if clean_agreement in wanted and ways.forward_mode else None
+    if clean_agreement not in wanted:
+        return nullcontext()
+    return Notes() if ways.forward_mode else sdpa_kernel(SDPBackend.MATH)  # fused attention has no second derivative
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ class Passage:
     taps: Taps
     inputs: Tensor
     precision: Precision
-    watcher: Recorder | Notes | None
+    watcher: AbstractContextManager[object]
 
     def see_clean(self, objective: Objective, clean: Batch, facts: Mapping[str, Any]) -> Evidence:
         """Evidence about a clean batch by a pass without trace; after the training pass, as in Algorithm 1."""
@@ -212,7 +216,15 @@ def on(evidence: Evidence) -> Callable[[Tensor, Tensor], Tensor]:
 def untraced(model: nn.Module, inputs: Tensor) -> Tensor:
     """A forward pass that writes to copies of the buffers, such as the running statistics of BatchNorm."""
     copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    return functional_call(model, copies, (inputs,))  # type: ignore[no-any-return]
+    return one_tensor(functional_call(model, copies, (inputs,)))
+
+
+def one_tensor(outputs: object) -> Tensor:
+    """What a model returned, refused if it is more than its outputs."""
+    if not isinstance(outputs, Tensor):
+        kind = type(outputs).__name__
+        raise ThresherError(f"The model returns a {kind}: let it return its outputs alone, as one tensor [n, ...].")
+    return outputs
 
 
 def read_all(evidence: Evidence, wanted: Iterable[Signal]) -> None:

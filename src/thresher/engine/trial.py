@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.engine.learner import evaluating, last_linear
-from thresher.engine.look import Batch, Ways
+from thresher.engine.look import Batch, Ways, one_tensor
 from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError
 from thresher.examples import Examples
@@ -102,7 +102,7 @@ def first_of(examples: Examples, count: int, seed: int = 0) -> Batch:
 
 def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor, whose: str = "") -> Tensor:
     try:
-        return model(inputs)
+        return one_tensor(model(inputs))
     except (RuntimeError, ValueError, TypeError) as error:
         raise ThresherError(
             f"The model cannot take inputs{whose} of shape {list(inputs.shape)} ({inputs.dtype}): "

@@ -81,7 +81,7 @@ def _forward_mode_works(model: nn.Module, see: See) -> bool:
         where = names[-1]
     backward, why_not = _tried(see, False, total)
     if forward is not None and backward is not None and not _near(forward, backward, backward):
-        forward, why = None, "it gives something else than backward on backward"
+        forward, where, why = None, "the model", "it gives something else than backward on backward"
     if forward is not None:
         return True
     if backward is None:
@@ -113,7 +113,8 @@ def _total(model: nn.Module, see: See, names: Sequence[str]) -> Tensor:
         evidence = see([], False)
     except ValueError as error:  # BatchNorm has nothing to normalise by in a batch of one
         raise ThresherError(
-            f"{names[-1]} cannot take so small a clean batch ({_first_line(error)}): give clean_batch=2 or more."
+            f"{names[-1]} cannot take so small a clean batch ({_first_line(error)}): give two clean examples or more "
+            "(clean_batch=2), or a model without BatchNorm."
         ) from error
     own, clean = direction_of(model, evidence.losses), direction_of(model, evidence.other("clean").losses)
     products = [(own[parameter] * gradient).sum() for parameter, gradient in clean.items() if parameter in own]

@@ -33,7 +33,7 @@ def weigh(
     *,
     objective: ObjectiveLike | None = None,
     outputs: Tensor | None = None,
-    clean: tuple[Tensor, Tensor] | None = None,
+    clean: tuple[Tensor, Tensor] | list[Tensor] | None = None,
     peer: nn.Module | None = None,
     average: nn.Module | None = None,
     classes: int | None = None,
@@ -53,23 +53,24 @@ def weigh(
     [1.0, 0.0]
     """
     examples = Examples(inputs, targets, classes=classes, name="the batch")
-    model_inputs = examples.as_model_input(inputs)
+    model_inputs, wanted = examples.as_model_input(inputs), signals_of(rule)
+    passes = "clean" in needs_of(rule) or any(signal.prepared for signal in wanted)  # which make outputs of their own
+    shown = model_inputs[:2] if outputs is None and passes else model_inputs
+    if outputs is None:
+        with preserved(inputs.device), torch.no_grad():
+            outputs = untraced(model, shown)
+    if classes is None and not examples.is_regression:
+        examples = replace(examples, classes=outputs.shape[-1], checked=False)
+    if outputs.shape != (len(shown), examples.outputs):
+        raise ThresherError(
+            f"The outputs of the batch have shape {list(outputs.shape)}: make them "
+            f"[{len(shown)}, {examples.outputs}], as the targets ask."
+        )
     with preserved(inputs.device):
-        if outputs is None:
-            with torch.no_grad():
-                outputs = untraced(model, model_inputs)
-        if classes is None and not examples.is_regression:
-            examples = replace(examples, classes=outputs.shape[-1], checked=False)
-        if outputs.shape != (len(examples), examples.outputs):
-            raise ThresherError(
-                f"The outputs of the batch have shape {list(outputs.shape)}: make them "
-                f"[{len(examples)}, {examples.outputs}], as the targets ask."
-            )
         own = as_objective(objective, examples.classes)
-        trusted = None if clean is None else Examples(*clean, classes=examples.classes, name="the clean batch")
+        trusted = None if clean is None else _trusted(clean, examples.classes)
         given = {"peer": peer, "average": average, "clean": trusted}
         check_recipe(Recipe(each_batch=rule), own, examples, given)
-        wanted = signals_of(rule)
         facts: dict[str, Any] = {"classes": examples.classes, "epoch": epoch, "epochs": epochs, "generator": generator}
         batch = Batch(examples.ids, examples.ids, model_inputs, examples.targets, {})
         if clean is not None and trusted is not None and "clean" in needs_of(rule):
@@ -80,6 +81,12 @@ def weigh(
             seen = {name: _see(m, own, batch, wanted, facts) for name, m in others.items()}
             evidence = evidence.but(others=seen)
         return ask(rule, evidence).weights.detach()
+
+
+def _trusted(clean: tuple[Tensor, Tensor] | list[Tensor], classes: int | None) -> Examples:
+    if not (isinstance(clean, tuple | list) and len(clean) == 2):
+        raise ThresherError(f"clean= is a {type(clean).__name__}: give the pair (inputs, targets) of clean examples.")
+    return Examples(clean[0], clean[1], classes=classes, name="the clean batch")
 
 
 def _see(
@@ -121,8 +128,9 @@ def _known_ways(
 ) -> Ways:
     """What `ways_through` finds, which takes several passes of its own and so is asked once for a model as it is."""
     inputs, known = batch.inputs, _WAYS.setdefault(model, {})
-    layers = tuple(map(type, model.modules()))
-    key = (repr(objective), *wanted, model.training, inputs.shape[1:], inputs.dtype, inputs.device, layers)
+    layers = tuple((type(layer), layer.training) for layer in model.modules())
+    learnt = tuple(parameter.requires_grad for parameter in model.parameters())
+    key = (repr(objective), *wanted, inputs.shape[1:], inputs.dtype, inputs.device, layers, learnt)
     if key not in known:
         trusted = None if clean is None else _first(clean)
         known[key] = ways_through(model, objective, wanted, _first(batch), trusted, classes)

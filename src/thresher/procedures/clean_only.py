@@ -1,14 +1,10 @@
 """What a few clean examples teach by themselves."""
 
-from dataclasses import replace
-
 import torch
-from torch import Tensor
 
 from thresher.draw import repeated
 from thresher.engine.run import Run
-from thresher.errors import ThresherError
-from thresher.examples import Examples
+from thresher.examples import Examples, join
 from thresher.procedures.trainer import Trainer
 from thresher.recipe import Recipe
 from thresher.rules import OnlyClean
@@ -26,23 +22,20 @@ def clean_only(train: Trainer) -> Run:
 def with_clean(train: Examples, clean: Examples) -> Examples:
     """Both sets as one, with the column `is_clean`; an id that is in both is one example, with its clean target.
 
-    >>> noisy, clean = Examples(torch.zeros(2, 1), torch.tensor([0, 1])), Examples(torch.zeros(1, 1), torch.tensor([0]))
-    >>> both = with_clean(noisy, replace(clean, ids=torch.tensor([1]), classes=2))
+    >>> noisy = Examples(torch.zeros(2, 1), torch.tensor([0, 1]))
+    >>> both = with_clean(noisy, Examples(torch.zeros(1, 1), torch.tensor([0]), ids=torch.tensor([1])))
     >>> both.targets.tolist(), both.columns["is_clean"].tolist()
     ([0, 0], [False, True])
     """
-    if not isinstance(train.inputs, Tensor) or not isinstance(clean.inputs, Tensor):
-        raise ThresherError(
-            f"{train.name} and its clean set must be in memory to be joined: read them with thresher.data.in_memory()."
-        )
     within, new = torch.isin(train.ids, clean.ids), ~torch.isin(clean.ids, train.ids)
     places = (train.ids[within][:, None] == clean.ids).int().argmax(1)
-    targets = torch.cat([train.targets, clean.targets[new].to(train.targets.dtype)])
-    targets[: len(train)][within] = clean.targets[places].to(targets.dtype)
-    columns = {"is_clean": torch.cat([within, torch.ones_like(new)[new]])}
+    targets, facts = train.targets.clone(), {"is_clean": within}
+    targets[within] = clean.targets[places].to(targets.dtype)
     if "is_corrupt" in train.columns:  # a clean target is not corrupt, whatever it was before
-        columns["is_corrupt"] = torch.cat([train.columns["is_corrupt"].bool() & ~within, torch.zeros_like(new)[new]])
-    if "true_target" in train.columns:
-        columns["true_target"] = torch.cat([train.columns["true_target"], targets[len(train) :]])
-    ids, inputs = torch.cat([train.ids, clean.ids[new]]), torch.cat([train.inputs, clean.inputs[new]])
-    return replace(train, inputs=inputs, targets=targets, ids=ids, columns=columns, checked=False)
+        facts["is_corrupt"] = train.columns["is_corrupt"].bool() & ~within
+    corrected = train.with_targets(targets, **facts)
+    if not new.any():
+        return corrected
+    beside, yes = clean.subset(new), torch.ones_like(new)[new]
+    given = beside.targets.to(targets.dtype)
+    return join(corrected, beside.with_targets(given, is_clean=yes, is_corrupt=~yes, true_target=given))

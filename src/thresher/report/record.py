@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from thresher.errors import ThresherError
 from thresher.ledger import Ledger
-from thresher.outcome import JUDGED
+from thresher.outcome import JUDGED, OUTCOME, TUNED
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -39,6 +39,7 @@ class RunRecord:
     )
     previews: Columns  # ids, inputs, perhaps feature_names
     class_names: Sequence[str] | None
+    tuned: float | None  # the score after fine-tuning on clean examples
     judged: Columns  # margin and right: the teacher on validation examples
     stages: Mapping[str, Sequence[Mapping[str, Any]]]  # the histories of its teacher and of its pretraining
 
@@ -69,10 +70,11 @@ def read_run(folder: Path) -> RunRecord:
     """Read a run folder; everything but its history may be missing."""
     history = _read_history(folder)
     try:
-        examples, class_names = _read_examples(folder / "examples.parquet")
+        examples, class_names = _read_examples(folder / OUTCOME)
         last_epoch = _read_last_epoch(folder / "ledger", examples)
+        tuned = _finite(_read_history(folder / TUNED)[-1].get("score")) if (folder / TUNED / OUTCOME).exists() else None
         return RunRecord(
-            folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names,
+            folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names, tuned,
             _as_arrays(pq.read_table(folder / JUDGED)) if (folder / JUDGED).is_file() else {},
             _read_stages(folder) if "from_teacher" in examples else {},
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """The few numbers a run is judged by, and how numbers are written on the page."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ class Summary:
     spread: float | None
     best: float | None
     best_epoch: int | None
+    chosen: float | None  # of the epoch that did best on the validation set, where early stopping kept it
+    chosen_epoch: int | None
+    tuned: float | None  # after fine-tuning on clean examples
     kept: float | None
     clean_share: float | None
     seconds: float | None
@@ -32,11 +36,16 @@ def summarise(run: RunRecord) -> Summary:
     best = max(known) if known else None
     recent = [score for score in scores[-LAST:] if score is not None]
     seconds = [value for value in run.series("seconds") if value is not None]
+    watched = [-math.inf if value is None else value for value in run.series("validation")]
+    chosen = watched.index(max(watched)) if max(watched) > -math.inf else None
     return Summary(
         last=_mean(recent),
         spread=float(np.std(recent)) if recent else None,
         best=best,
         best_epoch=int(run.history[scores.index(best)].get("epoch", scores.index(best) + 1)) if known else None,
+        chosen=None if chosen is None else scores[chosen],
+        chosen_epoch=None if chosen is None else chosen + 1,
+        tuned=run.tuned,
         kept=_mean(run.series("kept")[-LAST:]),
         clean_share=_mean(run.series("clean_share")[-LAST:]),
         seconds=sum(seconds) if seconds else None,

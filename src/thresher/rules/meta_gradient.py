@@ -21,7 +21,7 @@ class MetaGradient(Rule):
 
     by: Signal = clean_agreement
 
-    clocks: ClassVar[frozenset[str]] = frozenset({"batch", "round"})
+    clocks: ClassVar[frozenset[str]] = frozenset({"batch"})
 
     def __call__(self, evidence: Evidence) -> Tensor:
         return rectified(evidence.read(self.by))

@@ -1,0 +1,73 @@
+"""Clean examples: taken out of a training set whose truth is known, or read from files of their own."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from thresher.data.arrays import all_of_npz
+from thresher.data.folders import all_images
+from thresher.data.splits import Splits, only_classes, whole_numbers
+from thresher.data.tables import SUFFIXES, rows_like
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.seeding import generator
+
+
+def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
+    """All examples of a file or folder, read as `data` was, which gave the training set: nothing is held out.
+
+    Classes go by their names, so that some may be missing. Images get the size of the training set's, the columns of a
+    table the scale of the training rows.
+    """
+    if path.is_dir():
+        if train.classes is None:
+            raise ThresherError(f"{path} is a folder of classes, and {train.name} has real targets: give an .npz file.")
+        names = train.class_names or [str(label) for label in range(train.classes)]
+        return all_images(path, train.input_shape[-1], names)
+    if path.suffix == ".npz":
+        clean = all_of_npz(path)
+        return only_classes(Splits(clean, clean), whole_numbers(option)).train if option else clean
+    base, _, target = data.partition(":")
+    if not path.name.endswith(SUFFIXES) or not base.endswith(SUFFIXES):
+        raise ThresherError(f"{path} is of another kind than {base}: give clean examples as the training set is given.")
+    target = target or "target"
+    if option not in ("", target):
+        raise ThresherError(f"The targets of {base} are in its column {target}: call that of {path.name} so as well.")
+    inputs, targets = rows_like(path, target, Path(base).expanduser(), train.class_names)
+    return Examples(inputs, targets, classes=train.classes)
+
+
+def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Examples]:
+    """(the rest, the clean set): `count` examples taken out with their true targets, as many of each class as can be.
+
+    A class gives at most half of its examples as long as others have some to give.
+    The truth is the column `true_target`, which `corrupt` and the sets with human labels bring along.
+
+    >>> true = torch.tensor([0, 1, 1, 1, 1, 1])
+    >>> rest, clean = take_clean(Examples(torch.zeros(6, 1), 1 - true, columns={"true_target": true}), 3)
+    >>> sorted(clean.targets.tolist()), len(rest)
+    ([0, 1, 1], 3)
+    """
+    true = train.columns.get("true_target")
+    if true is None:
+        raise ThresherError(
+            f"Nobody knows the true targets of {train.name}, so none can be taken out: give clean examples of your own "
+            "(--clean FOLDER or FILE), or, to try things out, --corrupt."
+        )
+    if not 1 <= count < len(train):
+        raise ThresherError(f"{count} of {len(train)} examples cannot be taken out: give 1 to {len(train) - 1}.")
+    order = torch.randperm(len(train), generator=generator(seed, "clean set"))
+    if not train.is_regression:
+        labels = true.cpu()[order]
+        turns = torch.zeros(len(order), dtype=torch.long)  # the first of each class, then the second of each, ...
+        for label in range(train.outputs):
+            turn = torch.arange(size := int((labels == label).sum()))
+            turns[labels == label] = turn + len(order) * (2 * turn >= size)
+        order = order[turns.argsort(stable=True)]
+    chosen = order[:count]
+    rest = torch.ones(len(train), dtype=torch.bool)
+    rest[chosen] = False
+    clean = train.subset(chosen)
+    trusted = clean.with_targets(clean.columns["true_target"], is_corrupt=torch.zeros(count, dtype=torch.bool))
+    return train.subset(rest), replace(trusted, name="the clean set")
