@@ -1,4 +1,4 @@
-.PHONY: demo test lock clean
+.PHONY: demo test pages lock clean
 .DEFAULT_GOAL := demo
 
 VENV := .venv
@@ -13,6 +13,11 @@ test: $(STAMP)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+
+# docs/results from results/: `thresher bench show` for every stored file of a suite.
+pages: $(STAMP)
+	for file in results/*-small.jsonl results/*-paper.jsonl; do name=$$(basename $$file .jsonl); \
+		$(VENV)/bin/thresher bench show $${name%-*} --scale $${name##*-} >/dev/null || exit 1; done
 
 # The stamp is newer than both files when nothing has to be installed.
 $(STAMP): requirements.lock pyproject.toml

@@ -202,11 +202,13 @@ def show(rows: list[dict[str, Any]]) -> str:
         wall, busy, times = row["seconds"], row["cpu_seconds"], row["seconds"] / first["seconds"]
         lines.append(f"| {row['who']} | {wall:.2f} | {times:.1f} | {busy:.2f} | {row['MiB']:.0f} | {same} |")
     lines += ["", f"How it grows, {first['picks']} picks, {first['features']} features:", ""]
-    lines += ["| examples | classes | seconds | factors, MiB | beyond them, MiB | multiplied out it would be, GiB |"]
-    lines += ["|---|---|---|---|---|---|"]
+    heads = "seconds | factors, MiB | beyond them, MiB | peak of the whole process, MiB"
+    lines += [f"| examples | classes | {heads} | multiplied out it would be, GiB |"]
+    lines += ["|---|---|---|---|---|---|---|"]
     for row in growth:
         made = 4 * row["n"] * row["classes"] * row["features"] / 2**30
         size, memory = f"{row['n']:,} | {row['classes']:,}", f"{row['factors_MiB']:,.0f} | {row['MiB']:,.0f}"
+        memory += f" | {row['peak_MiB']:,.0f}"
         lines.append(f"| {size} | {row['seconds']:.1f} | {memory} | {made:,.1f} |")
     return "\n".join([*lines, "", "Made by `python benchmarks/acquire.py --show results/acquire-cpu.jsonl`."])
 

@@ -21,7 +21,7 @@ from thresher.data.builtin import digits
 from thresher.dropout import MutualInformation
 from thresher.models import build
 from thresher.models.mlp import MLP
-from thresher.rules import KeepLargest, KeepSmallest, KMeansPlusPlus, MetaGradient, every
+from thresher.rules import KCentre, KeepLargest, KeepSmallest, KMeansPlusPlus, MetaGradient, every
 from thresher.seeding import generator
 
 COUNT, SEED = 7, 3
@@ -98,6 +98,17 @@ def test_the_gradient_embedding_is_the_gradient_of_the_last_layer() -> None:
     last_only = nn.Sequential(copy.deepcopy(MODEL)[:-1].requires_grad_(False), copy.deepcopy(MODEL)[-1])  # type: ignore[index]
     largest = acquire(KeepLargest(by=signals.gradient_norm, count=2), last_only.eval(), pool)
     assert set(largest.tolist()) == set(pool.ids[norms.argsort()[-2:]].tolist())
+
+
+def test_k_centre_takes_a_scaled_signal_too() -> None:
+    """The features of both sets, each times how far it is from the average's."""
+    rule = KCentre(by=signals.scaled(signals.features, signals.average_divergence), count=COUNT)
+    scaled = []
+    for some in (POOL, LABELLED):
+        hidden, average = seen(MODEL, some)[0], seen(AVERAGE, some)[0]
+        scaled.append(hidden * (hidden - average).abs().mean(1, keepdim=True))
+    found = acquire(rule, MODEL, POOL, labelled=LABELLED, average=AVERAGE)
+    assert set(found.tolist()) == set(POOL.ids[reference.k_centre(scaled[0], COUNT, scaled[1])].tolist())
 
 
 @pytest.mark.parametrize("name", ACQUISITIONS)

@@ -2,12 +2,15 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -36,30 +39,40 @@ def done(*words: object) -> Any:
     return json.loads(result.stdout.splitlines()[-1])
 
 
-@pytest.fixture
-def truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A table animals.csv of which the first rows have a kind, in the current folder; what the kinds truly are."""
-    monkeypatch.chdir(tmp_path)
+TRAIN = ["train", "--data", "animals.csv:kind", "--pool", "--method", "standard", "--model", "mlp:8", "--epochs", 3]
+KINDS = [CLASSES[place % 3] for place in range(COUNT)]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table animals.csv, of which the first rows have a kind, and a run on it."""
+    folder = tmp_path_factory.mktemp("trained")
     draws = np.random.default_rng(0)
-    kinds = [CLASSES[place % 3] for place in range(COUNT)]
     rows = [
-        [CLASSES.index(kind) + draws.normal(0, 0.3), draws.normal(), "wet" if kind == "eel" else ""] for kind in kinds
+        [CLASSES.index(kind) + draws.normal(0, 0.3), draws.normal(), "wet" if kind == "eel" else ""] for kind in KINDS
     ]
-    with Path("animals.csv").open("w", newline="") as file:
+    with (folder / "animals.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["length", "weight", "home", "kind"])
         writer.writerows(
-            [*row, kind if place < KNOWN else ""] for place, (row, kind) in enumerate(zip(rows, kinds, strict=True))
+            [*row, kind if place < KNOWN else ""] for place, (row, kind) in enumerate(zip(rows, KINDS, strict=True))
         )
-    return kinds
-
-
-TRAIN = ["train", "--data", "animals.csv:kind", "--pool", "--method", "standard", "--model", "mlp:8", "--epochs", 3]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done(*TRAIN, "--out", "runs/a")
+    return folder
 
 
 @pytest.fixture
-def run(truth: list[str]) -> Path:  # noqa: ARG001  # it writes the table
-    done(*TRAIN, "--out", "runs/a")
+def truth(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A copy of that folder as the current one; what the kinds truly are."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return KINDS
+
+
+@pytest.fixture
+def run(truth: list[str]) -> Path:  # noqa: ARG001  # it copies the run
     return Path("runs/a")
 
 
@@ -82,9 +95,10 @@ def exported(tasks: list[dict[str, Any]], label: Callable[[int], str]) -> list[d
     ]
 
 
-def annotation(*labels: str, by: Any = 1, cancelled: bool = False) -> dict[str, Any]:
+def annotation(*labels: str, by: Any = 1, cancelled: bool = False, at: str = "") -> dict[str, Any]:
     result = [{"from_name": "label", "to_name": "example", "type": "choices", "value": {"choices": list(labels)}}]
-    return {"result": result if labels else [], "was_cancelled": cancelled, "completed_by": by}
+    times = {"created_at": at, "updated_at": at} if at else {}
+    return {"result": result if labels else [], "was_cancelled": cancelled, "completed_by": by, **times}
 
 
 # What people are given
@@ -148,10 +162,14 @@ def test_all_three_kinds_of_export_say_the_same(tmp_path: Path) -> None:
         {"thresher_id": 8, "id": 502, "label": {"choices": ["dog"]}, "annotator": 1},
     ]
     (tmp_path / "min.json").write_text(json.dumps(small))
-    (tmp_path / "plain.csv").write_text("id,label\n7,cat\n8, dog \n9,\n")
-    (tmp_path / "studio.csv").write_text("annotator,id,label,thresher_id\n1,501,cat,7\n1,502,dog,8\n")
+    (tmp_path / "plain.csv").write_text("id, label\n7,cat\n8, dog \n9,\n")
+    image, row = f"data:image/png;base64,{'A' * 200_000}", "{'note': 'two\nlines'}"
+    (tmp_path / "studio.csv").write_text(
+        f'annotator,id,image,label,row,thresher_id\n1,501,"{image}",cat,,7\n1,502,,dog,"{row}",8\n'
+    )
     for path in tmp_path.iterdir():
-        assert [(vote.id, vote.label) for vote in read_votes(path)] == [(7, "cat"), (8, "dog")], path.name
+        settled = settle(read_votes(path), {7, 8, 9}, CLASSES, path.name)
+        assert (settled.answers, settled.warnings) == ({7: 0, 8: 1}, ()), path.name
 
 
 def test_nobody_is_taken_to_answer_what_was_skipped(tmp_path: Path) -> None:
@@ -162,12 +180,34 @@ def test_nobody_is_taken_to_answer_what_was_skipped(tmp_path: Path) -> None:
 
 def test_the_majority_counts_with_a_warning_and_a_tie_stays_open() -> None:
     votes = [Vote(7, "dog", "a"), Vote(7, "cat", "b"), Vote(7, "dog", "c"), Vote(8, "cat", "a"), Vote(8, "dog", "b")]
-    votes += [Vote(9, "cat", "a"), Vote(9, "eel", "a")]  # whoever votes twice is heard once, with the later vote
-    settled = settle(votes, {7, 8, 9}, CLASSES, "a.json")
-    assert settled.answers == {7: 1, 9: 2}
-    assert len(settled.warnings) == 2
-    assert "id 7; the majority" in settled.warnings[0]
-    assert "id 8 without a majority" in settled.warnings[1]
+    settled = settle(votes, {7, 8}, CLASSES, "a.json")
+    assert settled.answers == {7: 1}
+    assert settled.warnings == (
+        "People disagree on id 7; the majority counts.",
+        "People disagree on id 8 without a majority; these stay open and can be asked again.",
+    )
+
+
+def test_whoever_votes_twice_is_heard_once_with_the_later_vote(tmp_path: Path) -> None:
+    early, late = "2026-03-09T22:16:08.728378Z", "2026-03-10T07:00:00.000000Z"
+    settled = settle([Vote(9, "cat", "a"), Vote(9, "eel", "a"), Vote(9, "eel", "a")], {9}, CLASSES, "a.json")
+    assert settled.answers == {9: 2}
+    assert settled.warnings == ("Somebody labelled id 9 twice; the later label counts.",)
+    task = {"data": {"thresher_id": 7}, "annotations": [annotation("dog", at=late), annotation("cat", at=early)]}
+    (tmp_path / "full.json").write_text(json.dumps([task]))
+    small = [  # Label Studio writes the latest first
+        {"thresher_id": 7, "label": label, "annotator": 1, "created_at": early, "updated_at": at}
+        for label, at in (("dog", late), ("cat", early))
+    ]
+    (tmp_path / "min.json").write_text(json.dumps(small))
+    (tmp_path / "a.csv").write_text(f"thresher_id,label,annotator,updated_at\n7,dog,x,{late}\n7,cat,x,{early}\n")
+    for path in tmp_path.iterdir():
+        assert settle(read_votes(path), {7}, CLASSES, path.name).answers == {7: 1}, path.name
+
+
+def test_blanks_around_a_class_do_not_matter_unless_they_tell_two_apart() -> None:
+    assert settle([Vote(7, "cat")], {7}, ["cat ", "dog"], "a.csv").answers == {7: 0}
+    assert settle([Vote(7, "cat "), Vote(8, "cat")], {7, 8}, ["cat ", "cat"], "a.csv").answers == {7: 0, 8: 1}
 
 
 def test_people_are_told_apart_however_the_export_names_them(tmp_path: Path) -> None:
@@ -184,6 +224,13 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "no JSON": ("a.json", "{", "is no JSON"),
     "no list": ("a.json", "{}", "is no list of tasks"),
     "foreign tasks": ("a.json", '[{"data": {"image": "x"}, "annotations": []}]', "Task 1 of a.json has no thresher_id"),
+    "tasks nobody answered": ("a.json", '[{"data": {"thresher_id": 70}}]', "Task 1 of a.json has no annotations"),
+    "ids of annotations": ("a.json", '[{"data": {"thresher_id": 70}, "annotations": [3]}]', "has no annotations"),
+    "two questions": (
+        "a.json",
+        json.dumps([{"data": {"thresher_id": 70}, "annotations": [{"result": 2 * annotation("cat")["result"]}]}]),
+        "2 questions answered",
+    ),
     "two labels": (
         "a.json",
         json.dumps([{"data": {"thresher_id": 70}, "annotations": [annotation("cat", "dog")]}]),
@@ -201,6 +248,14 @@ def test_wrong_answers_are_refused_and_nothing_is_kept(case: str, run: Path) -> 
     assert result.exit_code == 2
     assert words in " ".join(result.stderr.split())
     assert read_answers(run) == []
+
+
+def test_a_file_without_an_answer_is_no_mistake_but_said(run: Path) -> None:
+    query = done("query", run, "--count", 3, "--by", "random")
+    result = told("label", run, Path(query["out"]) / "answers.csv")
+    assert result.exit_code == 0
+    assert "answers.csv answers nothing" in " ".join(result.stderr.split())
+    assert "0 new labels" in result.stdout
 
 
 # Rounds
@@ -224,7 +279,38 @@ def test_the_loop_goes_on_and_the_same_answers_again_change_nothing(run: Path, t
     assert "give --avoid trust" in told("query", run, "--avoid", "noise").output
     assert not set(again["ids"]) & set(query["ids"])
     assert done("label", run, answer(again, truth))["round"] == 2
-    assert (run / "loop.html").exists()
+    loop = json.loads((run / "loop.json").read_text())
+    assert [record["by"] for record in loop["rounds"]] == ["s-badge", "s-badge-avoid-trust", None]
+    page = (run / "loop.html").read_text()
+    assert "s-badge then s-badge-avoid-trust" in page
+    assert "12 of those chosen by s-badge with 24 labels" in page
+    assert sum(page.count(f"<dd>{name}</dd>") for name in CLASSES) == 24
+    assert page.count("<dt>home</dt>") == 24  # rows as they are in the file
+
+
+def test_what_was_answered_is_shown_with_its_labels(run: Path, truth: list[str]) -> None:
+    query = done("query", run, "--count", 6, "--by", "random")
+    skipped, *answered = query["ids"]
+    Path("a.csv").write_text("id,label\n" + "".join(f"{id_},{truth[id_]}\n" for id_ in answered))
+    done("label", run, "a.csv")
+    with np.load(run / "picks" / "0.npz") as shown:
+        assert dict(zip(shown["ids"].tolist(), shown["targets"].tolist(), strict=True)) == {
+            id_: CLASSES.index(truth[id_]) for id_ in answered
+        }
+    assert skipped in done("query", run, "--count", COUNT - KNOWN - 5, "--by", "random")["ids"]
+
+
+def test_a_rule_that_cannot_avoid_is_refused_before_any_training(run: Path) -> None:
+    add_answers(run, {70: "cat"})  # a round that is still to be trained
+    result = told("query", run, "--count", 3, "--by", "random", "--avoid", "trust")
+    assert "RandomPicks reads no signal" in " ".join(result.stderr.split())
+    assert not (run / "rounds").exists()
+
+
+def test_a_question_may_keep_the_pool_on_disk(run: Path) -> None:
+    plain = done("query", run, "--count", 5, "--by", "badge")
+    assert done("query", run, "--count", 5, "--by", "badge", "--on-disk", "kept") == plain
+    assert list(Path("kept").iterdir()) == []
 
 
 def test_a_round_is_trained_on_the_answers_and_nothing_else(run: Path, truth: list[str]) -> None:
@@ -265,7 +351,8 @@ def test_a_label_that_died_at_any_write_ends_as_if_it_had_not(run: Path, monkeyp
             raise KeyboardInterrupt
         whole(path, fill)
 
-    for module in ("engine.checkpoint", "outcome", "ledger", "annotate.folder", "settings", "report"):
+    modules = ("engine.checkpoint", "outcome", "ledger", "annotate.folder", "settings", "report", "procedures.rounds")
+    for module in modules:
         monkeypatch.setattr(f"thresher.{module}.write_whole", write)
     start = tree(run)
     done("label", run, "a.csv")
@@ -320,6 +407,31 @@ def test_whole_numbers_with_gaps_are_classes(tmp_path: Path) -> None:
     assert load_with_pool(f"{tmp_path}/t.csv:y").everyone.class_names == ["0", "1"]
 
 
+def test_rows_are_shown_as_json_has_them(tmp_path: Path) -> None:
+    n = 30
+    columns = {
+        "real": [float("nan") if place == 25 else place / 2 for place in range(n)],
+        "price": pa.array([Decimal(f"{place}.50") for place in range(n)]),
+        "kind": ["a" if place % 2 else "b" for place in range(20)] + [None] * 10,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    (seen,) = load_with_pool(f"{tmp_path}/t.parquet:kind").show([25])
+    assert seen == {"row": {"real": None, "price": "25.50"}}
+    assert json.loads(json.dumps(seen, allow_nan=False)) == seen
+
+
+def test_images_that_move_are_noticed(tmp_path: Path) -> None:
+    for place, kind in enumerate(["cat"] * 5 + ["dog"] * 5 + ["unlabelled"] * 3):
+        (tmp_path / kind).mkdir(exist_ok=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / kind / f"{place}.png")
+    (tmp_path / "cat" / "._0.png").write_text("left by an archive")
+    before = load_with_pool(f"{tmp_path}:4")
+    assert len(before.everyone) + len(before.test) == 13
+    (tmp_path / "cat" / "1.png").rename(tmp_path / "dog" / "1.png")
+    (tmp_path / "dog" / "5.png").rename(tmp_path / "cat" / "5.png")
+    assert load_with_pool(f"{tmp_path}:4").fingerprint != before.fingerprint
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -339,9 +451,10 @@ def test_runs_without_a_pool_and_pools_that_changed_are_refused(run: Path) -> No
     done("query", run, "--count", 3, "--by", "random")
     assert "ask for fewer" in told("query", run, "--count", 1000).output
     assert "did you mean 's-badge'" in " ".join(told("query", run, "--by", "sbadge").output.split())
-    with Path("animals.csv").open("a") as file:
-        file.write("1.0,2.0,wet,\n")
-    assert "is not what" in told("query", run, "--count", 3).output
+    before = Path("animals.csv").read_text()
+    for after in (before + "1.0,2.0,wet,\n", before.replace(",cat\n", ",dog\n", 1)):
+        Path("animals.csv").write_text(after)
+        assert "is not what" in told("query", run, "--count", 3).output
     done("train", "--data", "blobs:200,3", "--method", "standard", "--model", "mlp:8", "--epochs", 1, "--out", "runs/b")
     assert "without --pool" in told("query", "runs/b").output
     assert "holds no run" in told("label", "runs/nothing", "a.csv").output
@@ -371,3 +484,12 @@ def test_the_commands_of_the_docs_run_as_they_stand(tmp_path: Path, monkeypatch:
     assert len(read_answers(Path("runs/photos"))) == 40
     assert Path("runs/photos/loop.html").exists()
     assert Path("runs/photos/rounds/2/examples.parquet").exists()
+
+
+@pytest.mark.usefixtures("truth")
+@pytest.mark.parametrize("method", ["prl-l", "crust"])
+def test_other_methods_can_train_on_the_few_labels_of_the_start(method: str) -> None:
+    words = [method if word == "standard" else 7 if word == 3 else word for word in TRAIN]
+    done(*words, "--out", "runs/other")
+    query = done("query", "runs/other", "--count", 12, "--by", "s-badge")
+    assert done("label", "runs/other", answer(query, KINDS))["labelled"] == 24 + 12

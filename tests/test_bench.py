@@ -466,7 +466,7 @@ def smoke(suite: Suite) -> Suite:
     cell = replace(first, changes=changes)
     entries = tuple(replace(entry, changes={}) for entry in suite.methods if entry.name == suite.baseline)
     small = {"small": Scale((cell,), scale.setup)}
-    return replace(suite, methods=entries, scales=small, published={}, shares={}, claims=())
+    return replace(suite, methods=entries, scales=small, published={}, shares={}, claims=(), questions=())
 
 
 @pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))

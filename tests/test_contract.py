@@ -301,7 +301,9 @@ def test_a_rule_for_batches_never_waits_for_the_device(rule: Any, task: str, n: 
         ask(rule, about(n, task, scalars={schedule: torch.tensor(0.5) for schedule in schedules_of(rule)}))
 
 
-@pytest.mark.parametrize("rule", [rule for rows in TABLE.values() for rule, _ in rows], ids=repr)
+@pytest.mark.parametrize(
+    "rule", [rule for rows in TABLE.values() for rule, _ in rows], ids=lambda rule: type(rule).__name__
+)
 def test_a_rule_is_a_value(rule: Any) -> None:
     if not fields(rule):
         return

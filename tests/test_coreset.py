@@ -298,7 +298,9 @@ def test_groups_choose_among_their_own() -> None:
     assert groups[central_ones].bincount().tolist() == groups[found.indices].bincount().tolist()
 
 
-@pytest.mark.parametrize("rule", [Centrality(fraction=0.3), FacilityLocation(fraction=0.3)], ids=repr)
+@pytest.mark.parametrize(
+    "rule", [Centrality(fraction=0.3), FacilityLocation(fraction=0.3)], ids=lambda rule: type(rule).__name__
+)
 @pytest.mark.parametrize("of", [signals.predicted, signals.given], ids=lambda signal: signal.name)
 def test_a_rule_keeps_its_share_of_every_class(rule: Centrality, of: signals.Signal) -> None:
     evidence = some_evidence(200)

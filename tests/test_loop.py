@@ -14,6 +14,8 @@ import thresher.files
 from thresher import Examples, Moment, Recipe, Run, ThresherError, signals
 from thresher.acquisitions import acquisition
 from thresher.average import Growing
+from thresher.bench.compare import compare
+from thresher.bench.results import read, results_file
 from thresher.bench.suites import SUITES
 from thresher.clip import Clamped
 from thresher.corruption import corrupt
@@ -96,9 +98,24 @@ def test_any_recipe_and_any_rule_can_be_inside() -> None:
     assert own.run.recipe == robust
 
 
+@pytest.mark.parametrize("name", ["crust", "co-teaching", "l2rw", "top-q"])
+def test_recipes_of_every_kind_can_train_inside(name: str) -> None:
+    recipe = method(name).recipe(noise_rate=0.25, classes=3, epochs=8)
+    clean = {"clean": examples(12, seed=5, corrupt=0.0)} if name == "l2rw" else {}
+    found = looped("badge", recipe, epochs=8, batch=4, avoid=Run.trust, **clean)
+    assert len(found.scores) == 3
+    assert len({id_ for ids in found.bought for id_ in ids}) == 24
+
+
 def test_training_stops_when_the_labels_are_learnt() -> None:
     found = looped("random", epochs=60, until=TrainedTo(0.9), optimizer=lambda p: torch.optim.Adam(p, lr=0.05))
     assert all(record["epochs"] < 60 and record["train_score"] >= 0.9 for record in found.history)
+
+
+def test_what_is_kept_on_disk_and_workers_change_nothing(tmp_path: Path) -> None:
+    plain = looped("s-badge", pool=streamed(POOL))
+    found = looped("s-badge", pool=streamed(POOL), on_disk=tmp_path, workers=1)
+    assert_same_loop(found, plain)
 
 
 def test_a_watcher_hears_of_every_round() -> None:
@@ -177,6 +194,8 @@ def test_the_folder_of_another_loop_is_refused(tmp_path: Path) -> None:
         looped("margin", out=tmp_path, rounds=1)
     with pytest.raises(ThresherError, match="its seed differs"):
         looped("random", out=tmp_path, rounds=1, seed=4)
+    with pytest.raises(ThresherError, match="its settings differs"):
+        looped("random", out=tmp_path, rounds=1, batch=4)
     (tmp_path / "loop.json").write_text("{")
     with pytest.raises(ThresherError, match="is damaged"):
         looped("random", out=tmp_path, rounds=1)
@@ -228,3 +247,29 @@ def test_table_1_stands_beside_every_cell_of_the_paper() -> None:
     assert suite.published["mlp-diverse", "margin"].value == 60.5
     assert suite.shares["resnet-class", "s-badge"].value == 36.9
     assert suite.shares["mlp-blank", "confidence"].value == 0.67
+
+
+STORED = Path(__file__).parent.parent / "results"
+
+
+@pytest.mark.parametrize(("scale", "cell"), [("small", "digits-blank"), ("paper", "mlp-blank")])
+def test_confidence_picks_blanks_and_badge_does_not(scale: str, cell: str) -> None:
+    """As docs/active.md says of the stored results."""
+    rows = compare(SUITES["active"], scale, read(results_file(STORED, "active", scale))[0])
+    share = {row.entry.name: row.clean_share or 0.0 for row in rows if row.cell.name == cell}
+    assert share["confidence"] < 0.01
+    assert min(share["badge"], share["s-badge"]) > 0.95
+
+
+def test_avoiding_helps_every_rule_and_costs_nothing_where_all_is_clean() -> None:
+    """As docs/active.md says of the stored results: on average over the pools, and on the clean one."""
+    suite, stored = SUITES["active"], read(results_file(STORED, "active", "small"))[0]
+    scores = {(row.entry.name, row.cell.name): row.last for row in compare(suite, "small", stored)}
+    for claim in suite.questions:
+        gains = {
+            cell.name: better.value - worse.value
+            for cell in suite.scale("small").cells
+            if (better := scores[claim.better[0], cell.name]) and (worse := scores[claim.worse[0], cell.name])
+        }
+        assert sum(gains.values()) > 0
+        assert gains["digits-clean"] > -0.1

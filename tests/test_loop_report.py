@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from thresher import ThresherError
 from thresher.cli import app
 from thresher.report import write_loop_report
-from thresher.report.loops import band_points, clean_share, read_loop_record
+from thresher.report.loops import band_points, clean_share, lines_of, read_loop_record
 
 __all__ = ["browser"]  # the fixture
 
@@ -68,6 +68,27 @@ def test_the_page_says_what_came_of_each_rule(loops: list[Path], tmp_path: Path)
     assert html.count("What margin chose") == html.count("What s-badge chose") == 1
     assert html.count("data:image/png") == 2 * 3 * 18
     assert "✗ noise" in html
+
+
+def test_loops_that_differ_in_more_than_the_seed_are_lines_of_their_own(tmp_path: Path) -> None:
+    first, other = (write_fake_loop(tmp_path / str(seed), "margin", seed) for seed in range(2))
+    loop = json.loads((other / "loop.json").read_text())
+
+    def lines(**identity: Any) -> list[str]:
+        (other / "loop.json").write_text(json.dumps({**loop, "identity": {**loop["identity"], **identity}}))
+        return list(lines_of([read_loop_record(first), read_loop_record(other)]))
+
+    assert lines() == ["margin"]
+    assert lines(avoid="thresher.engine.run.Run.trust") == ["margin", "margin-avoid-trust"]
+    for change in ({"seed": 0}, {"recipe": "another"}, {"start": 7}):
+        assert lines(**change) == [f"margin ({first})", f"margin ({other})"], change
+
+
+def test_labels_are_shown_by_their_names(tmp_path: Path) -> None:
+    folder = write_fake_loop(tmp_path / "a", "badge", 0)
+    loop = json.loads((folder / "loop.json").read_text())
+    (folder / "loop.json").write_text(json.dumps({**loop, "class_names": [f"kind {place}" for place in range(10)]}))
+    assert write_loop_report([folder], tmp_path / "a.html").read_text().count("<dd>kind 7</dd>") == 6
 
 
 def test_the_command_tells_loops_from_runs(loops: list[Path]) -> None:

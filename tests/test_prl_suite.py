@@ -178,7 +178,7 @@ def test_a_claim_is_held_against_every_cell() -> None:
             return 0.3
         return {"standard": 0.5, "spl": 0.6, "prl-l": 0.8, "huber": 0.25, "prl-g": 0.125}[job.entry.name]
 
-    lines = claims_table(PRL, compare(PRL, "small", results_of(PRL, score)))
+    lines = claims_table(PRL, compare(PRL, "small", results_of(PRL, score)), PRL.claims)
     found = {(line[0], line[1]): line[2:] for line in lines}
     assert found["PRL(L)", "SPL"] == [
         "71.7 against 60.0", "6", "5", "digits-pairflip-45 (30.0 against 60.0)",
@@ -195,7 +195,7 @@ def test_a_claim_that_fails_on_one_data_set_says_so() -> None:
             return None
         return {"spl": 0.5, "prl-l": 0.4 if job.cell.data == "digits" else 0.9}[job.entry.name]
 
-    (line,) = claims_table(PRL, compare(PRL, "small", results_of(PRL, score)))
+    (line,) = claims_table(PRL, compare(PRL, "small", results_of(PRL, score)), PRL.claims)
     assert line[2] == "65.0 against 50.0, but not on digits (40.0 against 50.0)"
     assert line[3:5] == ["12", "6"]
 

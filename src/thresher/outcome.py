@@ -54,14 +54,15 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     return table
 
 
-def save_previews(path: Path, picked: Examples, **facts: torch.Tensor) -> None:
+def save_previews(path: Path, picked: Examples, **facts: torch.Tensor | np.ndarray[Any, Any]) -> None:
     """Write the ids and the inputs of these examples, and further facts [n] of each, as an .npz file."""
     if isinstance(picked.inputs, torch.Tensor):
         inputs = picked.inputs
     else:
         inputs = torch.cat(list(picked.batches(torch.split(torch.arange(len(picked)), 32))))
-    arrays = {"ids": picked.ids, "inputs": inputs, **facts}
-    write_whole(path, lambda place: _save(place, {name: values.cpu().numpy() for name, values in arrays.items()}))
+    tensors = {"ids": picked.ids, "inputs": inputs, **facts}
+    arrays = {name: v.cpu().numpy() if isinstance(v, torch.Tensor) else v for name, v in tensors.items()}
+    write_whole(path, lambda place: _save(place, arrays))
 
 
 def _save(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:

@@ -10,6 +10,7 @@ from typing import overload
 import torch
 from torch import Tensor, nn
 
+from thresher.blocks import rows_at_once
 from thresher.dropout import MutualInformation
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
@@ -78,7 +79,10 @@ def _p_given(evidence: Evidence) -> Tensor:
 
 
 def _average_divergence(evidence: Evidence) -> Tensor:
-    return evidence.read(hidden_difference).abs().mean(1)
+    own, average = evidence.read(features), evidence.other("average").read(features)
+    step = rows_at_once(own.shape[1], own)  # all differences of a pool would take as much room as its features
+    pieces = zip(torch.split(own, step), torch.split(average, step), strict=True)
+    return torch.cat([(mine - theirs).abs().mean(1) for mine, theirs in pieces])
 
 
 def _hidden_difference(evidence: Evidence) -> Tensor:

@@ -1,6 +1,7 @@
 """What people answered: read from Label Studio's exports or a CSV of id,label, and settled where they disagree."""
 
 import csv
+import io
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,11 +18,12 @@ MOST_NAMED = 5  # ids that a message names before it counts the rest
 
 @dataclass(frozen=True)
 class Vote:
-    """One person's label for one example; `by` is who that was, where the file says so."""
+    """One person's label for one example; `by` is who that was and `at` when, where the file says so."""
 
     id: int
     label: str
     by: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,31 +60,40 @@ def settle(votes: Sequence[Vote], pool: Collection[int], class_names: Sequence[s
     strangers = sorted({vote.id for vote in votes} - set(pool))
     if strangers:
         raise ThresherError(f"{source} answers {named(strangers)}, not in the pool of this run: remove them.")
-    for vote in votes:
-        if vote.label not in class_names:
-            raise ThresherError(
-                f"{source} says '{vote.label}' of id {vote.id}. {unknown('class', vote.label, class_names)}"
-            )
-    heard: dict[int, dict[Any, str]] = {}
-    for place, vote in enumerate(votes):
-        heard.setdefault(vote.id, {})[vote.by or place] = vote.label
+    heard, changed = _heard(votes, class_names, source)
     answers, outvoted, open_ = {}, [], []
-    for id_, labels in heard.items():
-        (first, most), *others = Counter(labels.values()).most_common()
+    for id_, classes in heard.items():
+        (first, most), *others = Counter(classes).most_common()
         if others and others[0][1] == most:
             open_.append(id_)
             continue
-        answers[id_] = class_names.index(first)
+        answers[id_] = first
         if others:
             outvoted.append(id_)
-    warnings = []
-    if outvoted:
-        warnings.append(f"People disagree on {named(outvoted)}; the majority counts.")
-    if open_:
-        warnings.append(
-            f"People disagree on {named(open_)} without a majority; these stay open and can be asked again."
-        )
-    return Settled(answers, tuple(warnings))
+    said = {
+        "Somebody labelled {} twice; the later label counts.": changed,
+        "People disagree on {}; the majority counts.": outvoted,
+        "People disagree on {} without a majority; these stay open and can be asked again.": open_,
+    }
+    return Settled(answers, tuple(words.format(named(ids)) for words, ids in said.items() if ids))
+
+
+def _heard(votes: Sequence[Vote], class_names: Sequence[str], source: str) -> tuple[dict[int, list[int]], list[int]]:
+    """The classes that people gave to each id, one a person, and the ids on which somebody changed their mind."""
+    # Blanks around a name matter only where two classes differ in nothing else.
+    places = {name.strip(): place for place, name in enumerate(class_names)}
+    places |= {name: place for place, name in enumerate(class_names)}
+    heard: dict[int, dict[Any, int]] = {}
+    changed: dict[int, None] = {}
+    for place, vote in sorted(enumerate(votes), key=lambda each: each[1].at):  # exports may begin with the latest
+        label = vote.label if vote.label in places else vote.label.strip()
+        if label not in places:
+            raise ThresherError(f"{source} says '{label}' of id {vote.id}. {unknown('class', label, class_names)}")
+        told, class_ = heard.setdefault(vote.id, {}), places[label]
+        if told.setdefault(vote.by or place, class_) != class_:
+            changed[vote.id] = None
+        told[vote.by or place] = class_
+    return {id_: list(told.values()) for id_, told in heard.items()}, list(changed)
 
 
 def named(ids: Sequence[int]) -> str:
@@ -97,16 +108,22 @@ def named(ids: Sequence[int]) -> str:
 
 
 def _from_csv(text: str, name: str) -> list[Vote]:
-    rows = csv.DictReader(text.splitlines())
-    heads = rows.fieldnames or []
-    key = next((head for head in (ID, "id") if head in heads), None)
-    if key is None or "label" not in heads:
-        raise ThresherError(f"{name} has no columns id and label: write them in its first line.")
-    return [
-        Vote(_id(row[key], f"Line {number} of {name}"), row["label"].strip(), row.get("annotator") or "")
-        for number, row in enumerate(rows, start=2)
-        if row["label"] and row["label"].strip()
-    ]
+    before = csv.field_size_limit(max(len(text), 1))  # an exported cell may hold a whole image
+    try:
+        rows = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
+        heads = rows.fieldnames or []
+        key = next((head for head in (ID, "id") if head in heads), None)
+        if key is None or "label" not in heads:
+            raise ThresherError(f"{name} has no columns id and label: let its first line be id,label.")
+        return [
+            Vote(_id(row[key], f"Line {rows.line_num} of {name}"), row["label"], row.get("annotator") or "", _when(row))
+            for row in rows
+            if row["label"] and row["label"].strip()
+        ]
+    except csv.Error as error:
+        raise ThresherError(f"{name} cannot be read as a CSV file ({error}): write it again.") from error
+    finally:
+        csv.field_size_limit(before)
 
 
 def _from_json(text: str, name: str) -> list[Vote]:
@@ -125,20 +142,25 @@ def _task_votes(task: Mapping[str, Any], where: str) -> Iterator[Vote]:
     if not isinstance(data, dict) or ID not in data:
         raise ThresherError(f"{where} has no {ID}: export the tasks that thresher query wrote.")
     id_ = _id(data[ID], where)
-    if "annotations" not in task:
+    if data is task:
         for label in _choices(task.get("label"), where):
-            yield Vote(id_, label, str(task.get("annotator", "")))
+            yield Vote(id_, label, _annotator(task.get("annotator")), _when(task))
         return
-    for annotation in task["annotations"]:
-        if annotation.get("was_cancelled"):
-            continue
-        chosen = [
-            part["value"].get("choices") for part in annotation.get("result", []) if part.get("type") == "choices"
-        ]
-        if len(chosen) > 1:
-            raise ThresherError(f"{where} has {len(chosen)} questions answered: use the interface of thresher query.")
-        for label in _choices(chosen[0] if chosen else None, where):
-            yield Vote(id_, label, _annotator(annotation.get("completed_by")))
+    annotations = task.get("annotations")
+    if not isinstance(annotations, list) or not all(isinstance(each, dict) for each in annotations):
+        raise ThresherError(f"{where} has no annotations: give what Label Studio exports as JSON.")
+    for annotation in annotations:
+        if not annotation.get("was_cancelled"):
+            for label in _choices(_chosen(annotation, where), where):
+                yield Vote(id_, label, _annotator(annotation.get("completed_by")), _when(annotation))
+
+
+def _chosen(annotation: Mapping[str, Any], where: str) -> Any:
+    """The value of the one question answered, or None."""
+    parts = [part for part in annotation.get("result") or [] if part.get("type") == "choices"]
+    if len(parts) > 1:
+        raise ThresherError(f"{where} has {len(parts)} questions answered: use the interface of thresher query.")
+    return parts[0].get("value") if parts else None
 
 
 def _choices(value: Any, where: str) -> list[str]:
@@ -154,6 +176,11 @@ def _choices(value: Any, where: str) -> list[str]:
 def _annotator(who: Any) -> str:
     """Label Studio writes a number, or an object with an id and an email address."""
     return str(who.get("id", who.get("email", ""))) if isinstance(who, dict) else "" if who is None else str(who)
+
+
+def _when(record: Mapping[str, Any]) -> str:
+    """When an annotation was made or last changed; in Label Studio's format later times are larger texts."""
+    return str(record.get("updated_at") or record.get("created_at") or "")
 
 
 def _id(value: Any, where: str) -> int:

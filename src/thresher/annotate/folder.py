@@ -31,7 +31,7 @@ def read_answers(run: Path) -> list[Answer]:
     if not path.exists():
         return []
     try:
-        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
         return [Answer(int(row["round"]), int(row["id"]), row["label"]) for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise ThresherError(f"{path} is damaged ({error}): restore it from a copy.") from error

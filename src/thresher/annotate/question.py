@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from thresher.annotate.folder import write_json
 from thresher.annotate.tasks import IMAGE, Shown, interface, tasks
-from thresher.errors import ThresherError
+from thresher.data.folders import open_image
 from thresher.files import write_whole
-from thresher.report.gallery import png_address
+from thresher.report.gallery import picture_address
 from thresher.template import filled_in
 
 LARGEST = 512  # pixels on the longer side of a picture that goes along with a task
@@ -36,19 +34,10 @@ def _write(path: Path, text: str) -> None:
 
 def _with_picture(seen: Shown) -> dict[str, Any]:
     """What is shown, an image not by its path, which Label Studio may not open, but as itself."""
-    return {**seen, IMAGE: picture_address(seen[IMAGE])} if IMAGE in seen else dict(seen)
-
-
-def picture_address(path: Path) -> str:
-    """An image file as a data address: small ones with crisp pixels, large ones made smaller."""
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(path) as image:
-            upright = ImageOps.exif_transpose(image).convert("RGB")
-    except OSError as error:
-        raise ThresherError(f"{path} cannot be read as an image ({error}): replace or remove it.") from error
-    return png_address(np.moveaxis(np.asarray(upright), 2, 0), LARGEST)
+    if IMAGE not in seen:
+        return dict(seen)
+    kind = "jpeg" if seen[IMAGE].suffix.lower() in (".jpg", ".jpeg") else "png"  # a photo as PNG is ten times as large
+    return {**seen, IMAGE: picture_address(open_image(seen[IMAGE]), LARGEST, kind)}
 
 
 def _preview(ids: Sequence[int], shown: Sequence[Shown], class_names: Sequence[str]) -> str:

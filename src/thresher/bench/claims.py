@@ -29,11 +29,11 @@ def averages_table(suite: Suite, rows: Sequence[Row], score: str = "last") -> tu
     return heads, lines
 
 
-def claims_table(suite: Suite, rows: Sequence[Row]) -> list[list[str]]:
+def claims_table(suite: Suite, rows: Sequence[Row], claims: Sequence[Claim]) -> list[list[str]]:
     """A line for each two methods of each claim: their averages over the cells that both have, and where it fails."""
     return [
         line
-        for claim in suite.claims
+        for claim in claims
         for better in claim.better
         for worse in claim.worse
         if (line := _verdict(suite, claim, better, worse, rows)) is not None

@@ -73,9 +73,9 @@ def mean(values: Sequence[float]) -> Mean | None:
     return Mean(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
-def column_mean(row: Row, name: str) -> Mean | None:
-    """What a column was over the last ten epochs, on average over seeds."""
-    tails = [[v for v in result["columns"].get(name, [])[-LAST:] if v is not None] for result in row.results]
+def column_mean(row: Row, name: str, last: int = LAST) -> Mean | None:
+    """What a column was over so many of the last epochs, on average over seeds."""
+    tails = [[v for v in result["columns"].get(name, [])[-last:] if v is not None] for result in row.results]
     return mean([fmean(tail) for tail in tails if tail])
 
 

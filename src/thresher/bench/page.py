@@ -14,6 +14,7 @@ from thresher.bench.plot import columns_svg, curves_svg
 from thresher.bench.published import Published
 from thresher.bench.setup import Setup
 from thresher.bench.suite import Cell, Suite, setup_for
+from thresher.bench.task import LAST
 from thresher.bench.words import table, with_spread
 from thresher.files import write_whole
 
@@ -119,20 +120,26 @@ def _not_run(rows: Sequence[Row], cells: Sequence[str]) -> list[str]:
 
 
 def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
-    """What the table comes to, where the paper concludes something: averages, and how far each claim holds."""
-    found = claims_table(suite, rows)
-    if not found:
+    """What the table comes to, where something is concluded from it: averages, and how far each claim holds."""
+    of_the_paper, own = (claims_table(suite, rows, claims) for claims in (suite.claims, suite.questions))
+    if not of_the_paper + own:
         return []
-    return [
+    parts = [
         "## On average",
         f"Means over the cells that were run, of the {suite.final}; a method that lacks one of them has none.",
         table(*averages_table(suite, rows)),
         f"The same of the best {suite.clock}: where it is far above, a method has learnt what it later forgot.",
         table(*averages_table(suite, rows, "best")),
-        "## What the paper concludes",
-        "Each line is a comparison that comes out this way in the paper, and how it comes out here.",
-        table(CLAIM_HEADS, found),
     ]
+    if of_the_paper:
+        parts += [
+            "## What the paper concludes",
+            "Each line is a comparison that comes out this way in the paper, and how it comes out here.",
+            table(CLAIM_HEADS, of_the_paper),
+        ]
+    if own:
+        parts += ["## What we asked beside it", "Does it help? How it comes out.", table(CLAIM_HEADS, own)]
+    return parts
 
 
 def cell_table(suite: Suite, rows: Sequence[Row], cell: Cell) -> tuple[list[str], list[list[str]]]:
@@ -225,7 +232,7 @@ def _columns_table(suite: Suite, rows: Sequence[Row]) -> str:
     names = [name for name in (*suite.columns, *rows[0].cell.columns) if name != "clean_share"]
     body = []
     for row in rows:
-        values = [column_mean(row, name) for name in names]
+        values = [column_mean(row, name, LAST if suite.clock == "epoch" else 1) for name in names]
         if any(value is not None for value in values):
             words = ["" if value is None else f"{value.value:.3f}" for value in values]
             body.append([row.entry.label or row.entry.name, *words])

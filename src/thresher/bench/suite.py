@@ -125,6 +125,7 @@ class Suite:
     missing  for a scale that does not exist, the sentence that says why
     clock    what a score belongs to: an epoch, or a round; of epochs the last ten count, of rounds the last
     claims   what the paper concludes; the page says of each how far it holds here
+    questions  claims that nobody has made yet: the page says how they come out
     baseline  the method that no table goes without
     shares   the paper's shares of clean examples, in percent, by (cell, method)
     """
@@ -141,6 +142,7 @@ class Suite:
     missing: Mapping[str, str] = field(default_factory=dict)
     clock: str = "epoch"
     claims: tuple[Claim, ...] = ()
+    questions: tuple[Claim, ...] = ()
     baseline: str = STANDARD
     shares: Mapping[tuple[str, str], Published] = field(default_factory=dict)
 
@@ -168,7 +170,7 @@ class Suite:
             raise ThresherError(
                 f"The suite {self.name} draws {min(unstored)}, which it does not keep: add it to columns."
             )
-        for name in (name for claim in self.claims for name in (*claim.better, *claim.worse)):
+        for name in (name for claim in (*self.claims, *self.questions) for name in (*claim.better, *claim.worse)):
             if name not in rows:
                 raise ThresherError(f"The suite {self.name} claims something of {name}, which it lacks: add its entry.")
 

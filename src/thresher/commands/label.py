@@ -42,10 +42,8 @@ def label(
 
     aside = Console(stderr=True, highlight=False)
     asked = open_run(run)
-    latest(asked, aside)  # a round that was stopped is finished with the answers it began with
     new = [] if answers is None else _take_in(asked, answers, replace, aside)
-    if new:
-        asked = open_run(run)
+    asked = asked.now()
     trained = latest(asked, aside)
     page = write_loop_report([run], run / "loop.html")
     last, round_ = trained.history[-1], asked.last_round
@@ -66,7 +64,8 @@ def _take_in(asked: "Asked", path: Path, replace: bool, aside: "Console") -> lis
     from thresher.annotate.folder import add_answers
 
     settled = settle(read_votes(path), asked.pooled.pool_ids(), asked.class_names, path.name)
-    for warning in settled.warnings:
+    nothing = f"{path.name} answers nothing: if people did label, export with the interface of thresher query."
+    for warning in settled.warnings or (() if settled.answers else (nothing,)):
         aside.print(f"Warning: {warning}", soft_wrap=True)
     named = {id_: asked.class_names[label] for id_, label in settled.answers.items()}
     return add_answers(asked.folder, named, replace=replace)

@@ -19,6 +19,9 @@ def query(
     avoid: Annotated[
         str | None, typer.Option(help="trust: keep away from what is like labels that the model could not believe.")
     ] = None,
+    on_disk: Annotated[
+        Path | None, typer.Option(help="A folder for features and outputs of a pool so large that memory is too small.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose what people should label next, and write the tasks for Label Studio.
@@ -32,10 +35,9 @@ def query(
 
     from thresher.acquisitions import acquisition
     from thresher.annotate.question import write_question
-    from thresher.commands.rounds import latest, open_run, remember
+    from thresher.commands.rounds import keep_picks, latest, open_run, remember
     from thresher.errors import ThresherError
     from thresher.procedures.active import chosen
-    from thresher.procedures.rounds import save_picks
     from thresher.rules.avoid import avoiding
     from thresher.seeding import derive
 
@@ -45,16 +47,19 @@ def query(
     pool, round_ = asked.unlabelled(), asked.last_round
     if count > len(pool):
         raise ThresherError(f"--count {count} is more than the {len(pool)} that have no label: ask for fewer.")
+    if avoid is not None:
+        avoiding(rule, pool.ids, pool.ids)  # refused now, not after a training
     trained = latest(asked, Console(stderr=True, highlight=False))
     if avoid is not None:
         rule = avoiding(rule, *trained.trust())
     seed = derive(asked.settings.seed, "query", round_)
-    picked = chosen(rule, trained, pool, asked.job(round_).train, seed=seed, workers=asked.settings.workers)
+    labelled, workers = asked.job(round_).train, asked.settings.workers
+    picked = chosen(rule, trained, pool, labelled, seed=seed, workers=workers, on_disk=on_disk)
     ids = picked.ids.tolist()
     name = by if avoid is None else f"{by}-avoid-{avoid}"
     folder = run / "queries" / f"{round_}-{name}-{count}"
     write_question(folder, ids, asked.pooled.show(ids), asked.class_names)
-    save_picks(run, round_, picked)
+    keep_picks(asked, round_, picked)
     remember(asked, name)
     if as_json:
         print(json.dumps({"round": round_, "by": name, "ids": ids, "out": str(folder)}))

@@ -2,18 +2,21 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from thresher.annotate.folder import Answer, answers_of, read_answers, round_folder, write_json
+import numpy as np
+import torch
+
+from thresher.annotate.folder import Answer, answers_of, read_answers, round_folder
 from thresher.commands.folders import is_finished
 from thresher.commands.running import Job, prepare, start
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
 from thresher.examples import Examples
-from thresher.procedures.rounds import LOOP, read_loop
+from thresher.procedures.rounds import read_loop, save_picks, write_loop
 from thresher.settings import Settings, read_toml
 
 if TYPE_CHECKING:
@@ -43,7 +46,11 @@ class Asked:
 
     def job(self, round_: int) -> Job:
         """The training of a round: on what was labelled from the start, and the answers up to then."""
-        return prepare(self.settings, self.known(round_))
+        return prepare(self.settings, self.pooled, self.known(round_))
+
+    def now(self) -> "Asked":
+        """The same run with the answers that it has by now."""
+        return replace(self, answers=read_answers(self.folder))
 
     def unlabelled(self) -> Examples:
         """What is left of the pool."""
@@ -82,7 +89,10 @@ def latest(asked: Asked, aside: "Console") -> Run:
 
 def remember(asked: Asked, by: str | None = None) -> None:
     """Write what there is to report of the rounds that are finished: labels bought, score, and ids answered next."""
-    before = read_loop(asked.folder) or {"identity": {"by": None}, "rounds": []}
+    before = read_loop(asked.folder) or {"rounds": []}
+    asked_by = {record["round"]: record.get("by") for record in before["rounds"]}
+    if by is not None:
+        asked_by[asked.last_round] = by
     rounds: list[dict[str, Any]] = []
     for round_ in range(asked.last_round + 1):
         history = round_folder(asked.folder, round_) / "history.jsonl"
@@ -90,10 +100,22 @@ def remember(asked: Asked, by: str | None = None) -> None:
         picked = [answer.id for answer in asked.answers if answer.round == round_ + 1]
         found = {name: last[name] for name in ("metric", "score", "train_score")}
         found |= {"round": round_, "labelled": len(asked.job(round_).train), "epochs": last["epoch"]}
-        rounds.append(found | {"picked": picked, "clean_picks": None, "seconds": None})
-    identity = {
-        "by": by or before["identity"]["by"],
-        "pool": asked.pooled.fingerprint,
-        "seed": asked.settings.seed,
-    }
-    write_json(asked.folder / LOOP, {"identity": identity, "rounds": rounds})
+        rounds.append(found | {"by": asked_by.get(round_), "picked": picked, "clean_picks": None, "seconds": None})
+    identity = {"by": None, "pool": asked.pooled.fingerprint, "seed": asked.settings.seed}
+    write_loop(asked.folder, identity, asked.class_names, rounds)
+    _show_answers(asked)
+
+
+def _show_answers(asked: Asked) -> None:
+    """Keep what was answered last, with its labels, to be looked at: people may have skipped some that were chosen."""
+    ids = [answer.id for answer in asked.answers if answer.round == asked.last_round]
+    if ids:
+        labelled, _ = asked.pooled.with_answers(asked.known())
+        answered = labelled.subset(torch.isin(labelled.ids, torch.tensor(ids)))
+        keep_picks(asked, asked.last_round - 1, answered, targets=answered.targets)
+
+
+def keep_picks(asked: Asked, round_: int, picked: Examples, **facts: torch.Tensor) -> None:
+    """Keep what a round chose, to be looked at: rows of a table as they are in the file, not as the model sees them."""
+    rows = [json.dumps(seen["row"]) for seen in asked.pooled.show(picked.ids.tolist()) if "row" in seen]
+    save_picks(asked.folder, round_, picked, **facts, **({"row": np.array(rows)} if rows else {}))

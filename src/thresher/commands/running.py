@@ -57,13 +57,15 @@ class Job:
         return _epochs(self.settings, self.train)
 
 
-def prepare(settings: Settings, answers: Mapping[int, int] | None = None) -> Job:
+def prepare(settings: Settings, pooled: Pooled | None = None, answers: Mapping[int, int] | None = None) -> Job:
     """Load and corrupt the data, and fill in what nobody chose; wrong names are refused here.
 
-    Where a part is not labelled yet, `answers` are the classes that examples of it have got by their ids.
+    Where a part is not labelled yet, `pooled` is the whole set if somebody has loaded it already, and `answers` are the
+    classes that examples of the pool have got by their ids.
     """
     known = method(settings.method)
-    pooled = _pooled(settings) if settings.pool else None
+    if settings.pool and pooled is None:
+        pooled = _pooled(settings)
     if pooled is None:
         splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
     else:
@@ -145,8 +147,8 @@ def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: flo
             "clean_batch": settings.clean_batch,
             "validation": job.validation,
             "keep": "best_on_validation" if settings.early_stop else "last",
-            # Of a set that is being labelled there may be few at first.
-            "batch": min(settings.batch, len(train)) if settings.pool else settings.batch,
+            # Of a set that is being labelled there may be few at first, of which a rule may keep no more than half.
+            "batch": min(settings.batch, max(1, len(train) // 3)) if settings.pool else settings.batch,
             "schedule": make_schedule(settings.schedule, job.epochs),
             **_shared(job, settings, out, watch, commit_every),
         },

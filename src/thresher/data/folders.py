@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from thresher.data.splits import Splits, split
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.naming import unknown
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"}
 UNLABELLED = ("unlabelled", "unlabeled")  # the subfolder of images that nobody has labelled yet
@@ -32,15 +36,21 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, position: int) -> Tensor:
-        from PIL import Image, ImageOps
+        from PIL import ImageOps
 
-        path = self.paths[position]
-        try:
-            with Image.open(path) as image:
-                upright = ImageOps.exif_transpose(image).convert("RGB")
-        except OSError as error:
-            raise ThresherError(f"{path} cannot be read as an image ({error}): replace or remove it.") from error
+        upright = open_image(self.paths[position])
         return torch.from_numpy(np.array(ImageOps.fit(upright, (self.size, self.size)))).permute(2, 0, 1).contiguous()
+
+
+def open_image(path: Path) -> "Image":
+    """The picture in a file, upright and in colour."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as image:
+            return ImageOps.exif_transpose(image).convert("RGB")
+    except OSError as error:
+        raise ThresherError(f"{path} cannot be read as an image ({error}): replace or remove it.") from error
 
 
 def in_memory(examples: Examples) -> Examples:
@@ -84,10 +94,16 @@ def unlabelled_images(folder: Path) -> list[Path]:
     place = next((folder / name for name in UNLABELLED if (folder / name).is_dir()), None)
     if place is None:
         raise ThresherError(f"{folder} has no subfolder {UNLABELLED[0]}: put the images to ask about there.")
-    paths = sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES)
+    paths = images_in(place)
     if not paths:
         raise ThresherError(f"{place} has no images: put those to ask about there.")
     return paths
+
+
+def images_in(folder: Path) -> list[Path]:
+    """The image files anywhere in a folder, sorted; hidden ones, such as those that archives leave, are no images."""
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    return sorted(path for path in files if not path.name.startswith("."))
 
 
 def imagenet(folder: Path, size: int = 224, classes: int | None = None) -> Splits:
@@ -202,7 +218,7 @@ def _classified(folder: Path, classes: list[str], size: int, name: str) -> Examp
     labels: list[int] = []
     for label, known in enumerate(classes):
         place = folder / known
-        found = sorted(p for p in place.rglob("*") if p.suffix.lower() in SUFFIXES) if place.is_dir() else []
+        found = images_in(place) if place.is_dir() else []
         paths += found
         labels += [label] * len(found)
     if not paths:

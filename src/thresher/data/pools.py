@@ -1,5 +1,6 @@
 """Sets of which only a part is labelled yet."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset
 
-from thresher.data.folders import ImageFiles, labelled_images, unlabelled_images
+from thresher.data.folders import ImageFiles, images_in, labelled_images, unlabelled_images
 from thresher.data.tables import SUFFIXES, read_table, table_with_pool
 from thresher.errors import ThresherError
 from thresher.examples import Examples
@@ -27,7 +28,7 @@ class Pooled:
     labelled: Tensor
     test: Examples
     show: Show
-    fingerprint: str  # changes when the pool does
+    fingerprint: str  # changes when rows or files come, go or get another label
 
     def with_answers(self, answers: Mapping[int, int]) -> tuple[Examples, Examples | None]:
         """What there is to train on once these ids have these classes, and what is left of the pool."""
@@ -63,10 +64,18 @@ def _table(path: Path, target: str) -> Pooled:
 
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:
         rows = read_table(path).drop_columns([target]).take(list(ids)).to_pylist()
-        return [{"row": row} for row in rows]
+        return [{"row": {name: _plain(value) for name, value in row.items()}} for row in rows]
 
     assert isinstance(everyone.inputs, Tensor)
-    return Pooled(everyone, labelled, test, show, _digest(everyone.inputs.numpy().tobytes(), labelled))
+    content = [everyone.inputs, everyone.targets, labelled, test.targets]
+    return Pooled(everyone, labelled, test, show, _digest(b"".join(part.numpy().tobytes() for part in content)))
+
+
+def _plain(value: Any) -> Any:
+    """A cell as JSON has it: what is not finite is empty, and what is no number, text or truth value is text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
 def _folder(path: Path, size: int) -> Pooled:
@@ -80,13 +89,13 @@ def _folder(path: Path, size: int) -> Pooled:
         checked=False,
     )
     labelled = torch.arange(len(everyone)) < len(train)
-    names = "\n".join(str(file.relative_to(path)) for file in files).encode()
+    names = "\n".join(str(file.relative_to(path)) for file in images_in(path))
 
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:
         return [{"image": files[id_ - first]} for id_ in ids]
 
-    return Pooled(everyone, labelled, test, show, _digest(names, labelled))
+    return Pooled(everyone, labelled, test, show, _digest(names.encode()))
 
 
-def _digest(content: bytes, labelled: Tensor) -> str:
-    return blake2b(content + labelled.numpy().tobytes(), digest_size=16).hexdigest()
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()

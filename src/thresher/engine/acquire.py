@@ -65,7 +65,9 @@ def acquire(
         if average is not None and "average" in needs:
             others["average"] = sweep(average, replace(seen, targets=evidence.targets.to(where), classes=classes))
         if labelled is not None and "labelled" in needs:
-            others["labelled"] = sweep(model, labelled.to(where))
+            known = labelled.to(where)
+            theirs = {} if average is None or "average" not in needs else {"average": sweep(average, known)}
+            others["labelled"] = sweep(model, known).but(others=theirs)
         home = evidence.ids.device
         columns = {name: seen.columns[name].to(home) for name in columns_of(rule)}
         draws = generator(seed, "acquire", device=home)

@@ -27,6 +27,7 @@ from thresher.rules.avoid import avoiding
 from thresher.rules.rule import RuleLike, needs_of
 from thresher.seeding import derive, generator
 
+HARMLESS = ("workers", "commit_every")  # settings that change nothing in the result
 MakeRule = Callable[[int], RuleLike]  # the rule for so many picks
 
 
@@ -78,6 +79,7 @@ def active_loop(
     seed: int = 0,
     device: torch.device | str | None = None,
     out: Path | str | None = None,
+    on_disk: Path | str | None = None,
     watch: Callable[[Moment], None] | None = None,
     **settings: Any,
 ) -> Loop:
@@ -88,6 +90,7 @@ def active_loop(
     by        a name such as "s-badge", or a function of the count that gives a rule
     avoid     Run.trust keeps away from what is like examples whose labels the model could not believe
     out       a folder; a loop that was interrupted goes on where it was, with the same result
+    on_disk   a folder for what `acquire` keeps of the pool, where that does not fit into memory
     settings  go to `fit`: epochs, batch, optimizer, until=TrainedTo(0.99), ...
     """
     rule = (acquisition(by).rule if isinstance(by, str) else by)(count)
@@ -95,8 +98,10 @@ def active_loop(
     if avoid is not None:
         avoiding(rule, pool.ids, pool.ids)  # refused now, not after the first round
     where = find_device(device)
-    pool, test = pool.to(where), None if test is None else test.to(where)
-    done = Rounds(out, _identity(by, rule, recipe, pool, start, rounds, seed) | {"avoid": describe(avoid)})
+    pool, test, workers = pool.to(where), None if test is None else test.to(where), settings.get("workers", 0)
+    told = _identity(by, rule, recipe, pool, start, rounds, seed) | {"avoid": describe(avoid)}
+    told["settings"] = describe({name: value for name, value in settings.items() if name not in HARMLESS})
+    done = Rounds(out, told, pool.class_names)
     first = torch.randperm(len(pool), generator=generator(seed, "start"))[:start]
     bought = [pool.ids.cpu()[first].tolist(), *(record["picked"] for record in done.records)]
     for place in range(min(len(done.records), rounds), rounds + 1):  # of a finished loop the last training is read
@@ -111,8 +116,11 @@ def active_loop(
         picked = None
         if place < rounds:
             asked = rule if avoid is None else avoiding(rule, *avoid(run))
-            picked = chosen(asked, run, pool.subset(~is_bought), labelled, seed=derive(seed, "picks", place))
-        record = {"round": place, "labelled": len(labelled), **_measured(run, labelled, test), **_picks(picked)}
+            picked = chosen(
+                asked, run, pool.subset(~is_bought), labelled,
+                seed=derive(seed, "picks", place), workers=workers, on_disk=on_disk,
+            )  # fmt: skip
+        record = {"round": place, "labelled": len(labelled), **_measured(run, test, workers), **_picks(picked)}
         done.finish(record | {"seconds": time.perf_counter() - began}, picked)
         bought.append(record["picked"])
         if watch is not None:
@@ -128,13 +136,13 @@ def chosen(rule: RuleLike, run: Run, pool: Examples, labelled: Examples, *, seed
     return pool.subset(torch.isin(pool.ids, ids.to(pool.ids.device)))
 
 
-def _measured(run: Run, labelled: Examples, test: Examples | None) -> Record:
+def _measured(run: Run, test: Examples | None, workers: int) -> Record:
     """What the training of a round came to; the test set is looked at once, because every epoch would cost more."""
     last = run.history[-1]
     found = {"metric": last["metric"], "score": None, "epochs": last["epoch"], "train_score": last["train_score"]}
     if test is not None:
-        objective = as_objective(run.recipe.objective, labelled.classes).to(test.targets.device)
-        found["score"] = measure(Sweeper()(run.model, objective, test).outputs, test)[last["metric"]]
+        objective = as_objective(run.recipe.objective, test.classes).to(test.targets.device)
+        found["score"] = measure(Sweeper(workers=workers)(run.model, objective, test).outputs, test)[last["metric"]]
     return found
 
 

@@ -2,10 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from thresher.engine.checkpoint import Record
@@ -25,8 +26,8 @@ class Rounds:
     that round chose.
     """
 
-    def __init__(self, out: Path | str | None, identity: Mapping[str, Any]):
-        self.out = None if out is None else Path(out)
+    def __init__(self, out: Path | str | None, identity: Mapping[str, Any], class_names: Sequence[str] | None = None):
+        self.out, self.class_names = None if out is None else Path(out), class_names
         self.identity: dict[str, Any] = json.loads(json.dumps(identity))
         self.records: list[Record] = []
         if self.out is None:
@@ -36,7 +37,7 @@ class Rounds:
             self._write()
             return
         for name, ours in self.identity.items():
-            if stored["identity"].get(name) != ours:
+            if stored["identity"].get(name, ours) != ours:
                 raise ThresherError(
                     f"{self.out} holds another loop (its {name} differs): choose another folder, or delete this one."
                 )
@@ -58,17 +59,24 @@ class Rounds:
 
     def _write(self) -> None:
         assert self.out is not None
-        text = json.dumps({"identity": self.identity, "rounds": self.records})
-        write_whole(self.out / LOOP, lambda path: path.write_text(text, encoding="utf-8"))
+        write_loop(self.out, self.identity, self.class_names, self.records)
 
 
-def save_picks(out: Path, round_: int, picked: Examples, **facts: Tensor) -> None:
+def save_picks(out: Path, round_: int, picked: Examples, **facts: Tensor | np.ndarray[Any, Any]) -> None:
     """Keep a few of the examples that a round chose, and what is known of each, to be looked at."""
     if "is_corrupt" in picked.columns:
         facts["is_corrupt"] = picked.columns["is_corrupt"]
     first = slice(0, min(SHOWN, len(picked)))
     known = {name: values[first] for name, values in facts.items()}
     save_previews(out / "picks" / f"{round_}.npz", picked.subset(range(first.stop)), **known)
+
+
+def write_loop(
+    folder: Path, identity: Mapping[str, Any], class_names: Sequence[str] | None, rounds: Sequence[Record]
+) -> None:
+    """Remember a loop: what it is, the names of its classes, and its finished rounds."""
+    text = json.dumps({"identity": identity, "class_names": class_names, "rounds": rounds}, ensure_ascii=False)
+    write_whole(folder / LOOP, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def read_loop(folder: Path) -> dict[str, Any] | None:
@@ -78,5 +86,5 @@ def read_loop(folder: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise ThresherError(f"{folder / LOOP} is damaged ({error}): delete {folder} to start again.") from error
+        raise ThresherError(f"{folder / LOOP} is damaged ({error}): delete this file and try again.") from error
     return stored

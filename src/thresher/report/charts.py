@@ -80,7 +80,9 @@ def bands(
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     base = alt.Chart({"values": list(rows)}).encode(
         x=alt.X("place:Q", title=x, scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(tickMinStep=1, grid=False)),
-        color=alt.Color("method:N", scale=scale, legend=alt.Legend(title=None, orient="top", symbolOpacity=1)),
+        color=alt.Color(
+            "method:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=2, symbolOpacity=1)
+        ),
     )
     height: dict[str, Any] = {"title": title, "scale": alt.Scale(zero=False), "axis": alt.Axis(format=number)}
     said = [alt.Tooltip(f"{name}:Q", format=".1%" if share else ".4~g") for name in ("mean", "low", "high")]

@@ -3,10 +3,14 @@
 import io
 from base64 import b64encode
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from thresher.report.record import CORRUPTED, UNKNOWN, Array, Columns, RunRecord, rows_of
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 MOST_FEATURES = 12
 SMALLEST, LARGEST = 96, 192  # pixels on the longer side
@@ -52,19 +56,25 @@ def hidden_features(run: RunRecord) -> int:
     return max(0, inputs.shape[1] - MOST_FEATURES) if inputs is not None and inputs.ndim == 2 else 0
 
 
-def png_address(image: Array, largest: int = LARGEST) -> str:
-    """An image [c, h, w] or [h, w] as a data address: small ones with crisp pixels, large ones made smaller."""
+def png_address(image: Array) -> str:
+    """An image [c, h, w] or [h, w] as a data address."""
     from PIL import Image
 
-    picture = Image.fromarray(_pixels(image))
+    return picture_address(Image.fromarray(_pixels(image)), LARGEST, "png")
+
+
+def picture_address(picture: "Image", largest: int, kind: str) -> str:
+    """A picture as a data address of this kind, png or jpeg: small ones with crisp pixels, large ones made smaller."""
+    from PIL.Image import Resampling
+
     side = max(picture.size)
     if side < SMALLEST:
         factor = -(-SMALLEST // side)
-        picture = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
+        picture = picture.resize((picture.width * factor, picture.height * factor), Resampling.NEAREST)
     picture.thumbnail((largest, largest))
     buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
-    return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
+    picture.save(buffer, kind, optimize=True)
+    return f"data:image/{kind};base64," + b64encode(buffer.getvalue()).decode()
 
 
 def _pixels(image: Array) -> Array:

@@ -1,5 +1,7 @@
 """Active-learning loops in, the text of their HTML page out."""
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ from thresher.errors import ThresherError
 from thresher.procedures.rounds import read_loop
 from thresher.report import charts
 from thresher.report.figure import Figure
-from thresher.report.gallery import Card, png_address
+from thresher.report.gallery import png_address
 from thresher.report.page import placed, rendered
 from thresher.report.record import Columns
 from thresher.report.summary import is_share, percent, score_text, seconds_text
@@ -30,6 +32,9 @@ class LoopRecord:
     seed: int
     rounds: Sequence[Round]
     picks: Mapping[int, Columns]
+    class_names: Sequence[str] | None = None
+    folder: str = ""
+    settings: str = ""  # whatever else loops can differ in
 
 
 def read_loop_record(folder: Path) -> LoopRecord:
@@ -42,14 +47,23 @@ def read_loop_record(folder: Path) -> LoopRecord:
         with np.load(path, allow_pickle=False) as arrays:
             picks[int(path.stem)] = {name: arrays[name] for name in arrays.files}
     identity = stored["identity"]
-    return LoopRecord(identity["by"] or folder.name, identity["seed"], stored["rounds"], picks)
+    settings = json.dumps({name: identity.get(name) for name in ("recipe", "rule", "start", "rounds", "settings")})
+    names, rounds = stored.get("class_names"), stored["rounds"]
+    return LoopRecord(_chosen_by(stored) or folder.name, identity["seed"], rounds, picks, names, str(folder), settings)
+
+
+def _chosen_by(stored: Mapping[str, Any]) -> str:
+    """The rule of a loop; where people were asked, each round has its own."""
+    identity = stored["identity"]
+    if identity["by"] is None:
+        return " then ".join(dict.fromkeys(record["by"] for record in stored["rounds"] if record.get("by")))
+    avoid = identity.get("avoid")
+    return identity["by"] if avoid is None else f"{identity['by']}-avoid-{avoid.rpartition('.')[2]}"
 
 
 def loop_page(loops: Sequence[LoopRecord]) -> str:
-    """The whole page; loops with the same rule are seeds of one line."""
-    groups: dict[str, list[LoopRecord]] = {}
-    for loop in loops:
-        groups.setdefault(loop.by, []).append(loop)
+    """The whole page; loops that differ in nothing but the seed are one line."""
+    groups = lines_of(loops)
     shades = charts.METHOD_COLOURS
     colours = {name: shades[place % len(shades)] for place, name in enumerate(groups)}
     specs: list[dict[str, Any]] = []
@@ -62,6 +76,23 @@ def loop_page(loops: Sequence[LoopRecord]) -> str:
         figures=placed(_figures(groups, colours), specs),
         sections=[section for name, group in groups.items() if (section := _section(name, group[0], colours[name]))],
     )
+
+
+def lines_of(loops: Sequence[LoopRecord]) -> dict[str, list[LoopRecord]]:
+    """Loops by the line they belong to, by the name of the rule and, where that is not enough, of the folder.
+
+    >>> one, other = (LoopRecord("margin", 0, [], {}, folder=name) for name in ("blank", "clean"))
+    >>> list(lines_of([one, other]))  # the same seed twice: on something else, then
+    ['margin (blank)', 'margin (clean)']
+    """
+    alike: dict[tuple[str, str], list[LoopRecord]] = {}
+    for loop in loops:
+        alike.setdefault((loop.by, loop.settings), []).append(loop)
+    lines: list[list[LoopRecord]] = []
+    for group in alike.values():
+        lines += [group] if len({loop.seed for loop in group}) == len(group) else [[loop] for loop in group]
+    names = Counter(line[0].by for line in lines)
+    return {line[0].by if names[line[0].by] == 1 else f"{line[0].by} ({line[0].folder})": line for line in lines}
 
 
 def band_points(group: Sequence[LoopRecord], value: str, method: str) -> list[dict[str, Any]]:
@@ -100,7 +131,8 @@ def _figures(groups: Mapping[str, Sequence[LoopRecord]], colours: Mapping[str, s
     for value, title, axis, share, words in plans:
         rows = [point for name, group in groups.items() for point in band_points(group, value, name)]
         if rows:
-            words += " The band goes from the lowest to the highest seed."
+            if any(len(group) > 1 for group in groups.values()):
+                words += " The band goes from the lowest to the highest seed."
             spec = charts.bands(rows, x="labels bought", title=axis, share=share, colours=colours)
             figures.append(Figure(title, words, spec))
     return figures
@@ -140,24 +172,33 @@ def _round(loop: LoopRecord, place: int) -> dict[str, Any]:
     record = loop.rounds[place] if place < len(loop.rounds) else None
     words = f"{shown} of those chosen"
     if record is not None:
+        words += f" by {record['by']}" if record.get("by") else ""
         words += f" with {record['labelled']:,} labels"
         if (share := clean_share(record)) is not None:
             words += f"; {percent(share)} of all chosen are clean"
-    return {"title": f"Round {place + 1}", "words": f"{words}.", "cards": [_card(picks, at) for at in range(shown)]}
+    return {
+        "title": f"Round {place + 1}",
+        "words": f"{words}.",
+        "cards": [_card(loop, picks, at) for at in range(shown)],
+    }
 
 
-def _card(picks: Columns, at: int) -> Card:
-    inputs = picks["inputs"][at]
-    return Card(
-        id=int(picks["ids"][at]),
-        picture=png_address(inputs) if inputs.ndim in (2, 3) else None,
-        values=[f"{value:.4g}" for value in inputs[:MOST_VALUES].tolist()] if inputs.ndim == 1 else [],
-        given=str(picks["targets"][at]) if "targets" in picks else None,
-        predicted=None,
-        true=None,
-        trust=None,
-        corrupt=bool(picks["is_corrupt"][at]) if "is_corrupt" in picks else None,
-    )
+def _card(loop: LoopRecord, picks: Columns, at: int) -> dict[str, Any]:
+    """One example: a picture, or the row of its table; its label, and whether it is noise, where these are known."""
+    inputs, given = picks["inputs"][at], None
+    if "targets" in picks:
+        given = str(picks["targets"][at]) if loop.class_names is None else loop.class_names[int(picks["targets"][at])]
+    if "row" in picks:
+        row = json.loads(str(picks["row"][at]))
+    else:
+        row = {f"x{place}": f"{value:.4g}" for place, value in enumerate(inputs.tolist())} if inputs.ndim == 1 else {}
+    return {
+        "id": int(picks["ids"][at]),
+        "picture": png_address(inputs) if inputs.ndim in (2, 3) else None,
+        "row": dict(list(row.items())[:MOST_VALUES]),
+        "given": given,
+        "corrupt": bool(picks["is_corrupt"][at]) if "is_corrupt" in picks else None,
+    }
 
 
 def _lead(loops: Sequence[LoopRecord]) -> str:

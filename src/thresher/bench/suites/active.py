@@ -7,7 +7,7 @@ from thresher.acquisitions import acquisition
 from thresher.average import Growing
 from thresher.bench.published import Published, printed
 from thresher.bench.setup import Queries, Setup
-from thresher.bench.suite import Cell, Entry, Scale, Suite
+from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
 from thresher.bench.task import Measured, Task, trainer
 from thresher.clip import Clamped
 from thresher.engine.run import Run
@@ -74,6 +74,11 @@ METHODS = (
 )
 OF_THE_PAPER = ("random", "confidence", "margin", "badge", "s-badge")
 AVOIDING = ("margin-avoid", "s-badge-avoid")
+CLAIMS = (  # sections 3.3 and 3.4
+    Claim(("margin", "badge", "s-badge"), ("confidence",)),
+    Claim(("s-badge",), ("badge",)),
+)
+QUESTIONS = tuple(Claim((f"{by}-avoid",), (by,)) for by in ("confidence", "margin", "badge", "s-badge"))
 
 SMALL = Scale(
     cells=tuple(Cell(f"digits-{name}", "digits", corruption) for name, corruption in NOISES.items()),
@@ -157,5 +162,7 @@ ACTIVE = Suite(
     columns=("clean_share", "epochs"),
     drawn=("clean_share",),
     clock="round",
+    claims=CLAIMS,
+    questions=QUESTIONS,
     baseline="random",
 )
