@@ -47,13 +47,13 @@ def label(
     trained = latest(asked, aside)
     page = write_loop_report([run], run / "loop.html")
     last, round_ = trained.history[-1], asked.last_round
-    labelled, left = len(asked.job(round_).train), len(asked.pooled.pool_ids()) - len(asked.known())
+    labelled, left = len(asked.labelled(round_)), len(asked.pooled.pool_ids()) - len(asked.known())
     if as_json:
         found = {name: last[name] for name in ("metric", "score")}
         print(json.dumps({"round": round_, "new": len(new), "labelled": labelled, "left": left, **found}))
         return
     print(
-        f"{len(new)} new labels; {labelled:,} to train on, {left:,} without one.\n"
+        f"{len(new)} new labels; {labelled:,} to learn from, {left:,} without one.\n"
         f"Round {round_}: {last['metric']} {score_text(last['score'], last['metric'])}\nReport: {page}"
     )
 

@@ -48,6 +48,10 @@ class Asked:
         """The training of a round: on what was labelled from the start, and the answers up to then."""
         return prepare(self.settings, self.pooled, self.known(round_))
 
+    def labelled(self, round_: int) -> Examples:
+        """What had a label by then; a training may leave some of it out, to validate on."""
+        return self.pooled.with_answers(self.known(round_))[0]
+
     def now(self) -> "Asked":
         """The same run with the answers that it has by now."""
         return replace(self, answers=read_answers(self.folder))
@@ -99,7 +103,7 @@ def remember(asked: Asked, by: str | None = None) -> None:
         last = json.loads(history.read_text(encoding="utf-8").splitlines()[-1])
         picked = [answer.id for answer in asked.answers if answer.round == round_ + 1]
         found = {name: last[name] for name in ("metric", "score", "train_score")}
-        found |= {"round": round_, "labelled": len(asked.job(round_).train), "epochs": last["epoch"]}
+        found |= {"round": round_, "labelled": len(asked.labelled(round_)), "epochs": last["epoch"]}
         rounds.append(found | {"by": asked_by.get(round_), "picked": picked, "clean_picks": None, "seconds": None})
     identity = {"by": None, "pool": asked.pooled.fingerprint, "seed": asked.settings.seed}
     write_loop(asked.folder, identity, asked.class_names, rounds)
@@ -110,7 +114,7 @@ def _show_answers(asked: Asked) -> None:
     """Keep what was answered last, with its labels, to be looked at: people may have skipped some that were chosen."""
     ids = [answer.id for answer in asked.answers if answer.round == asked.last_round]
     if ids:
-        labelled, _ = asked.pooled.with_answers(asked.known())
+        labelled = asked.labelled(asked.last_round)
         answered = labelled.subset(torch.isin(labelled.ids, torch.tensor(ids)))
         keep_picks(asked, asked.last_round - 1, answered, targets=answered.targets)
 
