@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from thresher import Examples, ThresherError
-from thresher.bench import runner, task
+from thresher.bench import display, task
 from thresher.bench.against import numbers_svg
 from thresher.bench.claims import averages_table, claims_table
 from thresher.bench.compare import compare
@@ -300,7 +300,7 @@ def run_here(jobs: Sequence[Job], path: Path, place: Place, watcher: Any) -> lis
 
 
 def test_sensitivity_writes_a_page_and_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "run_jobs", run_here)
+    monkeypatch.setattr(display, "run_jobs", run_here)
     words = ("--corrupt", "symmetric:0.4", "--method", "prl-l", "--rates", "0.4,0.2", "--out", str(tmp_path))
     first = sensitivity(*words, "--seeds", "1")
     assert first.exit_code == 0, first.output
