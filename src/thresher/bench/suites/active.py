@@ -97,10 +97,9 @@ SMALL = Scale(
 )
 
 PAPER_NOTES = (
-    "As in the released code: Adam at 0.0001, batches of 64, gradients clamped to 0.1 entry by entry, a moving average "
-    "whose rate is min(1 - 1/(t + 1), 0.999), and in every round from scratch until 99% of the bought labels are "
-    "predicted. Images of one colour with random labels never allow that, so 200 epochs at most. Fewer are not enough: "
-    "after 70 the network is still unsure of clean images, and confidence sampling picks those instead of blank ones.",
+    "As in the released code: Adam at 0.0001, batches of 64, gradients clamped to 0.1 entry by entry, a moving "
+    "average whose rate is min(1 - 1/(t + 1), 0.999), and in every round from scratch until 99% of the bought "
+    "labels are predicted. Images of one colour with random labels never allow that, so 200 epochs at most.",
     "SVHN is the first third of the official training set, cropped again from the full images: 24,419 clean examples, "
     "and with noise about 100,000 beside them. The paper gives no spread and no number of seeds.",
     "On the gaps: with a clean or a blank pool all rows are within four points of the paper's, and what they pick is "

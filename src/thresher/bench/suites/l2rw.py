@@ -193,11 +193,11 @@ PAPER_SCALE = Scale(
         "did best on it, and its score after an epoch is that of the network it would keep. +FT trains 5,000 steps on "
         "the clean images alone, at the last learning rate.",
         "On the gaps of background flips: everybody has a third of the paper's steps. Standard ends far above the "
-        "paper's because it has had less time to learn the background by heart, and has begun to: it ends four points "
-        "below its best epoch. L2RW is above it, but ten points below the paper's: it learns from about half of each "
-        "batch, so that a third of the steps is a sixth of the learning; 94 of 100 labels it counts are right, and "
-        "its last epoch is its best. Random weights learn from half of each batch as well, and end lowest. With 24 "
-        "epochs L2RW was still below Standard.",
+        "paper's because it has had less time to learn the background by heart, and has begun to: it ends four "
+        "points below its best epoch. L2RW is above it, but ten points below the paper's: it learns from about half "
+        "of each batch, so that a third of the steps is a sixth of the learning; 94 of 100 labels it counts are "
+        "right, and its last epoch is its best. Random weights learn from half of each batch as well, and end "
+        "lowest.",
         "MNIST: 4,990 fours and nines, of which nines dominate, and ten clean ones, five of each; so methods without a "
         "clean set see as many fours as in the released code (25 at 200:1). 8,000 steps for every method, as the paper "
         "says, with momentum 0.9, as its code has; the code gives L2RW half of the steps, and tests on 500 images, "

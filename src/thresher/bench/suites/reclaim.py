@@ -136,9 +136,9 @@ PAPER = Scale(
         "ResNet-18 with a stem for small images, 115 epochs, batches of 256, each as a weak and a strong view, for all "
         "methods alike: Standard is so a stronger baseline than the papers'. The cells called short have 40 epochs.",
         ELSEWHERE,
-        "Symmetric 80 in 40 epochs fails: after a warm-up of five epochs the averaged model is right on one image "
-        "in five, so the labels it trusts are mostly wrong, and those it gives are worse. The cell of 115 epochs "
-        "has not been run.",
+        "Symmetric 80 in 40 epochs fails: after a warm-up of five epochs the network is right on one image in five, "
+        "so the labels it trusts are mostly wrong, and those it gives are worse. The cell of 115 epochs has not "
+        "been run.",
     ),
 )
 
