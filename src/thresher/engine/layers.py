@@ -5,7 +5,7 @@ example i. Write C and O for the numbers that go in and out of one of T position
 One example's weight gradient, Σ_t δ_t a_tᵀ, has C·O·K numbers and comes from T·(C + O) numbers. Where it is the smaller
 of the two it is formed and kept instead of them, and the weighted sum is then one product. Where it is the larger it is
 never formed: ‖Σ_t δ_t a_tᵀ‖² = Σ_ts (δ_t·δ_s)(a_t·a_s), which is then cheaper too, as T²(C + O) < T·C·O·K.
-Along a direction D it is Σ_t δ_t·(D a_t), the layer applied with D as its kernel; without `norms` that is all there is.
+Along a direction D it is Σ_t δ_t·(D a_t), the layer applied with D as its kernel, if no gradient was formed.
 """
 
 from collections.abc import Callable
