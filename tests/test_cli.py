@@ -318,7 +318,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch, name):
 def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     words = [*PRL, "--epochs", "80"]
     killed = subprocess.Popen(
-        [sys.executable, "-m", "thresher.cli", "train", *words, "--out", tmp_path / "a", "--commit-every", "0"],
+        [sys.executable, "-m", "thresher", "train", *words, "--out", tmp_path / "a", "--commit-every", "0"],
         stderr=subprocess.PIPE,
     )
     until(lambda: (tmp_path / "a" / "checkpoint.pt").exists() and len(history(tmp_path / "a")) > 2)

@@ -72,7 +72,7 @@ def test_the_command_writes_runs_and_a_report_and_goes_on(tmp_path: Path) -> Non
 
 def test_a_killed_command_ends_as_one_that_was_not(tmp_path: Path) -> None:
     words = [*WORDS, "--commit-every", "0", "--epochs", "10"]
-    killed = subprocess.Popen([sys.executable, "-m", "thresher.cli", *words, "--out", str(tmp_path / "a")], stderr=-3)
+    killed = subprocess.Popen([sys.executable, "-m", "thresher", *words, "--out", str(tmp_path / "a")], stderr=-3)
     end = time.monotonic() + 120
     while not (tmp_path / "a" / "debias" / "checkpoint.pt").exists():
         assert killed.poll() is None

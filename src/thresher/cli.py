@@ -51,7 +51,3 @@ def about(
 def main() -> None:
     """What the console script calls."""
     app()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,197 @@
+"""Methods as scikit-learn estimators: they fit arrays, predict arrays, and say how far each label was believed."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from thresher.engine.learner import evaluating
+from thresher.errors import ThresherError
+from thresher.examples import Examples
+from thresher.models import build
+from thresher.procedures import Trainer
+from thresher.recipes import method as known
+from thresher.schedules import Schedule
+
+Array = NDArray[Any]
+AT_ONCE = 1024  # examples that predict sees at a time
+KINDS = [np.float32, np.uint8]  # bytes stay bytes, which are pixels; everything else becomes the first
+
+
+class _Estimator(BaseEstimator):  # type: ignore[misc]
+    """What classifier and regressor share.
+
+    method      a name that `thresher methods` lists
+    model       a name that `thresher.models.build` knows, or a function (input shape, outputs) -> nn.Module
+    noise_rate  the share of wrong targets to assume, or "auto" to let the run find it
+    learning_rate  of Adam; whoever wants another optimizer calls `thresher.fit`
+    watch       told after every step and epoch, as in `fit`; for a progress bar of your own
+    """
+
+    def __init__(
+        self,
+        method: str = "prl-l",
+        *,
+        model: str | Callable[[tuple[int, ...], int], nn.Module] = "mlp:256x256",
+        noise_rate: float | str = "auto",
+        epochs: int = 50,
+        batch: int = 64,
+        learning_rate: float = 1e-3,
+        schedule: Schedule | None = None,
+        device: str | None = None,
+        watch: Callable[[Any], None] | None = None,
+        random_state: Any = 0,
+    ):
+        self.method = method
+        self.model = model
+        self.noise_rate = noise_rate
+        self.epochs = epochs
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.device = device
+        self.watch = watch
+        self.random_state = random_state
+
+    def _train(self, train: Examples, clean: Examples | None) -> Self:
+        make = partial(build, self.model) if isinstance(self.model, str) else _by_keyword(self.model)
+        trainer = Trainer(
+            {
+                "model": lambda: make(input_shape=train.input_shape, outputs=train.outputs),
+                "train": train,
+                "clean": clean,
+                "epochs": self.epochs,
+                "batch": min(self.batch, len(train)),
+                "optimizer": partial(torch.optim.Adam, lr=self.learning_rate),
+                "schedule": self.schedule,
+                "device": self.device,
+                "watch": self.watch,
+                "seed": int(check_random_state(self.random_state).randint(2**31)),
+            }
+        )
+        run = known(self.method).train(
+            trainer, noise_rate=self.noise_rate, classes=train.classes, epochs=float(self.epochs)
+        )
+        ids, trust = run.trust()
+        self.models_, self.history_, self.n_iter_ = list(run.models), run.history, len(run.history)
+        self.trust_ = trust[torch.argsort(ids)].numpy()
+        return self
+
+    @torch.no_grad()
+    def _outputs(self, X: ArrayLike) -> Tensor:  # noqa: N803  # scikit-learn's name
+        """The outputs of each network [networks, n, ...]."""
+        check_is_fitted(self)
+        examples = _examples(validate_data(self, X, reset=False, allow_nd=True, dtype=KINDS))
+        found = []
+        for model in self.models_:
+            device = next(model.parameters()).device
+            with evaluating(model):
+                parts = [model(part.to(device)) for part in _parts(examples)]
+            found.append(torch.cat(parts).float().cpu())
+        return torch.stack(found)
+
+
+class ThresherClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
+    """A network trained by one of Thresher's methods, with the interface of scikit-learn.
+
+    Inputs are taken as they are: put a StandardScaler before it, as for any network.
+    After fit: `classes_`, `trust_` (how far each given label was believed, 0 to 1), `history_`, `models_`.
+
+    >>> X = np.linspace(-1, 1, 60, dtype=np.float32)[:, None]
+    >>> y = np.where(X[:, 0] > 0, "large", "small")
+    >>> y[5] = "large"  # a wrong label
+    >>> found = ThresherClassifier("standard", model="mlp:16", epochs=60, learning_rate=1e-2).fit(X, y)
+    >>> found.predict([[-0.9], [0.9]]).tolist(), int(found.trust_.argmin())
+    (['small', 'large'], 5)
+    """
+
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: ArrayLike,
+        *,
+        clean: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> Self:
+        """Train on examples and labels; `clean` is a pair like them whose labels can be trusted, for methods like l2rw.
+
+        Labels may be anything that scikit-learn takes for classes.
+        """
+        inputs, labels = validate_data(self, X, y, allow_nd=True, dtype=KINDS)
+        check_classification_targets(labels)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"There is one class only, '{self.classes_[0]}': give labels of at least two classes.")
+        train = _examples(inputs, torch.from_numpy(numbers.astype(np.int64)), len(self.classes_))
+        return self._train(train, None if clean is None else self._clean(*clean))
+
+    def _clean(self, X: ArrayLike, y: ArrayLike) -> Examples:  # noqa: N803
+        inputs, labels = validate_data(self, X, y, reset=False, allow_nd=True, dtype=KINDS)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise ThresherError(f"The clean labels have '{unknown[0]}', which y does not: give labels of y's classes.")
+        numbers = np.searchsorted(self.classes_, labels)
+        return _examples(inputs, torch.from_numpy(numbers), len(self.classes_))
+
+    def predict_proba(self, X: ArrayLike) -> Array:  # noqa: N803
+        """The probability of each class [n, classes], the mean over the networks of methods that train several."""
+        return self._outputs(X).softmax(2).mean(0).numpy()
+
+    def predict(self, X: ArrayLike) -> Array:  # noqa: N803
+        """The likeliest class of each example [n]."""
+        likeliest = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[likeliest])
+
+
+class ThresherRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
+    """The same for real targets [n] or [n, d]; scale them to about one, as for any network."""
+
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: ArrayLike,
+        *,
+        clean: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> Self:
+        """Train on examples and targets; `clean` is a pair like them whose targets can be trusted."""
+        train = self._pairs(X, y, reset=True)
+        return self._train(train, None if clean is None else self._pairs(*clean, reset=False))
+
+    def _pairs(self, X: ArrayLike, y: ArrayLike, reset: bool) -> Examples:  # noqa: N803
+        inputs, targets = validate_data(
+            self, X, y, reset=reset, allow_nd=True, dtype=KINDS, multi_output=True, y_numeric=True
+        )
+        if reset:
+            self.flat_ = targets.ndim == 1
+        return _examples(inputs, torch.from_numpy(targets.astype(np.float32)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def predict(self, X: ArrayLike) -> Array:  # noqa: N803
+        """The predicted targets, in the shape that y had."""
+        found = self._outputs(X).mean(0)
+        return (found[:, 0] if self.flat_ else found).double().numpy()
+
+
+def _by_keyword(make: Callable[[tuple[int, ...], int], nn.Module]) -> Callable[..., nn.Module]:
+    return lambda input_shape, outputs: make(input_shape, outputs)
+
+
+def _examples(inputs: Array, targets: Tensor | None = None, classes: int | None = None) -> Examples:
+    known_targets = torch.zeros(len(inputs)) if targets is None else targets
+    return Examples(torch.from_numpy(np.ascontiguousarray(inputs)), known_targets, classes=classes)
+
+
+def _parts(examples: Examples) -> list[Tensor]:
+    rows = torch.split(torch.arange(len(examples)), AT_ONCE)
+    return list(examples.batches(rows))
