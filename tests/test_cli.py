@@ -381,7 +381,11 @@ def test_report_of_one_run_and_of_two(tmp_path, monkeypatch):
     assert thresher("report", "runs/a", "--out", "page.html").stdout == "page.html\n"
     assert "seed 1" in Path("runs/report.html").read_text()
     assert Path("page.html").read_text() == Path("runs/a/report.html").read_text()
-    refused = thresher("report", "runs")
+    compared = Path("runs/report.html").read_text()
+    Path("runs/report.html").unlink()
+    assert thresher("report", "runs").stdout == "runs/report.html\n", "a folder of runs stands for them"
+    assert Path("runs/report.html").read_text() == compared
+    refused = thresher("report", "runs/a/ledger")
     assert refused.exit_code == 2
     assert "is no run folder" in refused.stderr
 

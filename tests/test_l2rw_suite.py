@@ -184,7 +184,7 @@ def test_scores_are_drawn_against_each_number_and_imbalance_as_errors() -> None:
     assert "error" in pictures[l2rw.RATIO]
     legend = set(re.findall(r">([^<>]+)</text>", pictures[l2rw.LEVEL]))
     assert {"Baseline", "Baseline +FT", "Random", "Clean only", "L2RW"} <= legend
-    assert "S-Model" not in legend, "it is run at one level only, which says nothing about levels"
+    assert "Reed-soft" not in legend, "the table has all methods, the picture those that it names"
 
 
 def test_the_page_shows_pictures_recalls_and_what_was_not_run(tmp_path: Path) -> None:

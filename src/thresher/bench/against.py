@@ -38,7 +38,8 @@ def _places(row: Row, sized: bool) -> Iterator[tuple[Point, str]]:
     """Where a row stands, and under which name: where the cell does, and where rows differ by size by its own."""
     name = row.entry.label or row.entry.name
     for point in row.cell.points:
-        yield point, name
+        if not point.axis.methods or row.entry.name in point.axis.methods:
+            yield point, name
     if sized:
         size, rate = row.entry.size, true_rate(row.cell.corruption)
         clean = None if rate is None else 1 - rate

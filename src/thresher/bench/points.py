@@ -9,12 +9,14 @@ class Axis:
 
     as_errors  what is drawn is not the score but what it lacks of a perfect one
     levels     a method that is run at a single number does not depend on it, and is drawn as a level across
+    methods    the names of those that are drawn, where all of them would hide one another
     """
 
     title: str
     log: bool = False
     as_errors: bool = False
     levels: bool = False
+    methods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

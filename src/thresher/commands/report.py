@@ -8,7 +8,7 @@ import typer
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of one or several runs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or a folder that holds several.")],
     out: Annotated[
         Path | None,
         typer.Option(help="The page to write; if not given, report.html in the run's folder, or above the runs."),
@@ -20,8 +20,16 @@ def report(
     """
     from thresher.report import write_loop_report, write_report
 
+    runs = [run for folder in runs for run in _runs_in(folder)]
     are_loops = all((run / "loop.json").exists() and not (run / "history.jsonl").exists() for run in runs)
     write = write_loop_report if are_loops else write_report
     common = Path(os.path.commonpath([run.absolute() for run in runs]))
     above = runs[0] if len(runs) == 1 else Path(os.path.relpath(common))
     print(write(runs, above / "report.html" if out is None else out))
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """The folder itself if it is a run or a loop, otherwise the runs in it, if there are any."""
+    if (folder / "history.jsonl").exists() or (folder / "loop.json").exists():
+        return [folder]
+    return sorted(path.parent for path in folder.glob("*/history.jsonl")) or [folder]

@@ -33,9 +33,9 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
     score = f"{_capital(metric)} on the evaluation set after each epoch."
     if any(value is not None for run in runs for value in run.series("train_score")):
         score += (
-            " Dashed: how many given labels of the training set were predicted in that epoch, wrong labels included"
+            " Dashed: how many given labels of the examples trained on were predicted in that epoch, wrong ones included"
         )
-        score += f", of which {rates} are right." if rates else "."
+        score += f"; in the whole set {rates} of them are right." if rates else "."
     plans: list[tuple[str, str, str, str, bool]] = [
         ("score", "Score", metric, score, is_share(metrics[0])),
         (
