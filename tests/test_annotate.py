@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +25,7 @@ from thresher.annotate.folder import add_answers, answers_of, read_answers
 from thresher.cli import app
 from thresher.data import load
 from thresher.data.pools import load_with_pool
+from thresher.files import alone_in
 
 CLASSES = ["cat", "dog", "eel"]
 COUNT, KNOWN = 90, 30
@@ -386,6 +388,13 @@ def test_adding_answers_twice_is_adding_them_once(tmp_path: Path) -> None:
     assert add_answers(tmp_path, {5: "cat", 7: "eel"}) == [7]
     assert add_answers(tmp_path, {5: "cat"}) == []
     assert answers_of(read_answers(tmp_path), 2, ["cat", "dog, wet", "eel"]) == {5: 0, 6: 1, 7: 2}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+def test_answers_are_not_added_beside_another_process(tmp_path: Path) -> None:
+    with alone_in(tmp_path), pytest.raises(ThresherError, match="Another process is at work in"):
+        add_answers(tmp_path, {5: "cat"})
+    assert add_answers(tmp_path, {5: "cat"}) == [5]
 
 
 # Pools

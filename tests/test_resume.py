@@ -123,6 +123,18 @@ def interrupted(out: Path, watch: Watch | None, **case: Any) -> None:
         run(out, watch, **case)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+@pytest.mark.parametrize("epoch", [0, 2], ids=["before the first save", "after it"])
+def test_two_processes_never_train_in_one_folder(epoch: int, tmp_path: Path) -> None:
+    def second(moment: Moment) -> None:
+        if moment.epoch == epoch and moment.step == 3:
+            with pytest.raises(ThresherError, match="Another process is at work in"):
+                run(tmp_path / "run")
+
+    assert_same_run(run(tmp_path / "run", second), run(None))
+    assert_same_run(run(tmp_path / "run"), run(None))  # the lock has ended with the run
+
+
 @pytest.mark.parametrize("commit_every", [0.0, 3600.0], ids=["saved each epoch", "never saved"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_resumed_equals_uninterrupted(case: dict[str, Any], commit_every: float, tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and folders in which one process works at a time."""
 
 import errno
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from thresher.errors import ThresherError
@@ -38,3 +39,30 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Refuse where another process is at work in this folder; its lock ends with it, however it ends.
+
+    Windows, and file systems that know no locks, have none.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise ThresherError(
+            f"Another process is at work in {folder}: wait until it has ended, or choose another folder."
+        ) from error
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)

@@ -10,7 +10,7 @@ from typing import Any
 
 from thresher.annotate.answers import named
 from thresher.errors import ThresherError
-from thresher.files import write_whole
+from thresher.files import alone_in, write_whole
 
 ANSWERS = "answers.csv"
 HEADS = ["round", "id", "label"]
@@ -42,20 +42,21 @@ def add_answers(run: Path, answers: Mapping[int, str], *, replace: bool = False)
 
     An answer that contradicts an earlier one is refused unless it is to replace it.
     """
-    before = read_answers(run)
-    known = {answer.id: answer.label for answer in before}
-    changed = [id_ for id_, label in answers.items() if id_ in known and known[id_] != label]
-    if changed and not replace:
-        first = changed[0]
-        raise ThresherError(
-            f"{named(changed)} had another label before (id {first} was '{known[first]}' and now is "
-            f"'{answers[first]}'): correct the file, or give --replace."
-        )
-    new = [id_ for id_, label in answers.items() if known.get(id_) != label]
-    if new:
-        place = 1 + max((answer.round for answer in before), default=0)
-        _write(run, [*before, *(Answer(place, id_, answers[id_]) for id_ in new)])
-    return new
+    with alone_in(run):
+        before = read_answers(run)
+        known = {answer.id: answer.label for answer in before}
+        changed = [id_ for id_, label in answers.items() if id_ in known and known[id_] != label]
+        if changed and not replace:
+            first = changed[0]
+            raise ThresherError(
+                f"{named(changed)} had another label before (id {first} was '{known[first]}' and now is "
+                f"'{answers[first]}'): correct the file, or give --replace."
+            )
+        new = [id_ for id_, label in answers.items() if known.get(id_) != label]
+        if new:
+            place = 1 + max((answer.round for answer in before), default=0)
+            _write(run, [*before, *(Answer(place, id_, answers[id_]) for id_ in new)])
+        return new
 
 
 def answers_of(answers: Sequence[Answer], round_: int, class_names: Sequence[str]) -> dict[int, int]:

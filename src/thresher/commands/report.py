@@ -8,7 +8,9 @@ import typer
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or a folder that holds several.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or a folder that holds several.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(help="The page to write; if not given, report.html in the run's folder, or above the runs."),

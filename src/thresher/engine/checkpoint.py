@@ -4,7 +4,8 @@ import dataclasses
 import io
 import json
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.errors import ThresherError
-from thresher.files import write_whole
+from thresher.files import alone_in, write_whole
 from thresher.ledger import Ledger
 
 Record = dict[str, Any]  # what history keeps of one epoch
@@ -49,12 +50,20 @@ class RunFolder:
     def __init__(self, path: Path | str, identity: Mapping[str, Any]):
         self.path, self.identity = Path(path), json.loads(json.dumps(identity))
 
-    def load(self) -> dict[str, Any] | None:
-        """The last committed state, or None in a new folder; anything newer than it is removed."""
-        file = self.path / "checkpoint.pt"
-        if not file.exists():
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, Any] | None]:
+        """The last committed state, or None in a new folder, which is this process's alone until the block ends."""
+        if not (self.path / "checkpoint.pt").exists():
             self._refuse_strangers()
             self._make()
+        with alone_in(self.path):
+            yield self._load()
+
+    def _load(self) -> dict[str, Any] | None:
+        """The last committed state; anything newer than it is removed."""
+        file = self.path / "checkpoint.pt"
+        if not file.exists():
+            Ledger(self.path / "ledger").discard_uncommitted()
             return None
         try:
             state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
@@ -116,4 +125,3 @@ class RunFolder:
         ]
         if strange:
             raise ThresherError(f"{self.path} is not empty (it has {strange[0]}): choose a new folder for the run.")
-        Ledger(self.path / "ledger").discard_uncommitted()

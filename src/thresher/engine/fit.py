@@ -3,8 +3,8 @@
 import copy
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -121,8 +121,20 @@ def _loop(
     watch: Callable[[Moment], None] | None,
     commit_every: float,
 ) -> Run:
+    """Train to the end, in the run's folder if there is one."""
     folder = None if out is None else RunFolder(out, training.identity())
-    saved = None if folder is None else folder.load()
+    with nullcontext() if folder is None else folder.opened() as saved:
+        return _to_the_end(training, folder, saved, until, watch, commit_every)
+
+
+def _to_the_end(
+    training: Training,
+    folder: RunFolder | None,
+    saved: Mapping[str, Any] | None,
+    until: Callable[[Record], bool] | None,
+    watch: Callable[[Moment], None] | None,
+    commit_every: float,
+) -> Run:
     training.ledger = Ledger(None if folder is None else folder.path / "ledger")
     if saved is not None:
         training.load_state(saved)

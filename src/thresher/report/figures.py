@@ -32,9 +32,7 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
     clean += f"; {dashed} their share in the whole set, {rates}." if rates else "."
     score = f"{_capital(metric)} on the evaluation set after each epoch."
     if any(value is not None for run in runs for value in run.series("train_score")):
-        score += (
-            " Dashed: how many given labels of the examples trained on were predicted in that epoch, wrong ones included"
-        )
+        score += " Dashed: how many given labels of the examples trained on, right or wrong, that epoch predicted"
         score += f"; in the whole set {rates} of them are right." if rates else "."
     plans: list[tuple[str, str, str, str, bool]] = [
         ("score", "Score", metric, score, is_share(metrics[0])),
