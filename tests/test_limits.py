@@ -112,6 +112,35 @@ def test_limit_equals_plain_training_bit_for_bit(recipe: Recipe, count: int, mak
     assert_same_tensors(fitted(recipe, train, make, net(seed=3, dropout=0.3, batch_norm=True)), expected)
 
 
+def test_fewer_than_a_batch_fill_one_by_turns() -> None:
+    """A method that trusts three examples goes on with them; each appears as often as a batch of eight asks for."""
+    train, make = examples(44), OPTIMIZERS["sgd"]
+    seen: list[Tensor] = []
+
+    def noted(evidence: Evidence) -> Tensor:
+        seen.append(evidence.ids.clone())
+        return torch.ones(len(evidence))
+
+    trusted = train.ids[[3, 17, 40]]
+    recipe = Recipe(each_epoch=by_id(lambda ids: torch.isin(ids, trusted).float()), each_batch=noted)
+    with pytest.warns(UserWarning, match="keeps 3 examples, fewer than a batch"):
+        run = fit(recipe, net(seed=3), train, epochs=2, batch=8, optimizer=make, device="cpu")
+    batches = [ids for ids in seen if len(ids) == 8]
+    assert len(batches) == 2, "one step an epoch"
+    expected, model = net(seed=3), run.model
+    moves = make(expected.parameters())
+    for ids in batches:
+        assert torch.unique(ids, return_counts=True)[1].sort().values.tolist() == [2, 3, 3]
+        at = torch.argmax((train.ids[None] == ids[:, None]).int(), 1)
+        moves.zero_grad()
+        functional.cross_entropy(expected(train.inputs[at]), train.targets[at]).backward()
+        moves.step()
+    for mine, other in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, other)
+    table = run.ledger.to_pandas()
+    assert set(table[table["visited"]]["id"]) == set(trusted.tolist())
+
+
 @pytest.mark.parametrize("name", ["standard", "spl", "prl-l"])
 def test_limit_regression_equals_plain_training(name: str) -> None:
     train, make = real_examples(44), OPTIMIZERS["adam"]

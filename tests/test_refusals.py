@@ -251,11 +251,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an epoch of nobody": (
         lambda: call(Recipe(each_epoch=lambda evidence: torch.zeros(len(evidence))), steps=2),
-        "batch",
-    ),
-    "an epoch of fewer than a batch": (
-        lambda: call(Recipe(each_epoch=KeepSmallest(by=signals.loss, count=3)), steps=2),
-        "batch",
+        "keeps nobody",
     ),
     # weigh()
     "weigh without a peer": (lambda: weigh(from_peer(KEEP), net(), *two()), "pass peer="),

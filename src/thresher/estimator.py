@@ -62,10 +62,9 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def _train(self, train: Examples, clean: Examples | None) -> Self:
-        make = partial(build, self.model) if isinstance(self.model, str) else _by_keyword(self.model)
         trainer = Trainer(
             {
-                "model": lambda: make(input_shape=train.input_shape, outputs=train.outputs),
+                "model": lambda: self._network(train),
                 "train": train,
                 "clean": clean,
                 "epochs": self.epochs,
@@ -85,17 +84,22 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self.trust_ = trust[torch.argsort(ids)].numpy()
         return self
 
+    def _network(self, train: Examples) -> nn.Module:
+        if isinstance(self.model, str):
+            return build(self.model, input_shape=train.input_shape, outputs=train.outputs)
+        return self.model(train.input_shape, train.outputs)
+
     @torch.no_grad()
     def _outputs(self, X: ArrayLike) -> Tensor:  # noqa: N803  # scikit-learn's name
         """The outputs of each network [networks, n, ...]."""
         check_is_fitted(self)
         examples = _examples(validate_data(self, X, reset=False, allow_nd=True, dtype=KINDS))
-        found = []
+        rows, found = torch.split(torch.arange(len(examples)), AT_ONCE), []
         for model in self.models_:
             device = next(model.parameters()).device
             with evaluating(model):
-                parts = [model(part.to(device)) for part in _parts(examples)]
-            found.append(torch.cat(parts).float().cpu())
+                parts = [model(part.to(device)).float().cpu() for part in examples.batches(rows)]
+            found.append(torch.cat(parts))
         return torch.stack(found)
 
 
@@ -183,15 +187,6 @@ class ThresherRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         return (found[:, 0] if self.flat_ else found).double().numpy()
 
 
-def _by_keyword(make: Callable[[tuple[int, ...], int], nn.Module]) -> Callable[..., nn.Module]:
-    return lambda input_shape, outputs: make(input_shape, outputs)
-
-
 def _examples(inputs: Array, targets: Tensor | None = None, classes: int | None = None) -> Examples:
     known_targets = torch.zeros(len(inputs)) if targets is None else targets
     return Examples(torch.from_numpy(np.ascontiguousarray(inputs)), known_targets, classes=classes)
-
-
-def _parts(examples: Examples) -> list[Tensor]:
-    rows = torch.split(torch.arange(len(examples)), AT_ONCE)
-    return list(examples.batches(rows))

@@ -1,5 +1,6 @@
 """Whom each step looks at: batches of the training set and of the clean set, in the order of the epoch."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -13,7 +14,10 @@ from thresher.seeding import generator
 
 
 class TrainStream:
-    """Full batches of the examples that count in an epoch; the remainder opens the next one."""
+    """Full batches of the examples that count in an epoch; the remainder opens the next one.
+
+    Where fewer count than a batch holds, they fill one by turns: a method that finds little to trust goes on.
+    """
 
     def __init__(self, train: Examples, draw: Draw, batch: int, seed: int):
         self.train, self.draw, self.batch, self.seed = train, draw, batch, seed
@@ -25,11 +29,15 @@ class TrainStream:
         if decisions is not None:
             counts = torch.stack([decision.weights for decision in decisions]).amax(0).cpu() > 0
             everyone, self.carry = everyone[counts], self.carry[counts[self.carry]]
-        if len(everyone) < self.batch:
-            raise ThresherError(
-                f"The epoch rule keeps {len(everyone)} examples, fewer than a batch: keep more, or lower batch=."
-            )
+        if not len(everyone):
+            raise ThresherError("The epoch rule keeps nobody: let it keep some examples, as many as a batch or more.")
         order = queued(self.carry, self.draw(everyone, self.train, generator(self.seed, "order", epoch)))
+        if len(order) < self.batch:
+            warnings.warn(
+                f"The epoch rule keeps {len(everyone)} examples, fewer than a batch, which repeats them: lower batch=.",
+                stacklevel=2,
+            )
+            order = order.repeat(-(-self.batch // len(order)))[: self.batch]
         steps = len(order) // self.batch
         used = (steps if at_most is None else min(steps, at_most)) * self.batch
         self.carry = order[used:]
