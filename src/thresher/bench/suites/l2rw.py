@@ -117,15 +117,14 @@ def background(kind: Cell, clean: int, percent: int = MAIN, usual: int = 100) ->
 
 
 DIGITS = Cell("digits", "digits", methods=NOISE)
-SWEPT = replace(DIGITS, methods=CURVES)
 SMALL = Scale(
     cells=(
         *imbalance(Cell("digits", "digits:4,9", changes={"batch": 32, "epochs": 100}), (10, 20, 50, 100)),
         uniform(DIGITS, clean=50),
         background(DIGITS, clean=100),
         replace(DIGITS, name="digits-pair-40", corruption="pairflip:0.4", noise_rate=0.4, clean=50, methods=UNSTOPPED),
-        *(background(SWEPT, clean=size) for size in (10, 20, 50, 200, 500)),
-        *(background(SWEPT, clean=100, percent=percent) for percent in (0, 10, 20, 30, 50, 60)),
+        *(background(DIGITS, clean=size) for size in (10, 20, 50, 200, 500)),
+        *(background(DIGITS, clean=100, percent=percent) for percent in (0, 10, 20, 30, 50, 60)),
     ),
     setup=Setup(
         model="mlp:256x256", batch=64, epochs=30, seeds=5, tuning_steps=300, optimizer={"name": "adam", "lr": 1e-3}
