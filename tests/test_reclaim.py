@@ -26,7 +26,17 @@ from thresher.models.mlp import MLP
 from thresher.objectives import CrossEntropy, NearUniform, near_uniform
 from thresher.recipe import over
 from thresher.recipes import Setting, method
-from thresher.recipes.reclaim import DEBIASED, DEBIASED_HELD_OUT, anchored, central, growing, patient, reclaim, short
+from thresher.recipes.reclaim import (
+    DEBIASED,
+    DEBIASED_HELD_OUT,
+    anchored,
+    central,
+    growing,
+    joint,
+    patient,
+    reclaim,
+    short,
+)
 from thresher.relabel import TeacherLabels, taught
 from thresher.rules import (
     Agree,
@@ -308,6 +318,7 @@ PARTS: dict[str, Any] = {
     "debiased, held out": {"rest": DEBIASED_HELD_OUT},
     "by centrality": {"trusted": central},
     "by gradients": {"trusted": short},
+    "joint": {"trusted": joint},
     "patient": {"trusted": patient},
     "anchored": {"trusted": anchored},
     "growing": {"trusted": anchored, "rest": growing(Setting(0.25, 3, 4))},

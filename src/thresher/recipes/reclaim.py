@@ -85,6 +85,11 @@ def short(setting: Setting) -> RuleLike:
     return per_class(KeepSmallest(by=output_gradient_norm, fraction=setting.keep()), of=given)
 
 
+def joint(setting: Setting) -> RuleLike:
+    """Labels that are predicted, and of each given class as many of the smallest output gradients as are clean."""
+    return either(Agree(), short(setting))
+
+
 def growing(setting: Setting) -> RuleLike:
     """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths by mid-run.
 
@@ -109,7 +114,8 @@ def reclaim(
 ) -> Recipe:
     """Trust some labels, let the averaged model label the rest, and train on both.
 
-    trusted   what selects, asked about the averaged model once an epoch: agreeing, anchored, patient, central, short
+    trusted   what selects, asked about the averaged model once an epoch: agreeing, joint, anchored, patient, central,
+              short
     rest      how much the others count under the averaged model's labels: 1 where its confidence is above 0.8
               (CONFIDENT), the surest of each class (growing(setting)), by Debias on a validation set or on held-out
               trusted examples (DEBIASED, DEBIASED_HELD_OUT), or not at all (None)

@@ -10,7 +10,17 @@ from thresher.bench.suites.prepare import first
 from thresher.bench.task import Measured, Task, measured, train_by
 from thresher.recipe import Recipe
 from thresher.recipes import Setting
-from thresher.recipes.reclaim import DEBIASED, DEBIASED_HELD_OUT, anchored, central, growing, patient, reclaim, short
+from thresher.recipes.reclaim import (
+    DEBIASED,
+    DEBIASED_HELD_OUT,
+    anchored,
+    central,
+    growing,
+    joint,
+    patient,
+    reclaim,
+    short,
+)
 from thresher.rules import MetaGradient, Uniform
 from thresher.schedules import cosine
 from thresher.views import strong, weak
@@ -52,6 +62,7 @@ PARTS = (
     Entry("by-centrality", "trusted by centrality (CRUST)", recipe=partial(reclaim, trusted=central)),
     Entry("by-gradient", "trusted by output gradients (PRL)", recipe=partial(reclaim, trusted=short)),
     Entry("anchored", "small losses at all times", recipe=partial(reclaim, trusted=anchored)),
+    Entry("joint", "predicted, or by output gradients", recipe=partial(reclaim, trusted=joint)),
     Entry("growing", "small losses at all times, the surest of each class", recipe=anchored_growing),
     Entry("patient", "small losses first, agreement later", recipe=partial(reclaim, trusted=patient)),
     Entry("not-averaged", "the model itself as the teacher", recipe=partial(reclaim, average=0.0)),
@@ -111,7 +122,7 @@ ELSEWHERE = (
     "reached 83.9 on CIFAR-10N worst."
 )
 ON_IMAGES = (*FOR_ALL, *(entry.name for entry in VIEWS))
-FEW = ("standard", "reclaim", "anchored", "growing", "patient", "by-centrality")
+FEW = ("standard", "reclaim", "joint", "anchored", "growing", "patient", "by-centrality")
 SHORT = {"epochs": 40, "seeds": 1}
 PAPER = Scale(
     cells=(
