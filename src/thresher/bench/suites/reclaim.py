@@ -111,6 +111,9 @@ SMALL = Scale(
         "digits come with scikit-learn. fashion is the first 3,000 training and 2,000 test images of Fashion-MNIST. "
         "No views here: the network is an MLP, so that the suite stays below twenty minutes of one core.",
         "digits-clean-100 has 100 clean examples beside 60% symmetric noise, for the methods that can use them.",
+        "Where the noise rate is told, as here, trusting the smallest output gradients beside the predicted labels is "
+        "better than agreement alone in five of the six cells without clean examples, and above every baseline in all "
+        "six.",
     ),
 )
 
