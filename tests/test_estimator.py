@@ -96,6 +96,33 @@ def test_clean_examples_are_used_and_their_labels_checked() -> None:
         found.fit(*rest)
 
 
+def test_clean_examples_are_others_than_those_to_train_on() -> None:
+    """Their inputs count, and trust is about the others alone."""
+    draws = np.random.default_rng(0)
+    X, y = draws.normal(size=(200, 2)), draws.integers(0, 2, 200)  # noqa: N806
+    clean_X = draws.normal(size=(60, 2))  # noqa: N806
+    clean_y = (clean_X[:, 0] > 0).astype(int)
+    found = ThresherClassifier("clean-only", model="mlp:32", epochs=20, batch=32, learning_rate=1e-2)
+    assert found.fit(X, y, clean=(clean_X, clean_y)).score(clean_X, clean_y) > 0.9
+    assert found.trust_.shape == (200,)
+
+
+def test_the_scale_of_inputs_does_not_depend_on_their_type() -> None:
+    corners = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 20, np.uint8)
+    y = corners[:, 0] ^ corners[:, 1]
+    small = {"model": "mlp:32", "epochs": 60, "learning_rate": 1e-2, "batch": 16}
+    columns = ThresherClassifier("standard", **small).fit(corners, y)
+    assert columns.score(corners, y) == 1
+    np.testing.assert_array_equal(columns.predict_proba(corners), columns.predict_proba(corners.astype(float)))
+    images = corners.reshape(-1, 1, 1, 2) * 255
+    pixels = ThresherClassifier("standard", **small).fit(images, y)
+    assert pixels.score(images, y) == 1
+    with pytest.raises(ValueError, match="give bytes"):
+        pixels.predict(images.astype(int))
+    with pytest.raises(ValueError, match="give bytes"):
+        pixels.fit(images, y, clean=(images.astype(float), y))
+
+
 def test_methods_of_two_networks_predict_by_their_mean() -> None:
     data = flipped()
     found = ThresherClassifier("co-teaching", noise_rate=0.4, model="mlp:16", epochs=2).fit(data["X"], data["y"])

@@ -23,7 +23,7 @@ from thresher.schedules import Schedule
 
 Array = NDArray[Any]
 AT_ONCE = 1024  # examples that predict sees at a time
-KINDS = [np.float32, np.uint8]  # bytes stay bytes, which are pixels; everything else becomes the first
+KINDS = [np.float32, np.uint8]  # bytes stay bytes at first; everything else becomes the first
 
 
 class _Estimator(BaseEstimator):  # type: ignore[misc]
@@ -81,7 +81,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         )
         ids, trust = run.trust()
         self.models_, self.history_, self.n_iter_ = list(run.models), run.history, len(run.history)
-        self.trust_ = trust[torch.argsort(ids)].numpy()
+        self.trust_ = trust[torch.argsort(ids)][: len(train)].numpy()  # the clean examples have higher ids
         return self
 
     def _network(self, train: Examples) -> nn.Module:
@@ -89,11 +89,23 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             return build(self.model, input_shape=train.input_shape, outputs=train.outputs)
         return self.model(train.input_shape, train.outputs)
 
+    def _inputs(self, values: Array) -> Tensor:
+        """What the network gets: images of bytes are pixels, which count from 0 to 1; all else is taken as it is."""
+        if self.pixels_ and values.dtype != np.uint8:
+            raise ValueError("It was trained on images of bytes (uint8): give bytes here as well.")
+        return torch.from_numpy(np.ascontiguousarray(values if self.pixels_ else values.astype(np.float32, copy=False)))
+
+    def _after(self, train: Examples, inputs: Array, targets: Tensor) -> Examples:
+        """Clean examples, which are others than those to train on, and have ids of their own."""
+        ids = torch.arange(len(inputs)) + len(train)
+        return Examples(self._inputs(inputs), targets, ids=ids, classes=train.classes)
+
     @torch.no_grad()
     def _outputs(self, X: ArrayLike) -> Tensor:  # noqa: N803  # scikit-learn's name
         """The outputs of each network [networks, n, ...]."""
         check_is_fitted(self)
-        examples = _examples(validate_data(self, X, reset=False, allow_nd=True, dtype=KINDS))
+        inputs = self._inputs(validate_data(self, X, reset=False, allow_nd=True, dtype=KINDS))
+        examples = Examples(inputs, torch.zeros(len(inputs)))
         rows, found = torch.split(torch.arange(len(examples)), AT_ONCE), []
         for model in self.models_:
             device = next(model.parameters()).device
@@ -133,16 +145,16 @@ class ThresherClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"There is one class only, '{self.classes_[0]}': give labels of at least two classes.")
-        train = _examples(inputs, torch.from_numpy(numbers.astype(np.int64)), len(self.classes_))
-        return self._train(train, None if clean is None else self._clean(*clean))
+        self.pixels_ = _are_pixels(inputs)
+        train = Examples(self._inputs(inputs), torch.from_numpy(numbers), classes=len(self.classes_))
+        return self._train(train, None if clean is None else self._clean(train, *clean))
 
-    def _clean(self, X: ArrayLike, y: ArrayLike) -> Examples:  # noqa: N803
+    def _clean(self, train: Examples, X: ArrayLike, y: ArrayLike) -> Examples:  # noqa: N803
         inputs, labels = validate_data(self, X, y, reset=False, allow_nd=True, dtype=KINDS)
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
             raise ThresherError(f"The clean labels have '{unknown[0]}', which y does not: give labels of y's classes.")
-        numbers = np.searchsorted(self.classes_, labels)
-        return _examples(inputs, torch.from_numpy(numbers), len(self.classes_))
+        return self._after(train, inputs, torch.from_numpy(np.searchsorted(self.classes_, labels)))
 
     def predict_proba(self, X: ArrayLike) -> Array:  # noqa: N803
         """The probability of each class [n, classes], the mean over the networks of methods that train several."""
@@ -165,16 +177,18 @@ class ThresherRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         clean: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> Self:
         """Train on examples and targets; `clean` is a pair like them whose targets can be trusted."""
-        train = self._pairs(X, y, reset=True)
-        return self._train(train, None if clean is None else self._pairs(*clean, reset=False))
+        inputs, targets = self._pairs(X, y, reset=True)
+        self.flat_, self.pixels_ = targets.ndim == 1, _are_pixels(inputs)
+        train = Examples(self._inputs(inputs), targets)
+        if clean is None:
+            return self._train(train, None)
+        return self._train(train, self._after(train, *self._pairs(*clean, reset=False)))
 
-    def _pairs(self, X: ArrayLike, y: ArrayLike, reset: bool) -> Examples:  # noqa: N803
+    def _pairs(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[Array, Tensor]:  # noqa: N803
         inputs, targets = validate_data(
             self, X, y, reset=reset, allow_nd=True, dtype=KINDS, multi_output=True, y_numeric=True
         )
-        if reset:
-            self.flat_ = targets.ndim == 1
-        return _examples(inputs, torch.from_numpy(targets.astype(np.float32)))
+        return inputs, torch.from_numpy(targets.astype(np.float32))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -187,6 +201,5 @@ class ThresherRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         return (found[:, 0] if self.flat_ else found).double().numpy()
 
 
-def _examples(inputs: Array, targets: Tensor | None = None, classes: int | None = None) -> Examples:
-    known_targets = torch.zeros(len(inputs)) if targets is None else targets
-    return Examples(torch.from_numpy(np.ascontiguousarray(inputs)), known_targets, classes=classes)
+def _are_pixels(inputs: Array) -> bool:
+    return bool(inputs.dtype == np.uint8 and inputs.ndim > 2)
