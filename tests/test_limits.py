@@ -12,10 +12,13 @@ from torch.nn import functional
 
 from thresher import Examples, Moment, Recipe, fit, seeding, signals
 from thresher.average import Growing
+from thresher.draw import shuffled
 from thresher.engine.evidence import Evidence
+from thresher.engine.streams import TrainStream
 from thresher.mix import Pairing
 from thresher.recipes import METHODS
 from thresher.rules import ClipNorm, KeepSmallest, Uniform, every, from_peer, once, per_class, product, warmup
+from thresher.rules.rule import Decision
 from thresher.schedules import cosine, ramp
 
 EPOCHS, BATCH = 3, 8
@@ -110,6 +113,20 @@ def test_limit_equals_plain_training_bit_for_bit(recipe: Recipe, count: int, mak
     train = examples(count)
     expected = plain_loop(net(seed=3, dropout=0.3, batch_norm=True), train, make)
     assert_same_tensors(fitted(recipe, train, make, net(seed=3, dropout=0.3, batch_norm=True)), expected)
+
+
+def test_few_are_repeated_evenly_whatever_an_epoch_left_over() -> None:
+    stream = TrainStream(examples(44), shuffled, 16, seed=0)
+    stream.order(0, None, None)
+    assert len(stream.carry) == 12
+    few = torch.zeros(44).index_fill(0, torch.cat([stream.carry[:5], torch.arange(44)])[:9], 1.0)
+    with pytest.warns(UserWarning, match="fewer than a batch"):
+        visits = torch.bincount(stream.order(1, [Decision(few)], None).flatten(), minlength=44)
+    kept = int(few.sum())
+    assert visits.shape == (44,)
+    assert visits[few == 0].sum() == 0
+    assert visits[few == 1].min() >= 16 // kept
+    assert visits[few == 1].max() <= -(-16 // kept)
 
 
 def test_fewer_than_a_batch_fill_one_by_turns() -> None:

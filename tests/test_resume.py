@@ -1,11 +1,13 @@
 """A run that died at any moment goes on from its folder and ends as if nothing had happened."""
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from thresher import Ledger, Moment, Recipe, Run, ThresherError, fit, signals
 from thresher.average import Growing
 from thresher.clip import Clamped
 from thresher.engine import checkpoint
+from thresher.engine import fit as engine_fit
 from thresher.engine.evidence import Evidence
 from thresher.mix import ClusterMixup, Mixup
 from thresher.recipes import Setting
@@ -123,6 +126,33 @@ def interrupted(out: Path, watch: Watch | None, **case: Any) -> None:
         run(out, watch, **case)
 
 
+def test_a_folder_is_not_continued_on_other_inputs(tmp_path: Path) -> None:
+    train = examples()
+    assert isinstance(train.inputs, Tensor)
+    interrupted(tmp_path / "run", stop_at(2, 3))
+    for other in (train.inputs * 2, -train.inputs, train.inputs.flip(1, 2, 3)):
+        with pytest.raises(ThresherError, match="its data differs"):
+            run(tmp_path / "run", train=replace(train, inputs=other))
+    assert_same_run(run(tmp_path / "run"), run(None))
+
+
+def test_the_first_epoch_is_saved_at_once_and_dear_saves_are_rare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(0.0, 1.0)  # a second passes whenever somebody looks: a save takes one, an epoch one
+    monkeypatch.setattr(engine_fit.time, "monotonic", lambda: next(clock))
+    saves: list[int] = []
+    commit = checkpoint.RunFolder.commit
+
+    def noted(folder: checkpoint.RunFolder, state: Any, ledger: Ledger, history: Any) -> None:
+        saves.append(len(history))
+        commit(folder, state, ledger, history)
+
+    monkeypatch.setattr(checkpoint.RunFolder, "commit", noted)
+    run(tmp_path / "dear", epochs=60, commit_every=3600.0)
+    assert saves == [1, 51, 60], "after one epoch, fifty times a save's second later, and at the end"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
 @pytest.mark.parametrize("epoch", [0, 2], ids=["before the first save", "after it"])
 def test_two_processes_never_train_in_one_folder(epoch: int, tmp_path: Path) -> None:
@@ -135,7 +165,7 @@ def test_two_processes_never_train_in_one_folder(epoch: int, tmp_path: Path) -> 
     assert_same_run(run(tmp_path / "run"), run(None))  # the lock has ended with the run
 
 
-@pytest.mark.parametrize("commit_every", [0.0, 3600.0], ids=["saved each epoch", "never saved"])
+@pytest.mark.parametrize("commit_every", [0.0, 3600.0], ids=["saved each epoch", "saved now and then"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_resumed_equals_uninterrupted(case: dict[str, Any], commit_every: float, tmp_path: Path) -> None:
     whole = run(None, **case)

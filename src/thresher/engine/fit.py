@@ -27,6 +27,8 @@ from thresher.recipe import Recipe
 from thresher.schedules import Schedule
 from thresher.seeding import preserved, seed_global
 
+CHEAP = 50  # times as long as the last save took: then saving again costs a fiftieth of the time
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -78,6 +80,7 @@ def fit(
     until     stops early: a function of the epoch's record, such as `lambda record: record["train_score"] > 0.99`
     precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
               unless switched off (torch.float32, False, False), elsewhere float32 and neither
+    commit_every  seconds after which an epoch's end is saved at the latest; sooner where a save takes little time
     """
     where = find_device(device)
     plan = Plan(
@@ -138,13 +141,14 @@ def _to_the_end(
     training.ledger = Ledger(None if folder is None else folder.path / "ledger")
     if saved is not None:
         training.load_state(saved)
-    last_commit = time.monotonic()
+    saved_at, took = time.monotonic(), 0.0
     while not training.finished:
         _watched_epoch(training, until, watch)
-        due = time.monotonic() - last_commit >= commit_every
-        if folder is not None and due and not training.finished:
+        now = time.monotonic()
+        if folder is not None and now - saved_at >= min(commit_every, CHEAP * took) and not training.finished:
             folder.commit(training.state(), training.ledger, training.history)
-            last_commit = time.monotonic()
+            saved_at = time.monotonic()
+            took = saved_at - now
     training.scores.restore_best()
     if folder is not None:
         if saved is None or not saved["finished"]:

@@ -31,13 +31,14 @@ class TrainStream:
             everyone, self.carry = everyone[counts], self.carry[counts[self.carry]]
         if not len(everyone):
             raise ThresherError("The epoch rule keeps nobody: let it keep some examples, as many as a batch or more.")
-        order = queued(self.carry, self.draw(everyone, self.train, generator(self.seed, "order", epoch)))
-        if len(order) < self.batch:
+        drawn = self.draw(everyone, self.train, generator(self.seed, "order", epoch))
+        order = queued(self.carry, drawn)
+        if len(everyone) < self.batch:
             warnings.warn(
                 f"The epoch rule keeps {len(everyone)} examples, fewer than a batch, which repeats them: lower batch=.",
                 stacklevel=2,
             )
-            order = order.repeat(-(-self.batch // len(order)))[: self.batch]
+            order = drawn.repeat(-(-self.batch // len(drawn)))[: max(len(drawn), self.batch)]
         steps = len(order) // self.batch
         used = (steps if at_most is None else min(steps, at_most)) * self.batch
         self.carry = order[used:]
