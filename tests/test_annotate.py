@@ -290,6 +290,14 @@ def test_the_loop_goes_on_and_the_same_answers_again_change_nothing(run: Path, t
     assert page.count("<dt>home</dt>") == 24  # rows as they are in the file
 
 
+def test_answers_are_credited_to_the_question_that_asked(run: Path, truth: list[str]) -> None:
+    answered = answer(done("query", run, "--count", 12, "--by", "margin"), truth)
+    done("query", run, "--count", 12, "--by", "random")
+    done("label", run, answered)
+    assert json.loads((run / "loop.json").read_text())["rounds"][0]["by"] == "margin"
+    assert "of those chosen by margin" in (run / "loop.html").read_text()
+
+
 def test_what_was_answered_is_shown_with_its_labels(run: Path, truth: list[str]) -> None:
     query = done("query", run, "--count", 6, "--by", "random")
     skipped, *answered = query["ids"]

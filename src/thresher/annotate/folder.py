@@ -3,12 +3,13 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from thresher.annotate.answers import named
+from thresher.annotate.tasks import ID
 from thresher.errors import ThresherError
 from thresher.files import alone_in, write_whole
 
@@ -66,6 +67,19 @@ def answers_of(answers: Sequence[Answer], round_: int, class_names: Sequence[str
     {7: 1}
     """
     return {answer.id: class_names.index(answer.label) for answer in answers if answer.round <= round_}
+
+
+def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
+    """The names of the rules that chose these examples in this round, whoever chose most of them first."""
+    asked: dict[str, set[int]] = {}
+    for path in sorted((run / "queries").glob(f"{round_}-*/tasks.json")):
+        name = path.parent.name.removeprefix(f"{round_}-").rpartition("-")[0]
+        asked[name] = asked.get(name, set()) | {task["data"][ID] for task in json.loads(path.read_text("utf-8"))}
+    left, found = set(ids), []
+    while asked and left & set.union(*asked.values()):
+        found.append(max(asked, key=lambda name: len(asked[name] & left)))
+        left -= asked[found[-1]]
+    return found
 
 
 def round_folder(run: Path, round_: int) -> Path:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from thresher.annotate.folder import Answer, answers_of, read_answers, round_folder
+from thresher.annotate.folder import Answer, answers_of, asked_by, read_answers, round_folder
 from thresher.commands.folders import is_finished
 from thresher.commands.running import Job, prepare, start
 from thresher.data.pools import Pooled, load_with_pool
@@ -94,9 +94,9 @@ def latest(asked: Asked, aside: "Console") -> Run:
 def remember(asked: Asked, by: str | None = None) -> None:
     """Write what there is to report of the rounds that are finished: labels bought, score, and ids answered next."""
     before = read_loop(asked.folder) or {"rounds": []}
-    asked_by = {record["round"]: record.get("by") for record in before["rounds"]}
+    last_asked = {record["round"]: record.get("by") for record in before["rounds"]}
     if by is not None:
-        asked_by[asked.last_round] = by
+        last_asked[asked.last_round] = by
     rounds: list[dict[str, Any]] = []
     for round_ in range(asked.last_round + 1):
         history = round_folder(asked.folder, round_) / "history.jsonl"
@@ -104,7 +104,8 @@ def remember(asked: Asked, by: str | None = None) -> None:
         picked = [answer.id for answer in asked.answers if answer.round == round_ + 1]
         found = {name: last[name] for name in ("metric", "score", "train_score")}
         found |= {"round": round_, "labelled": len(asked.labelled(round_)), "epochs": last["epoch"]}
-        rounds.append(found | {"by": asked_by.get(round_), "picked": picked, "clean_picks": None, "seconds": None})
+        chosen_by = " and ".join(asked_by(asked.folder, round_, set(picked))) or last_asked.get(round_)
+        rounds.append(found | {"by": chosen_by, "picked": picked, "clean_picks": None, "seconds": None})
     identity = {"by": None, "pool": asked.pooled.fingerprint, "seed": asked.settings.seed}
     write_loop(asked.folder, identity, asked.class_names, rounds)
     _show_answers(asked)
