@@ -76,9 +76,11 @@ def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
         name = path.parent.name.removeprefix(f"{round_}-").rpartition("-")[0]
         asked[name] = asked.get(name, set()) | {task["data"][ID] for task in json.loads(path.read_text("utf-8"))}
     left, found = set(ids), []
-    while asked and left & set.union(*asked.values()):
-        found.append(max(asked, key=lambda name: len(asked[name] & left)))
-        left -= asked[found[-1]]
+    for _ in asked:
+        name = max(asked, key=lambda name: len(asked[name] & left))
+        if asked[name] & left:
+            found.append(name)
+            left -= asked[name]
     return found
 
 
