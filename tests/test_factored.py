@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import per_example
 from torch import Tensor, nn
+from torch.nn.utils import prune, spectral_norm, weight_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from thresher import ThresherError
@@ -364,6 +365,23 @@ def test_supported_names_the_first_layer_without_a_formula() -> None:
     assert "MultiheadAttention" in str(supported(nn.Sequential(nn.MultiheadAttention(4, 2))))
     with pytest.raises(NotFactored, match="PReLU"):
         record(nn.Sequential(nn.PReLU()))
+
+
+MADE = {
+    "weight norm": weight_norm,
+    "spectral norm": lambda layer: spectral_norm(layer).eval(),
+    "pruned": lambda layer: prune.random_unstructured(layer, "weight", amount=0.3),
+    "pruned bias": lambda layer: prune.random_unstructured(layer, "bias", amount=0.5),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+@pytest.mark.parametrize("change", MADE.values(), ids=MADE.keys())
+def test_weights_made_of_other_parameters_are_left_to_vmap(change: Callable[[nn.Module], nn.Module]) -> None:
+    model, inputs, targets = nn.Sequential(change(nn.Linear(4, 4)), nn.Tanh()), torch.randn(6, 4), torch.arange(6) % 3
+    assert supported(model) == "0 is a Linear whose weight or bias is no parameter of its own"
+    expected = per_example.norms(cross_entropy(model(inputs), targets), list(model.parameters()))
+    torch.testing.assert_close(norms_by_vmap(model, cross_entropy, inputs, targets), expected, rtol=1e-5, atol=0)
 
 
 class Steps(nn.Module):

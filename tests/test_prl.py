@@ -11,6 +11,7 @@ from some_evidence import some_evidence
 from tiny import assert_same_run, assert_same_tensors, examples, net, real_examples
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils import prune
 
 from thresher import Examples, Recipe, Run, ThresherError, fit, signals, weigh
 from thresher.engine.evidence import Evidence
@@ -64,6 +65,21 @@ def test_method_equals_its_hand_written_loop(name: str, task: str) -> None:
     assert max(float((a - b).abs().max()) for a, b in zip(after, before, strict=True)) > 0.01, "it moves at all"
     ours = [parameter.detach() for model in fitted(recipe, train).models for parameter in model.parameters()]
     for mine, theirs in zip(ours, after, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["prl-g", "ignormclip"])
+def test_pruned_weights_train_as_in_the_hand_written_loop(name: str) -> None:
+    def make() -> nn.Module:
+        model = net(seed=3)
+        prune.l1_unstructured(model[1], "weight", amount=0.3)
+        return model
+
+    train, twin = SETS["classification"], make()
+    reference.trained(name, [twin], train, BATCH, EPOCHS, LEARNING_RATE)
+    recipe = METHODS[name].recipe(noise_rate=reference.RATE, classes=train.classes, epochs=EPOCHS)
+    ours = fit(recipe, make, train, epochs=EPOCHS, batch=BATCH, optimizer=sgd, device="cpu").model
+    for mine, theirs in zip(ours.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-6)
 
 
