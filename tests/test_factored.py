@@ -437,6 +437,15 @@ def test_an_output_changed_in_place_is_seen_as_the_layer_gave_it() -> None:
     check(model, torch.randn(6, 4), squares, torch.zeros(6, 4))
 
 
+@pytest.mark.parametrize("prepend", [False, True])
+def test_hooks_of_ones_own_may_change_what_a_layer_gets_and_gives(prepend: bool) -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    model[0].register_forward_pre_hook(lambda _, args: (args[0] * 2,), prepend=prepend)
+    model[0].register_forward_hook(lambda _, args, output: output * 3 + args[0].sum(1, keepdim=True), prepend=prepend)
+    model[2].register_forward_hook(lambda *seen: seen[2].mul_(2), prepend=prepend)
+    check(model, torch.randn(6, 4), cross_entropy, torch.arange(6) % 3)
+
+
 def test_hooks_are_gone_after_the_block() -> None:
     model = nn.Linear(3, 2)
     with pytest.raises(RuntimeError), record(model):

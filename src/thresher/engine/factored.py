@@ -126,7 +126,8 @@ class Recorder:
 
     def __enter__(self) -> "Recorder":
         for name, layer in self._layers:
-            self._hooks.append(layer.register_forward_hook(partial(self._note, name), with_kwargs=True))
+            hook = partial(self._note, name)  # the first, because hooks of others may change the output
+            self._hooks.append(layer.register_forward_hook(hook, prepend=True, with_kwargs=True))
         return self
 
     def __exit__(self, *_: object) -> None:
