@@ -1,6 +1,7 @@
 """The methods of the PRL paper: each against a hand-written loop, its limits, its refusals; frozen BatchNorm."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -35,9 +36,9 @@ def factory(outputs: int) -> Callable[[], nn.Module]:
     return lambda: net(outputs, seed=next(seeds))
 
 
-def fitted(recipe: Recipe, train: Examples, **settings: Any) -> Run:
+def fitted(recipe: Recipe, train: Examples, model: nn.Module | None = None, **settings: Any) -> Run:
     chosen: dict[str, Any] = {"epochs": EPOCHS, "batch": BATCH, "optimizer": sgd, "device": "cpu", **settings}
-    return fit(recipe, factory(train.outputs), train, **chosen)
+    return fit(recipe, model or factory(train.outputs), train, **chosen)
 
 
 def of_the_paper() -> list[str]:
@@ -78,9 +79,20 @@ def test_pruned_weights_train_as_in_the_hand_written_loop(name: str) -> None:
     train, twin = SETS["classification"], make()
     reference.trained(name, [twin], train, BATCH, EPOCHS, LEARNING_RATE)
     recipe = METHODS[name].recipe(noise_rate=reference.RATE, classes=train.classes, epochs=EPOCHS)
-    ours = fit(recipe, make, train, epochs=EPOCHS, batch=BATCH, optimizer=sgd, device="cpu").model
+    ours = fitted(recipe, train, model=make()).model
     for mine, theirs in zip(ours.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["prl-g", "ignormclip"])
+def test_a_network_in_float64_trains_as_in_float32(name: str) -> None:
+    train = SETS["classification"]
+    recipe = METHODS[name].recipe(noise_rate=0.25, classes=3, epochs=EPOCHS)
+    assert isinstance(train.inputs, Tensor)
+    wide = fitted(recipe, replace(train, inputs=train.inputs.double()), model=net(seed=3).double())
+    narrow = fitted(recipe, train, model=net(seed=3))
+    for mine, other in zip(wide.model.parameters(), narrow.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, other.double(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_references_are_no_copies_of_each_other() -> None:

@@ -185,7 +185,7 @@ class Passage:
                 norms_by_vmap(self.model, on(evidence), self.inputs[: len(evidence)], evidence.targets)
                 if factors is None
                 else factors.norms()
-            )
+            ).float()
         if direction is not None:
             evidence.known[clean_agreement] = (
                 self._agreement(evidence, direction) if factors is None else factors.along(direction)
