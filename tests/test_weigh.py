@@ -9,6 +9,7 @@ import torch
 from reference import per_example
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import spectral_norm
 
 from thresher import signals, weigh
 from thresher.engine.evidence import Evidence
@@ -66,9 +67,9 @@ class Forbidden(nn.Module):
 class Counted(nn.Module):
     """A model that counts its calls in a buffer."""
 
-    def __init__(self) -> None:
+    def __init__(self, *middle: nn.Module) -> None:
         super().__init__()
-        self.body = network()
+        self.body = network(*middle)
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -137,6 +138,8 @@ MODELS = {
     "frozen batch norm": (lambda: network(nn.BatchNorm1d(8).eval(), nn.Dropout(0.3)), RULES | NORMED),
     "plain": (network, RULES | NORMED),
     "counting": (Counted, RULES | NORMED),
+    "counting, no formulas": (lambda: Counted(nn.PReLU()), RULES | NORMED),
+    "spectral norm": (lambda: network(spectral_norm(nn.Linear(8, 8))), RULES | NORMED),
 }
 
 

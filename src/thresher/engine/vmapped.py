@@ -28,10 +28,10 @@ def norms_by_vmap(
             )
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
     others = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
-    others.update(model.named_buffers())
 
     def loss(parameters: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
-        outputs = functional_call(model, (parameters, others), (example[None],))
+        buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}  # a pass may write to them
+        outputs = functional_call(model, (parameters, others, buffers), (example[None],))
         return objective(outputs, target[None]).sum()
 
     def norms(examples: Tensor, targets: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def ways_through(
     with preserved(batch.inputs.device), torch.enable_grad():
         factored = _factors(model, objective, batch, classes)
         if normed and not factored:
-            evidence = _evidence_of(batch, objective, model(batch.inputs).detach(), classes)
+            evidence = _evidence_of(batch, objective, untraced(model, batch.inputs).detach(), classes)
             norms_by_vmap(model, on(evidence), batch.inputs, batch.targets)
     if factored or not agrees:
         return Ways(factored, forward_mode=False)
