@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import per_example
 from torch import Tensor, nn
+from torch.nn.utils import prune, spectral_norm, weight_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from thresher import ThresherError
@@ -26,6 +27,12 @@ def squares(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def by_vmap(model: nn.Module, inputs: Tensor, targets: Tensor, chunk: int = 16) -> Tensor:
+    outputs = model(inputs).detach().requires_grad_()
+    (gradients,) = torch.autograd.grad(cross_entropy(outputs, targets).sum(), outputs)
+    return norms_by_vmap(model, inputs, gradients, chunk)
 
 
 def check(
@@ -203,9 +210,7 @@ def test_vmap_gives_the_same_norms(name: str) -> None:
     inputs = torch.randint(0, 7, (6, 5)) if shape is None else torch.randn(shape)
     targets = torch.tensor([0, 1, 2, 0, 1, 2])
     expected = per_example.norms(cross_entropy(model(inputs), targets), list(model.parameters()))
-    torch.testing.assert_close(
-        norms_by_vmap(model, cross_entropy, inputs, targets, chunk=4), expected, rtol=1e-5, atol=0
-    )
+    torch.testing.assert_close(by_vmap(model, inputs, targets, chunk=4), expected, rtol=1e-5, atol=0)
 
 
 def test_the_weighted_gradient_is_that_of_plain_training_and_adds_up() -> None:
@@ -303,9 +308,7 @@ def test_norms_by_vmap_with_shared_and_frozen_parameters() -> None:
     inputs, targets = torch.randn(6, 4), torch.arange(6) % 3
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     expected = per_example.norms(cross_entropy(model(inputs), targets), trained)
-    torch.testing.assert_close(
-        norms_by_vmap(model, cross_entropy, inputs, targets, chunk=4), expected, rtol=1e-5, atol=0
-    )
+    torch.testing.assert_close(by_vmap(model, inputs, targets, chunk=4), expected, rtol=1e-5, atol=0)
 
 
 class Last(nn.Module):
@@ -324,17 +327,17 @@ class Last(nn.Module):
 def test_vmap_covers_an_lstm() -> None:
     model, inputs, targets = Last(nn.LSTM), torch.randn(4, 5, 3), torch.zeros(4, dtype=torch.long)
     expected = per_example.norms(cross_entropy(model(inputs), targets), list(model.parameters()))
-    torch.testing.assert_close(norms_by_vmap(model, cross_entropy, inputs, targets), expected, rtol=1e-5, atol=0)
+    torch.testing.assert_close(by_vmap(model, inputs, targets), expected, rtol=1e-5, atol=0)
 
 
 def test_vmap_refuses_dropout_batch_norm_and_what_torch_cannot_do() -> None:
-    inputs, targets = torch.randn(4, 5, 3), torch.zeros(4, dtype=torch.long)
+    inputs, gradients = torch.randn(4, 5, 3), torch.ones(4, 1)
     with pytest.raises(ThresherError, match=r"1 draws dropout masks.*0 is a PReLU"):
-        norms_by_vmap(nn.Sequential(nn.PReLU(), nn.Dropout(0.5)), cross_entropy, inputs[:, 0], targets)
+        norms_by_vmap(nn.Sequential(nn.PReLU(), nn.Dropout(0.5)), inputs[:, 0], gradients)
     with pytest.raises(ThresherError, match="memory is a GRU"):
-        norms_by_vmap(Last(nn.GRU), cross_entropy, inputs, targets)
+        norms_by_vmap(Last(nn.GRU), inputs, gradients)
     with pytest.raises(ThresherError, match="batch_to_group_norm"):
-        norms_by_vmap(nn.BatchNorm1d(3), cross_entropy, inputs[:, 0], targets)
+        norms_by_vmap(nn.BatchNorm1d(3), inputs[:, 0], gradients)
 
 
 @pytest.mark.parametrize("affine", [True, False])
@@ -364,6 +367,23 @@ def test_supported_names_the_first_layer_without_a_formula() -> None:
     assert "MultiheadAttention" in str(supported(nn.Sequential(nn.MultiheadAttention(4, 2))))
     with pytest.raises(NotFactored, match="PReLU"):
         record(nn.Sequential(nn.PReLU()))
+
+
+MADE = {
+    "weight norm": weight_norm,
+    "spectral norm": lambda layer: spectral_norm(layer).eval(),
+    "pruned": lambda layer: prune.random_unstructured(layer, "weight", amount=0.3),
+    "pruned bias": lambda layer: prune.random_unstructured(layer, "bias", amount=0.5),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+@pytest.mark.parametrize("change", MADE.values(), ids=MADE.keys())
+def test_weights_made_of_other_parameters_are_left_to_vmap(change: Callable[[nn.Module], nn.Module]) -> None:
+    model, inputs, targets = nn.Sequential(change(nn.Linear(4, 4)), nn.Tanh()), torch.randn(6, 4), torch.arange(6) % 3
+    assert supported(model) == "0 is a Linear whose weight or bias is no parameter of its own"
+    expected = per_example.norms(cross_entropy(model(inputs), targets), list(model.parameters()))
+    torch.testing.assert_close(by_vmap(model, inputs, targets), expected, rtol=1e-5, atol=0)
 
 
 class Steps(nn.Module):
@@ -417,6 +437,15 @@ def test_differentiate_itself_refuses_what_it_can_see(forward: Callable[[nn.Modu
 def test_an_output_changed_in_place_is_seen_as_the_layer_gave_it() -> None:
     model = Steps(nn.Linear(4, 4), lambda layer, inputs: F.relu_(layer(inputs)).exp())
     check(model, torch.randn(6, 4), squares, torch.zeros(6, 4))
+
+
+@pytest.mark.parametrize("prepend", [False, True])
+def test_hooks_of_ones_own_may_change_what_a_layer_gets_and_gives(prepend: bool) -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    model[0].register_forward_pre_hook(lambda _, args: (args[0] * 2,), prepend=prepend)
+    model[0].register_forward_hook(lambda _, args, output: output * 3 + args[0].sum(1, keepdim=True), prepend=prepend)
+    model[2].register_forward_hook(lambda *seen: seen[2].mul_(2), prepend=prepend)
+    check(model, torch.randn(6, 4), cross_entropy, torch.arange(6) % 3)
 
 
 def test_hooks_are_gone_after_the_block() -> None:

@@ -16,7 +16,7 @@ from strict import strictly
 from tiny import assert_same_run, assert_same_tensors, examples, net, real_examples, streamed, trusted
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, prune
 
 from thresher import Examples, Recipe, ThresherError, fit, seeding, weigh
 from thresher.corruption import corrupt
@@ -137,6 +137,9 @@ CASES = {
         lambda: nn.Sequential(nn.Flatten(1, 2), Attention(4), Recurrent(nn.LSTM), nn.Linear(6, 3)), BACKWARD
     ),
     "weight norm": Case(lambda: nn.Sequential(nn.Flatten(), parametrizations.weight_norm(nn.Linear(16, 3))), BACKWARD),
+    "pruned": Case(
+        lambda: nn.Sequential(nn.Flatten(), prune.l1_unstructured(nn.Linear(16, 3), "weight", amount=0.3)), FORWARD
+    ),
     "alpha dropout": Case(
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.PReLU(), nn.AlphaDropout(0.3), nn.Linear(8, 3)),
         BACKWARD,
@@ -349,7 +352,7 @@ def fitted(
     return fit(recipe or Recipe(each_batch=MetaGradient()), model, train, clean=given, **settings)
 
 
-@pytest.mark.parametrize("case", ["mlp", "cnn, GroupNorm", "mlp, BatchNorm and dropout", "cnn, BatchNorm"])
+@pytest.mark.parametrize("case", ["mlp", "cnn, GroupNorm", "mlp, BatchNorm and dropout", "cnn, BatchNorm", "pruned"])
 def test_training_is_algorithm_1_step_by_step(case: str) -> None:
     train = examples(40)
     clean, model, twin = trusted(train, 12), made(CASES[case]), made(CASES[case])

@@ -1,6 +1,7 @@
 """The methods of the PRL paper: each against a hand-written loop, its limits, its refusals; frozen BatchNorm."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -11,6 +12,7 @@ from some_evidence import some_evidence
 from tiny import assert_same_run, assert_same_tensors, examples, net, real_examples
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils import prune
 
 from thresher import Examples, Recipe, Run, ThresherError, fit, signals, weigh
 from thresher.engine.evidence import Evidence
@@ -34,9 +36,9 @@ def factory(outputs: int) -> Callable[[], nn.Module]:
     return lambda: net(outputs, seed=next(seeds))
 
 
-def fitted(recipe: Recipe, train: Examples, **settings: Any) -> Run:
+def fitted(recipe: Recipe, train: Examples, model: nn.Module | None = None, **settings: Any) -> Run:
     chosen: dict[str, Any] = {"epochs": EPOCHS, "batch": BATCH, "optimizer": sgd, "device": "cpu", **settings}
-    return fit(recipe, factory(train.outputs), train, **chosen)
+    return fit(recipe, model or factory(train.outputs), train, **chosen)
 
 
 def of_the_paper() -> list[str]:
@@ -65,6 +67,32 @@ def test_method_equals_its_hand_written_loop(name: str, task: str) -> None:
     ours = [parameter.detach() for model in fitted(recipe, train).models for parameter in model.parameters()]
     for mine, theirs in zip(ours, after, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["prl-g", "ignormclip"])
+def test_pruned_weights_train_as_in_the_hand_written_loop(name: str) -> None:
+    def make() -> nn.Module:
+        model = net(seed=3)
+        prune.l1_unstructured(model[1], "weight", amount=0.3)
+        return model
+
+    train, twin = SETS["classification"], make()
+    reference.trained(name, [twin], train, BATCH, EPOCHS, LEARNING_RATE)
+    recipe = METHODS[name].recipe(noise_rate=reference.RATE, classes=train.classes, epochs=EPOCHS)
+    ours = fitted(recipe, train, model=make()).model
+    for mine, theirs in zip(ours.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["prl-g", "ignormclip"])
+def test_a_network_in_float64_trains_as_in_float32(name: str) -> None:
+    train = SETS["classification"]
+    recipe = METHODS[name].recipe(noise_rate=0.25, classes=3, epochs=EPOCHS)
+    assert isinstance(train.inputs, Tensor)
+    wide = fitted(recipe, replace(train, inputs=train.inputs.double()), model=net(seed=3).double())
+    narrow = fitted(recipe, train, model=net(seed=3))
+    for mine, other in zip(wide.model.parameters(), narrow.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, other.double(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_references_are_no_copies_of_each_other() -> None:

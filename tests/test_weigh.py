@@ -9,11 +9,12 @@ import torch
 from reference import per_example
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import spectral_norm
 
 from thresher import signals, weigh
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
-from thresher.objectives import Objective
+from thresher.objectives import DeterminantLoss, NearUniform, Objective
 from thresher.rules import (
     ClipNorm,
     KeepLargest,
@@ -66,9 +67,9 @@ class Forbidden(nn.Module):
 class Counted(nn.Module):
     """A model that counts its calls in a buffer."""
 
-    def __init__(self) -> None:
+    def __init__(self, *middle: nn.Module) -> None:
         super().__init__()
-        self.body = network()
+        self.body = network(*middle)
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -137,6 +138,8 @@ MODELS = {
     "frozen batch norm": (lambda: network(nn.BatchNorm1d(8).eval(), nn.Dropout(0.3)), RULES | NORMED),
     "plain": (network, RULES | NORMED),
     "counting": (Counted, RULES | NORMED),
+    "counting, no formulas": (lambda: Counted(nn.PReLU()), RULES | NORMED),
+    "spectral norm": (lambda: network(spectral_norm(nn.Linear(8, 8))), RULES | NORMED),
 }
 
 
@@ -224,6 +227,18 @@ def test_gradient_norms_of_layers_without_formulas_and_of_real_targets_are_exact
         norms = per_example.norms(losses, list(model.parameters()))
         weights = weigh(ClipNorm(0.7), model, INPUTS, targets)
         torch.testing.assert_close(weights, (0.7 / norms).clamp_max(1.0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("objective", [NearUniform(5.0), DeterminantLoss()], ids=["near uniform", "determinant"])
+@pytest.mark.parametrize("middle", [nn.Identity, nn.PReLU])
+def test_gradient_norms_are_exact_where_the_objective_looks_at_the_batch(
+    objective: Objective, middle: Callable[[], nn.Module]
+) -> None:
+    model = network(middle())
+    losses = objective(Evidence(torch.arange(N), LABELS, objective, model(INPUTS), CLASSES))
+    norms = per_example.norms(losses, list(model.parameters()))
+    weights = weigh(ClipNorm(0.01), model, INPUTS, LABELS, objective=objective)
+    torch.testing.assert_close(weights, (0.01 / norms).clamp_max(1.0), rtol=1e-4, atol=1e-6)
 
 
 def test_gradient_norms_and_output_gradients_go_together() -> None:

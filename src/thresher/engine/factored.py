@@ -126,7 +126,8 @@ class Recorder:
 
     def __enter__(self) -> "Recorder":
         for name, layer in self._layers:
-            self._hooks.append(layer.register_forward_hook(partial(self._note, name), with_kwargs=True))
+            hook = partial(self._note, name)  # the first, because hooks of others may change the output
+            self._hooks.append(layer.register_forward_hook(hook, prepend=True, with_kwargs=True))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -219,6 +220,9 @@ def _uncovered(layer: nn.Module) -> str | None:
     kind = type(layer).__name__
     if type(layer) not in FORMULAS:
         return f"is a {kind}, which has no formula"
+    own = {name for name, _ in layer.named_parameters(recurse=False)}
+    if own != {name for name in ("weight", "bias") if getattr(layer, name, None) is not None}:
+        return f"is a {kind} whose weight or bias is no parameter of its own"  # as after pruning or weight_norm
     if isinstance(layer, (nn.Conv1d, nn.Conv2d)) and layer.padding_mode != "zeros":
         return f"is a {kind} with {layer.padding_mode} padding, which has no formula"
     if isinstance(layer, nn.Embedding) and (layer.sparse or layer.scale_grad_by_freq):

@@ -21,7 +21,7 @@ from thresher.engine.teacher import Teacher
 from thresher.engine.vmapped import norms_by_vmap
 from thresher.errors import ThresherError
 from thresher.objectives import Objective
-from thresher.signals import Signal, clean_agreement, features, gradient_norm
+from thresher.signals import Signal, clean_agreement, features, gradient_norm, output_gradient
 
 Precision = torch.dtype | None
 
@@ -182,10 +182,10 @@ class Passage:
             factors = self.watcher.differentiate(evidence.losses, retain_graph=keep_graph, norms=normed)
         if normed:
             evidence.known[gradient_norm] = (
-                norms_by_vmap(self.model, on(evidence), self.inputs[: len(evidence)], evidence.targets)
+                norms_by_vmap(self.model, self.inputs[: len(evidence)], evidence.read(output_gradient))
                 if factors is None
                 else factors.norms()
-            )
+            ).float()
         if direction is not None:
             evidence.known[clean_agreement] = (
                 self._agreement(evidence, direction) if factors is None else factors.along(direction)
@@ -206,11 +206,6 @@ class Passage:
             return evidence.but(raw_outputs=outputs[:n], layers=layers).losses
 
         return by_forward_mode(self.model, losses, direction)
-
-
-def on(evidence: Evidence) -> Callable[[Tensor, Tensor], Tensor]:
-    """The evidence's objective as a function of outputs and targets."""
-    return lambda outputs, targets: evidence.but(raw_outputs=outputs, targets=targets).losses
 
 
 def untraced(model: nn.Module, inputs: Tensor) -> Tensor:

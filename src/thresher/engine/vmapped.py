@@ -1,7 +1,5 @@
 """Exact gradient norms of single examples for models without factored formulas."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -11,14 +9,11 @@ from thresher.engine.factored import refuse_batch_norm, supported
 from thresher.errors import ThresherError
 
 
-def norms_by_vmap(
-    model: nn.Module,
-    objective: Callable[[Tensor, Tensor], Tensor],
-    inputs: Tensor,
-    targets: Tensor,
-    chunk: int = 16,
-) -> Tensor:
-    """The same norms [n] for models without formulas, by `vmap(grad)`: `chunk` copies of the gradient at a time."""
+def norms_by_vmap(model: nn.Module, inputs: Tensor, output_gradients: Tensor, chunk: int = 16) -> Tensor:
+    """The same norms [n] for models without formulas, by `vmap(grad)`: `chunk` copies of the gradient at a time.
+
+    `output_gradients` are ∂loss_i/∂outputs_i [n, ...]; an objective that looks at the whole batch has seen it in them.
+    """
     refuse_batch_norm(model)
     for name, layer in model.named_modules():
         if isinstance(layer, _DropoutNd) and layer.training and layer.p > 0:
@@ -28,18 +23,18 @@ def norms_by_vmap(
             )
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
     others = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
-    others.update(model.named_buffers())
 
-    def loss(parameters: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
-        outputs = functional_call(model, (parameters, others), (example[None],))
-        return objective(outputs, target[None]).sum()
+    def along(parameters: dict[str, Tensor], example: Tensor, output_gradient: Tensor) -> Tensor:
+        buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}  # a pass may write to them
+        outputs: Tensor = functional_call(model, (parameters, others, buffers), (example[None],))
+        return (outputs[0] * output_gradient).sum()
 
-    def norms(examples: Tensor, targets: Tensor) -> Tensor:
-        gradients = vmap(grad(loss), (None, 0, 0))(trained, examples, targets)
+    def norms(examples: Tensor, output_gradients: Tensor) -> Tensor:
+        gradients = vmap(grad(along), (None, 0, 0))(trained, examples, output_gradients)
         return torch.stack([each.flatten(1).float().square().sum(1) for each in gradients.values()]).sum(0).sqrt()
 
     try:
-        blocks = zip(torch.split(inputs, chunk), torch.split(targets, chunk), strict=True)
+        blocks = zip(torch.split(inputs, chunk), torch.split(output_gradients, chunk), strict=True)
         return torch.cat([norms(*block) for block in blocks])
     except torch.OutOfMemoryError:
         raise

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from thresher.engine.evidence import Evidence
 from thresher.engine.factored import NotFactored, record, refuse_batch_norm
 from thresher.engine.learner import Taps
-from thresher.engine.look import Batch, Ways, look, on, untraced
+from thresher.engine.look import Batch, Ways, look, untraced
 from thresher.engine.tangent import direction_of, entered
 from thresher.engine.vmapped import norms_by_vmap
 from thresher.errors import ThresherError
 from thresher.objectives import Objective
 from thresher.seeding import preserved
-from thresher.signals import Signal, clean_agreement, gradient_norm
+from thresher.signals import Signal, clean_agreement, gradient_norm, output_gradient
 
 TOLERANCE = 1e-3  # of the largest value, between two ways to the same derivatives in float32
 See = Callable[[Sequence[Signal], bool], Evidence]  # a look that wants these signals, in forward mode or not
@@ -38,8 +38,8 @@ def ways_through(
     with preserved(batch.inputs.device), torch.enable_grad():
         factored = _factors(model, objective, batch, classes)
         if normed and not factored:
-            evidence = _evidence_of(batch, objective, model(batch.inputs).detach(), classes)
-            norms_by_vmap(model, on(evidence), batch.inputs, batch.targets)
+            evidence = _evidence_of(batch, objective, untraced(model, batch.inputs).detach(), classes)
+            norms_by_vmap(model, batch.inputs, evidence.read(output_gradient))
     if factored or not agrees:
         return Ways(factored, forward_mode=False)
     taps = Taps(model, objective.layers)
