@@ -386,6 +386,24 @@ def test_weights_made_of_other_parameters_are_left_to_vmap(change: Callable[[nn.
     torch.testing.assert_close(by_vmap(model, inputs, targets), expected, rtol=1e-5, atol=0)
 
 
+class Scaled(nn.Module):
+    """A model with a parameter that is a single number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(4, 3), nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(inputs) * self.scale.exp()
+        return outputs
+
+
+def test_a_parameter_may_be_a_single_number() -> None:
+    model, inputs, targets = Scaled(), torch.randn(6, 4), torch.arange(6) % 3
+    expected = per_example.norms(cross_entropy(model(inputs), targets), list(model.parameters()))
+    torch.testing.assert_close(by_vmap(model, inputs, targets), expected, rtol=1e-5, atol=0)
+
+
 class Steps(nn.Module):
     """A model whose forward pass is the given function of (its layer, inputs)."""
 

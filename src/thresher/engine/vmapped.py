@@ -31,7 +31,8 @@ def norms_by_vmap(model: nn.Module, inputs: Tensor, output_gradients: Tensor, ch
 
     def norms(examples: Tensor, output_gradients: Tensor) -> Tensor:
         gradients = vmap(grad(along), (None, 0, 0))(trained, examples, output_gradients)
-        return torch.stack([each.flatten(1).float().square().sum(1) for each in gradients.values()]).sum(0).sqrt()
+        flat = [each.reshape(len(each), -1) for each in gradients.values()]  # a parameter may be a single number
+        return torch.stack([each.float().square().sum(1) for each in flat]).sum(0).sqrt()
 
     try:
         blocks = zip(torch.split(inputs, chunk), torch.split(output_gradients, chunk), strict=True)
