@@ -187,6 +187,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: call(Recipe(each_epoch=per_class(Centrality(fraction=0.5)), mix=ClusterMixup())),
         "put one there, such as FacilityLocation",
     ),
+    "clusters of two networks": (
+        lambda: call(Recipe(peers=2, each_epoch=FacilityLocation(fraction=0.5), mix=ClusterMixup())),
+        "leave peers at 1",
+    ),
     "clusters and other labels": (
         lambda: call(
             Recipe(each_epoch=FacilityLocation(fraction=0.5), mix=ClusterMixup(), relabel=AverageLabels(), average=0.9)

@@ -45,6 +45,11 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
             f"This recipe reads the column {column!r}, which no rule of its each_epoch gives: "
             f"put one there, such as {GIVERS.get(column, 'your own, with gives=')}."
         )
+    if recipe.peers > 1 and reads_of(recipe.mix):
+        raise ThresherError(
+            f"{type(recipe.mix).__name__} mixes one batch for all networks, by what the rule of one decided: "
+            "leave peers at 1, or choose another mix."
+        )
     _check_sets(train, given)
     _check_teacher(recipe, objective, train, given)
 
