@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import keep as reference
 from some_evidence import same_but, some_evidence
+from tiny import assert_same_run, examples, net
 from torch import Tensor
 
-from thresher import signals
+from thresher import Recipe, fit, signals
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 from thresher.rules import (
@@ -222,6 +223,14 @@ def asked_over(rule: Rule, epochs: int, evidence: Evidence) -> list[Decision]:
         decisions.append(ask(rule, same_but(evidence, epoch=epoch, memory=dict(memory))))
         memory.update(decisions[-1].memory)
     return decisions
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("clock", ["each_batch", "each_epoch"])
+def test_a_rule_may_give_weights_of_any_kind(kind: torch.dtype, clock: str) -> None:
+    recipes = [Recipe(**{clock: lambda evidence, to=to: (evidence.ids % 2).to(to)}) for to in (torch.float32, kind)]
+    theirs, ours = (fit(recipe, lambda: net(seed=0), examples(), steps=3, batch=8, device="cpu") for recipe in recipes)
+    assert_same_run(ours, theirs)
 
 
 def test_warmup_gives_everyone_weight_one_and_then_the_rule() -> None:
