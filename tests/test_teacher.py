@@ -9,7 +9,7 @@ import torch
 from reference import distil as slow
 from some_evidence import some_evidence
 from test_views import NoWaiting
-from tiny import assert_same_run, examples, net, streamed
+from tiny import assert_same_run, examples, net, real_examples, streamed
 from torch import Tensor, nn
 
 from thresher import Examples, Recipe, ThresherError, fit, signals
@@ -92,6 +92,29 @@ def test_a_column_says_the_same_of_every_view_and_a_mixture_of_mixed_examples() 
     assert len(mixed) == 5
     for chances, targets in mixed:
         torch.testing.assert_close(chances, targets)
+
+
+class Following(Objective):
+    """½ squared distance from the teacher, noting what it was seen to say and the targets."""
+
+    needs = frozenset({"teacher"})
+    seen: list[tuple[Tensor, Tensor]] = []  # noqa: RUF012  # shared with the copies that fit makes
+
+    def forward(self, evidence: Evidence) -> Tensor:
+        said = evidence.other("teacher").outputs
+        self.seen.append((said, evidence.targets))
+        return (evidence.outputs - said).square().sum(1) / 2
+
+
+def test_a_column_of_real_outputs_is_blended_as_the_targets_are() -> None:
+    train = real_examples()
+    train = train.with_columns(**{TEACHER_OUTPUT: 10 * train.targets})
+    Following.seen.clear()
+    fit(Recipe(objective=Following(), mix=Mixup(1.0)), net(2), train, steps=3, batch=8, device="cpu")
+    blended = Following.seen[:6:2]  # each step asks twice: the ledger's loss is by the given targets
+    assert len(blended) == 3
+    for said, targets in blended:
+        torch.testing.assert_close(said, 10 * targets)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
