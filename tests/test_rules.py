@@ -352,6 +352,14 @@ def test_a_class_by_class_rule_sees_all_of_a_clean_set_and_its_part_of_the_peer(
     assert all(clean_n == 8 and peer_n == n for n, clean_n, peer_n in seen)
 
 
+@pytest.mark.parametrize("name", ["clean", "labelled", "validation"])
+def test_other_examples_are_never_taken_for_the_same_because_of_their_ids(name: str) -> None:
+    own = some_evidence(8)
+    part = own.but(others={name: some_evidence(8, seed=1, ids=own.ids)}).at(torch.tensor([1, 4]))
+    assert len(part) == 2
+    assert len(part.other(name)) == 8
+
+
 def test_what_a_rule_reads_is_found_through_every_combinator() -> None:
     fraction, bound = ramp(1.0, 0.5, epochs=3), cosine(1.0)
     inner = KeepSmallest(by=signals.margin, fraction=fraction)
