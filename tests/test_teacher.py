@@ -16,7 +16,7 @@ from thresher import Examples, Recipe, ThresherError, fit, signals
 from thresher.engine.evidence import Evidence
 from thresher.engine.teacher import TEACHER_OUTPUT, from_probabilities
 from thresher.mix import Mixup
-from thresher.objectives import Distillation, Objective, Pair, Variational, pairs_between
+from thresher.objectives import Distillation, NearUniform, Objective, Pair, Variational, pairs_between
 from thresher.rules import Debias, Fidelity, KeepSmallest, every, once, product
 from thresher.rules.rule import Rule
 
@@ -176,6 +176,15 @@ def test_vid_trains_its_heads_and_tells_the_layers_better_and_better() -> None:
     again = run(recipe, teacher=WIDER, epochs=30, optimizer=quick)
     assert_same_run(found, again)
     assert pairs_between(net(), WIDER, {"1": "1", "4": "3"}, torch.zeros(1, 1, 4, 4)) == PAIRS
+
+
+def test_a_term_beside_an_objective_declares_what_that_one_reads() -> None:
+    inner = Variational(PAIRS)
+    term = NearUniform(0.0, inner)
+    for name in ("needs", "columns", "layers", "teacher_layers"):
+        assert getattr(term, name) == getattr(inner, name)
+    ours, theirs = (run(Recipe(objective=each), teacher=WIDER, epochs=1).history[-1]["loss"] for each in (term, inner))
+    assert ours == theirs
 
 
 def test_whoever_no_step_visited_is_swept_with_the_teacher_beside() -> None:
