@@ -25,6 +25,7 @@ from thresher.rules import (
     ClipNorm,
     FacilityLocation,
     KeepSmallest,
+    MetaGradient,
     Rule,
     every,
     from_peer,
@@ -79,6 +80,16 @@ class Deep(Objective):
     def forward(self, evidence: Evidence) -> Tensor:
         own: Tensor = functional.cross_entropy(evidence.outputs, evidence.targets, reduction="none")
         return own + evidence.layer(self.layers[0]).flatten(1).square().mean(1)
+
+
+class Scaled(Objective):
+    """Looks at a column."""
+
+    columns = frozenset({"is_corrupt"})
+
+    def forward(self, evidence: Evidence) -> Tensor:
+        own: Tensor = functional.cross_entropy(evidence.outputs, evidence.targets, reduction="none")
+        return own * (2.0 - evidence.columns["is_corrupt"].float())
 
 
 def not_for_ever(record: dict[str, Any]) -> bool:
@@ -234,6 +245,14 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "squared error of classes": (lambda: call(Recipe(objective=SquaredError())), "choose another objective"),
     "an objective that reduces": (lambda: call(Recipe(objective=functional.cross_entropy)), 'reduction="none"'),
     "an unknown layer": (lambda: call(Recipe(objective=Deep("nowhere"))), "nowhere"),
+    "norms of an objective with a column": (
+        lambda: call(Recipe(objective=Scaled(), each_batch=NORM)),
+        "choose another objective, or a rule that ranks by loss",
+    ),
+    "agreement of an objective with a column": (
+        lambda: call(Recipe(objective=Scaled(), each_batch=MetaGradient()), clean=examples(9)),
+        "choose another objective, or a rule that ranks by loss",
+    ),
     "views of vectors": (lambda: call(Recipe(views=(Flip(),)), flat, flat_examples()), "leave the views out"),
     "a view that changes the shape": (
         lambda: call(Recipe(views=(lambda images, generator: images[:, :, :2],))),  # noqa: ARG005
@@ -301,6 +320,10 @@ def test_the_table_can_fail() -> None:
     Watched.steps = 0
     call()
     assert Watched.steps == 5
+
+
+def test_an_objective_with_a_column_is_accepted_where_no_rule_differentiates() -> None:
+    call(Recipe(objective=Scaled(), each_batch=KEEP))
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_training(tmp_path: Path) -> None:

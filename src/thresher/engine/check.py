@@ -56,7 +56,7 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
 
 def _check_teacher(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
     """Refuse a teacher that cannot say what is asked of it."""
-    if objective.layers or objective.needs:
+    if objective.layers or objective.needs or objective.columns:
         for signal in signals_of(recipe):
             if signal in (gradient_norm, clean_agreement):
                 raise ThresherError(
