@@ -28,9 +28,11 @@ from thresher.rules import (
     MetaGradient,
     Rule,
     every,
+    from_average,
     from_peer,
     per_class,
     product,
+    warmup,
 )
 from thresher.schedules import ramp
 from thresher.views import Flip
@@ -215,6 +217,29 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "no trust": (lambda: AverageLabels(trust=2.0), "trust between 0 and 1"),
     "no peer": (lambda: call(Recipe(each_batch=from_peer(KEEP))), "peers=2"),
     "no average": (lambda: call(Recipe(relabel=AverageLabels())), "average=0.999"),
+    "norms of the average in a step": (
+        lambda: call(Recipe(each_batch=warmup(1, from_average(NORM)), average=0.9)),
+        "gradient_norm is not taken from the average while training: rank by loss",
+    ),
+    "agreement of the average in a step": (
+        lambda: call(Recipe(each_batch=from_average(MetaGradient()), average=0.9), clean=examples(9)),
+        "clean_agreement is not taken from the average",
+    ),
+    "dropout of the average in a step": (
+        lambda: call(
+            Recipe(each_batch=from_average(KeepSmallest(by=signals.mutual_information, fraction=0.5)), average=0.9),
+            lambda: net(dropout=0.5),
+        ),
+        "mutual_information is not taken from the average",
+    ),
+    "norms of the average in a sweep": (
+        lambda: call(Recipe(each_epoch=warmup(1, from_average(NORM)), average=0.9)),
+        "gradient_norm is not taken from the average",
+    ),
+    "norms beside an average in a sweep": (
+        lambda: call(Recipe(each_epoch=product(from_average(KEEP), NORM), average=0.9)),
+        "gradient_norm is not taken from the average",
+    ),
     "no clean set": (lambda: call(Recipe(each_batch=Reads(needs=frozenset({"clean"})))), "pass clean="),
     "no column": (lambda: call(Recipe(each_batch=Reads(columns=frozenset({"age"})))), "with_columns"),
     "a wrong clock": (lambda: call(Recipe(each_batch=every(2, KEEP))), "put it into each_epoch"),
@@ -324,6 +349,12 @@ def test_the_table_can_fail() -> None:
 
 def test_an_objective_with_a_column_is_accepted_where_no_rule_differentiates() -> None:
     call(Recipe(objective=Scaled(), each_batch=KEEP))
+
+
+def test_norms_beside_an_average_are_there_in_a_step_and_those_of_one_in_a_loop_of_ones_own() -> None:
+    call(Recipe(each_batch=product(from_average(KEEP), NORM), average=0.9))
+    weights = weigh(from_average(NORM), net(), *two(), average=net())
+    assert sorted(weights.tolist()) == [0.0, 1.0]
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_training(tmp_path: Path) -> None:

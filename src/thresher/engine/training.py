@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from thresher.average import Growing
 from thresher.engine.capture import Captured, obstacle, phase
-from thresher.engine.check import check_recipe, check_schedules
+from thresher.engine.check import check_averaged, check_recipe, check_schedules
 from thresher.engine.checkpoint import Record
 from thresher.engine.epoch import Agenda, settle
 from thresher.engine.evidence import Now
@@ -54,6 +54,7 @@ class Training:
         said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
         given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average, "teacher": said}
         check_recipe(recipe, objective, train, given)
+        check_averaged(recipe)
         check_schedules(recipe, plan.epochs)
         clean = sets.get("clean") if "clean" in needs else None
         self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
