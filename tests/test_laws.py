@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from thresher.engine.evidence import Evidence
 from thresher.engine.sweep import Sweeper
 from thresher.mix import Pairing
 from thresher.objectives import CrossEntropy
-from thresher.rules import ClipNorm, KeepLargest, KeepSmallest, Uniform, from_peer, per_class, product
+from thresher.rules import ClipNorm, Decision, KeepLargest, KeepSmallest, Rule, Uniform, from_peer, per_class, product
 
 SOURCE = Path(thresher.__file__).parent
 
@@ -70,6 +71,27 @@ def test_law_1_both_peers_are_judged_as_they_were_before_the_step() -> None:
     torch.testing.assert_close(seen[0][2], before[1][order])
     torch.testing.assert_close(seen[1][1], before[1][order])
     torch.testing.assert_close(seen[1][2], before[0][order])
+
+
+class WhoAmI(Rule):
+    """Tells each network in turn its place, as a column."""
+
+    asked = itertools.count()
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        place = next(self.asked) % 2
+        return Decision(torch.ones(len(evidence)), {"place": torch.full((len(evidence),), place)})
+
+
+def test_every_peer_gets_the_columns_of_its_own_decision() -> None:
+    seen = []
+
+    def rule(evidence: Evidence) -> Tensor:
+        seen.append(evidence.columns["place"].unique().tolist())
+        return torch.ones(len(evidence))
+
+    fit(Recipe(peers=2, each_epoch=WhoAmI(), each_batch=rule), net, examples(), epochs=2, batch=22, device="cpu")
+    assert seen == [[0], [1]] * 4
 
 
 # 3. Sweeps run in eval mode, without augmentation, and touch no buffer and no global random state.

@@ -6,13 +6,17 @@ import pytest
 import torch
 from some_evidence import some_evidence
 from test_views import NoWaiting
+from tiny import examples, net
 from torch import Tensor
 
+from thresher import Recipe, fit, signals
 from thresher.draw import class_balanced, shuffled
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.mix import Mixup, Pairing, as_mixable, beta
+from thresher.objectives import Distillation, Objective, Reweighted
 from thresher.relabel import AverageLabels
+from thresher.rules import KeepSmallest
 from thresher.rules.rule import needs_of
 
 
@@ -39,6 +43,24 @@ def test_labels_are_blended_as_far_as_their_examples_count() -> None:
         own, other = (-(labels[k] * logs[i]).sum() for k in (i, j))
         torch.testing.assert_close(totals[i], share * weights[i] * own + (1 - share) * weights[j] * other)
     torch.testing.assert_close(pairing.blend_counted(labels, torch.full((6,), 2.0)), pairing.blend(labels))
+
+
+def test_labels_of_whom_nobody_counts_are_blended_as_they_are() -> None:
+    """An objective that divides by a label's sum, or takes its logarithm, must find one there."""
+    pairing = Pairing(torch.tensor([1, 0, 2]), torch.tensor([0.25, 0.5, 0.5]))
+    weights = torch.tensor([0.0, 0.0, 1.0])
+    with NoWaiting():
+        blended = pairing.blend_counted(torch.eye(3), weights)
+    assert blended.tolist() == [[0.25, 0.75, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    "objective", [Distillation(2.0), Reweighted(torch.eye(3) * 0.7 + 0.1)], ids=["distillation", "reweighted"]
+)
+def test_mixup_trains_where_a_rule_drops_both_partners(objective: Objective) -> None:
+    recipe = Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=0.5), objective=objective, mix=Mixup())
+    model = fit(recipe, net, examples(), epochs=1, batch=8, device="cpu").model
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
 
 
 def test_mixup_pairs_a_batch_by_a_permutation_and_one_share_from_the_runs_generator() -> None:

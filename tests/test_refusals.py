@@ -25,11 +25,14 @@ from thresher.rules import (
     ClipNorm,
     FacilityLocation,
     KeepSmallest,
+    MetaGradient,
     Rule,
     every,
+    from_average,
     from_peer,
     per_class,
     product,
+    warmup,
 )
 from thresher.schedules import ramp
 from thresher.views import Flip
@@ -79,6 +82,16 @@ class Deep(Objective):
     def forward(self, evidence: Evidence) -> Tensor:
         own: Tensor = functional.cross_entropy(evidence.outputs, evidence.targets, reduction="none")
         return own + evidence.layer(self.layers[0]).flatten(1).square().mean(1)
+
+
+class Scaled(Objective):
+    """Looks at a column."""
+
+    columns = frozenset({"is_corrupt"})
+
+    def forward(self, evidence: Evidence) -> Tensor:
+        own: Tensor = functional.cross_entropy(evidence.outputs, evidence.targets, reduction="none")
+        return own * (2.0 - evidence.columns["is_corrupt"].float())
 
 
 def not_for_ever(record: dict[str, Any]) -> bool:
@@ -187,6 +200,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: call(Recipe(each_epoch=per_class(Centrality(fraction=0.5)), mix=ClusterMixup())),
         "put one there, such as FacilityLocation",
     ),
+    "clusters of two networks": (
+        lambda: call(Recipe(peers=2, each_epoch=FacilityLocation(fraction=0.5), mix=ClusterMixup())),
+        "leave peers at 1",
+    ),
     "clusters and other labels": (
         lambda: call(
             Recipe(each_epoch=FacilityLocation(fraction=0.5), mix=ClusterMixup(), relabel=AverageLabels(), average=0.9)
@@ -200,6 +217,29 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "no trust": (lambda: AverageLabels(trust=2.0), "trust between 0 and 1"),
     "no peer": (lambda: call(Recipe(each_batch=from_peer(KEEP))), "peers=2"),
     "no average": (lambda: call(Recipe(relabel=AverageLabels())), "average=0.999"),
+    "norms of the average in a step": (
+        lambda: call(Recipe(each_batch=warmup(1, from_average(NORM)), average=0.9)),
+        "gradient_norm is not taken from the average while training: rank by loss",
+    ),
+    "agreement of the average in a step": (
+        lambda: call(Recipe(each_batch=from_average(MetaGradient()), average=0.9), clean=examples(9)),
+        "clean_agreement is not taken from the average",
+    ),
+    "dropout of the average in a step": (
+        lambda: call(
+            Recipe(each_batch=from_average(KeepSmallest(by=signals.mutual_information, fraction=0.5)), average=0.9),
+            lambda: net(dropout=0.5),
+        ),
+        "mutual_information is not taken from the average",
+    ),
+    "norms of the average in a sweep": (
+        lambda: call(Recipe(each_epoch=warmup(1, from_average(NORM)), average=0.9)),
+        "gradient_norm is not taken from the average",
+    ),
+    "norms beside an average in a sweep": (
+        lambda: call(Recipe(each_epoch=product(from_average(KEEP), NORM), average=0.9)),
+        "gradient_norm is not taken from the average",
+    ),
     "no clean set": (lambda: call(Recipe(each_batch=Reads(needs=frozenset({"clean"})))), "pass clean="),
     "no column": (lambda: call(Recipe(each_batch=Reads(columns=frozenset({"age"})))), "with_columns"),
     "a wrong clock": (lambda: call(Recipe(each_batch=every(2, KEEP))), "put it into each_epoch"),
@@ -230,6 +270,14 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "squared error of classes": (lambda: call(Recipe(objective=SquaredError())), "choose another objective"),
     "an objective that reduces": (lambda: call(Recipe(objective=functional.cross_entropy)), 'reduction="none"'),
     "an unknown layer": (lambda: call(Recipe(objective=Deep("nowhere"))), "nowhere"),
+    "norms of an objective with a column": (
+        lambda: call(Recipe(objective=Scaled(), each_batch=NORM)),
+        "choose another objective, or a rule that ranks by loss",
+    ),
+    "agreement of an objective with a column": (
+        lambda: call(Recipe(objective=Scaled(), each_batch=MetaGradient()), clean=examples(9)),
+        "choose another objective, or a rule that ranks by loss",
+    ),
     "views of vectors": (lambda: call(Recipe(views=(Flip(),)), flat, flat_examples()), "leave the views out"),
     "a view that changes the shape": (
         lambda: call(Recipe(views=(lambda images, generator: images[:, :, :2],))),  # noqa: ARG005
@@ -297,6 +345,16 @@ def test_the_table_can_fail() -> None:
     Watched.steps = 0
     call()
     assert Watched.steps == 5
+
+
+def test_an_objective_with_a_column_is_accepted_where_no_rule_differentiates() -> None:
+    call(Recipe(objective=Scaled(), each_batch=KEEP))
+
+
+def test_norms_beside_an_average_are_there_in_a_step_and_those_of_one_in_a_loop_of_ones_own() -> None:
+    call(Recipe(each_batch=product(from_average(KEEP), NORM), average=0.9))
+    weights = weigh(from_average(NORM), net(), *two(), average=net())
+    assert sorted(weights.tolist()) == [0.0, 1.0]
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_training(tmp_path: Path) -> None:

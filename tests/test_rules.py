@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import keep as reference
 from some_evidence import same_but, some_evidence
+from tiny import assert_same_run, examples, net
 from torch import Tensor
 
-from thresher import signals
+from thresher import Recipe, fit, signals
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 from thresher.rules import (
@@ -224,6 +225,14 @@ def asked_over(rule: Rule, epochs: int, evidence: Evidence) -> list[Decision]:
     return decisions
 
 
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("clock", ["each_batch", "each_epoch"])
+def test_a_rule_may_give_weights_of_any_kind(kind: torch.dtype, clock: str) -> None:
+    recipes = [Recipe(**{clock: lambda evidence, to=to: (evidence.ids % 2).to(to)}) for to in (torch.float32, kind)]
+    theirs, ours = (fit(recipe, lambda: net(seed=0), examples(), steps=3, batch=8, device="cpu") for recipe in recipes)
+    assert_same_run(ours, theirs)
+
+
 def test_warmup_gives_everyone_weight_one_and_then_the_rule() -> None:
     evidence, keep = some_evidence(10), KeepSmallest(by=signals.loss, fraction=0.5)
     weights = [decision.weights for decision in asked_over(warmup(2, keep), 4, evidence)]
@@ -341,6 +350,14 @@ def test_a_class_by_class_rule_sees_all_of_a_clean_set_and_its_part_of_the_peer(
     ask(per_class(look, of=signals.given), own.but(others={"clean": clean, "peer": peer}))
     assert sum(n for n, _, _ in seen) == 8
     assert all(clean_n == 8 and peer_n == n for n, clean_n, peer_n in seen)
+
+
+@pytest.mark.parametrize("name", ["clean", "labelled", "validation"])
+def test_other_examples_are_never_taken_for_the_same_because_of_their_ids(name: str) -> None:
+    own = some_evidence(8)
+    part = own.but(others={name: some_evidence(8, seed=1, ids=own.ids)}).at(torch.tensor([1, 4]))
+    assert len(part) == 2
+    assert len(part.other(name)) == 8
 
 
 def test_what_a_rule_reads_is_found_through_every_combinator() -> None:

@@ -9,14 +9,14 @@ import torch
 from reference import distil as slow
 from some_evidence import some_evidence
 from test_views import NoWaiting
-from tiny import assert_same_run, examples, net, streamed
+from tiny import assert_same_run, examples, net, real_examples, streamed
 from torch import Tensor, nn
 
 from thresher import Examples, Recipe, ThresherError, fit, signals
 from thresher.engine.evidence import Evidence
 from thresher.engine.teacher import TEACHER_OUTPUT, from_probabilities
 from thresher.mix import Mixup
-from thresher.objectives import Distillation, Objective, Pair, Variational, pairs_between
+from thresher.objectives import Distillation, NearUniform, Objective, Pair, Variational, pairs_between
 from thresher.rules import Debias, Fidelity, KeepSmallest, every, once, product
 from thresher.rules.rule import Rule
 
@@ -94,6 +94,29 @@ def test_a_column_says_the_same_of_every_view_and_a_mixture_of_mixed_examples() 
         torch.testing.assert_close(chances, targets)
 
 
+class Following(Objective):
+    """½ squared distance from the teacher, noting what it was seen to say and the targets."""
+
+    needs = frozenset({"teacher"})
+    seen: list[tuple[Tensor, Tensor]] = []  # noqa: RUF012  # shared with the copies that fit makes
+
+    def forward(self, evidence: Evidence) -> Tensor:
+        said = evidence.other("teacher").outputs
+        self.seen.append((said, evidence.targets))
+        return (evidence.outputs - said).square().sum(1) / 2
+
+
+def test_a_column_of_real_outputs_is_blended_as_the_targets_are() -> None:
+    train = real_examples()
+    train = train.with_columns(**{TEACHER_OUTPUT: 10 * train.targets})
+    Following.seen.clear()
+    fit(Recipe(objective=Following(), mix=Mixup(1.0)), net(2), train, steps=3, batch=8, device="cpu")
+    blended = Following.seen[:6:2]  # each step asks twice: the ledger's loss is by the given targets
+    assert len(blended) == 3
+    for said, targets in blended:
+        torch.testing.assert_close(said, 10 * targets)
+
+
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("task", ["classes", "soft"])
 def test_distillation_is_the_slow_one_and_has_its_gradient(temperature: float, task: str) -> None:
@@ -153,6 +176,15 @@ def test_vid_trains_its_heads_and_tells_the_layers_better_and_better() -> None:
     again = run(recipe, teacher=WIDER, epochs=30, optimizer=quick)
     assert_same_run(found, again)
     assert pairs_between(net(), WIDER, {"1": "1", "4": "3"}, torch.zeros(1, 1, 4, 4)) == PAIRS
+
+
+def test_a_term_beside_an_objective_declares_what_that_one_reads() -> None:
+    inner = Variational(PAIRS)
+    term = NearUniform(0.0, inner)
+    for name in ("needs", "columns", "layers", "teacher_layers"):
+        assert getattr(term, name) == getattr(inner, name)
+    ours, theirs = (run(Recipe(objective=each), teacher=WIDER, epochs=1).history[-1]["loss"] for each in (term, inner))
+    assert ours == theirs
 
 
 def test_whoever_no_step_visited_is_swept_with_the_teacher_beside() -> None:

@@ -28,12 +28,15 @@ class Pairing:
     def blend_counted(self, labels: Tensor, weights: Tensor) -> Tensor:
         """Labels [n, classes] by share · weight, which makes λwᵢℓ(yᵢ) + (1 - λ)wⱼℓ(yⱼ): a dropped one teaches nothing.
 
+        Where neither counts, it is the plain blend of both.
+
         >>> half = Pairing(torch.tensor([1, 0]), torch.tensor([0.5, 0.5]))
         >>> half.blend_counted(torch.eye(2), torch.tensor([3.0, 0.0])).tolist()
         [[1.0, 0.0], [1.0, 0.0]]
         """
         total = self.blend(weights)[:, None]
-        return self.blend(weights[:, None] * labels) / total.clamp_min(torch.finfo(total.dtype).tiny)
+        counted = self.blend(weights[:, None] * labels) / total.clamp_min(torch.finfo(total.dtype).tiny)
+        return torch.where(total > 0, counted, self.blend(labels))
 
 
 class Mix(Protocol):

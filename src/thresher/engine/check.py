@@ -13,10 +13,10 @@ from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import Objective
 from thresher.recipe import Recipe
-from thresher.rules import KeepSmallest, Rule, RuleLike, per_class
+from thresher.rules import KeepSmallest, Rule, RuleLike, from_average, per_class
 from thresher.rules.rule import columns_of, gives_of, needs_of, parts, reads_of, signals_of
 from thresher.schedules import Schedule
-from thresher.signals import clean_agreement, gradient_norm
+from thresher.signals import clean_agreement, features, gradient_norm
 
 GIVERS = {
     "cluster": "FacilityLocation(fraction=0.5)",
@@ -45,13 +45,18 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
             f"This recipe reads the column {column!r}, which no rule of its each_epoch gives: "
             f"put one there, such as {GIVERS.get(column, 'your own, with gives=')}."
         )
+    if recipe.peers > 1 and reads_of(recipe.mix):
+        raise ThresherError(
+            f"{type(recipe.mix).__name__} mixes one batch for all networks, by what the rule of one decided: "
+            "leave peers at 1, or choose another mix."
+        )
     _check_sets(train, given)
     _check_teacher(recipe, objective, train, given)
 
 
 def _check_teacher(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
     """Refuse a teacher that cannot say what is asked of it."""
-    if objective.layers or objective.needs:
+    if objective.layers or objective.needs or objective.columns:
         for signal in signals_of(recipe):
             if signal in (gradient_norm, clean_agreement):
                 raise ThresherError(
@@ -143,6 +148,19 @@ def _check_clocks(recipe: Recipe) -> None:
         if isinstance(part, per_class) and not (isinstance(part.rule, Rule) and part.rule.by_groups):
             name = type(part.rule).__name__
             raise ThresherError(f"per_class({name}) cannot be asked every batch: put it into each_epoch.")
+
+
+def check_averaged(recipe: Recipe) -> None:
+    """Refuse signals that training takes from the networks themselves, but not from their averages."""
+    asked = [part.rule for part in parts(recipe.each_batch) if isinstance(part, from_average)]
+    missing = [signal for signal in signals_of(tuple(asked)) if signal.prepared and signal is not features]
+    swept = (recipe.each_epoch, recipe.relabel_on("epoch"))
+    if gradient_norm in signals_of(swept) and "average" in needs_of(swept):
+        missing.append(gradient_norm)
+    for signal in missing:
+        raise ThresherError(
+            f"{signal.name} is not taken from the average while training: rank by loss or output_gradient_norm there."
+        )
 
 
 def check_schedules(recipe: Recipe, epochs: float) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from thresher.objectives import Objective
     from thresher.signals import Signal
 
+OTHER_EXAMPLES = frozenset({"clean", "labelled", "validation"})  # all other evidence is about the same examples
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -119,13 +121,9 @@ class Evidence:
             groups=None if self.groups is None else self.groups[positions],
             columns=pick,
             layers={name: value[positions] for name, value in self.layers.items()},
-            others={name: self._other_at(other, positions) for name, other in self.others.items()},
+            others={name: o if name in OTHER_EXAMPLES else o.at(positions) for name, o in self.others.items()},
             known=known,
         )
-
-    def _other_at(self, other: "Evidence", positions: Tensor) -> "Evidence":
-        """The other evidence at these positions where it is about the same examples, else (a clean set) all of it."""
-        return other.at(positions) if torch.equal(other.ids, self.ids) else other
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The feed: everything a step needs to know about the examples of one batch."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ class Feed:
     def __init__(self, train: Examples, columns: Sequence[str], channels_last: bool, clean: Examples | None = None):
         self.train, self.channels_last, self.clean = train, channels_last, clean
         self.columns = {name: train.columns[name] for name in columns}
-        self.decided: dict[str, Tensor] = {}
+        self.decided: list[dict[str, Tensor]] = []
         self.weights: dict[str, Tensor] = {}
         self.lessons: dict[str, Tensor] = {}
 
@@ -29,22 +30,32 @@ class Feed:
         if lessons is not None:
             _renew(self.lessons, {str(place): targets for place, targets in enumerate(lessons)})
         if decisions is not None:
-            _renew(self.decided, decisions[0].columns)
+            self.decided = self.decided or [{} for _ in decisions]
+            for kept, decision in zip(self.decided, decisions, strict=True):
+                _renew(kept, decision.columns)
             _renew(self.weights, {str(place): decision.weights for place, decision in enumerate(decisions)})
 
     def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> Batch:
         """The examples at these positions; their inputs are gathered here unless a stream has brought them."""
         train, inputs = self.train, self._inputs(self.train, index, inputs)
-        columns = {name: value.index_select(0, index) for name, value in {**self.columns, **self.decided}.items()}
+        columns = _at(self.columns, index)
         targets = train.targets.index_select(0, index)
         return Batch(rows, train.ids.index_select(0, index), inputs, targets, columns)
 
-    def decisions(self, index: Tensor) -> tuple[list[Tensor] | None, list[Tensor] | None]:
-        """The epoch's weights of the examples at these positions, and their new targets, for each network."""
-        weights, lessons = (
-            [value.index_select(0, index) for value in kept.values()] or None for kept in (self.weights, self.lessons)
-        )
-        return weights, lessons
+    def as_decided(self, batch: Batch, index: Tensor, networks: int) -> list[Batch]:
+        """The batch as each network gets it: with the columns that its rule decided, and its new targets."""
+        made = [batch] * networks
+        if self.decided:
+            columns = [{**batch.columns, **_at(kept, index)} for kept in self.decided]
+            made = [replace(own, columns=its) for own, its in zip(made, columns, strict=True)]
+        if self.lessons:
+            lessons = _at(self.lessons, index).values()
+            made = [replace(own, targets=its) for own, its in zip(made, lessons, strict=True)]
+        return made
+
+    def weights_at(self, index: Tensor) -> list[Tensor] | None:
+        """The epoch's weights of the examples at these positions, for each network."""
+        return list(_at(self.weights, index).values()) or None
 
     def clean_batch(self, index: Tensor | None, inputs: Tensor | None) -> Batch | None:
         """The clean examples at these positions, where there are any."""
@@ -68,6 +79,10 @@ class Feed:
         if self.channels_last and inputs.ndim == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         return inputs
+
+
+def _at(kept: Mapping[str, Tensor], index: Tensor) -> dict[str, Tensor]:
+    return {name: value.index_select(0, index) for name, value in kept.items()}
 
 
 def _renew(kept: dict[str, Tensor], new: Mapping[str, Tensor]) -> None:

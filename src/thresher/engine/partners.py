@@ -64,12 +64,13 @@ class Blend:
             return targets
         return blend(self.share, as_mixable(targets, classes), as_mixable(self.targets, classes))
 
-    def of_columns(self, columns: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def of_columns(self, columns: Mapping[str, Tensor], classes: int | None) -> Mapping[str, Tensor]:
         """What a teacher's column says of mixed examples: the mixture of its predictions."""
         if self.within is None or TEACHER_OUTPUT not in columns:
             return columns
-        predictions = self.within.blend(columns[TEACHER_OUTPUT].softmax(1))
-        return {**columns, TEACHER_OUTPUT: predictions.log()}
+        said = columns[TEACHER_OUTPUT]
+        mixed = self.within.blend(said) if classes is None else self.within.blend(said.softmax(1)).log()
+        return {**columns, TEACHER_OUTPUT: mixed}
 
     def of_weights(self, weights: Tensor) -> Tensor:
         """λwᵢ + (1 - λ)wⱼ within a batch; with a partner from the whole set, wᵢ."""

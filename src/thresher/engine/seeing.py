@@ -115,7 +115,7 @@ class Seeing:
                 outputs = learner.model(torch.cat(views)).float()
             layers = learner.taps.take()
             targets = blend.of_targets(targets, self.classes, lesson.weights if self.weighs else None)
-            seen = seen.but(columns=blend.of_columns(seen.columns))
+            seen = seen.but(columns=blend.of_columns(seen.columns, self.classes))
         trained = []
         for place, part in enumerate(outputs.chunk(len(views))):
             kept = {name: value.chunk(len(views))[place] for name, value in layers.items()}

@@ -38,13 +38,13 @@ class Step:
     def __call__(
         self,
         batch: Batch,
+        batches: Sequence[Batch],
         epoch_weights: Sequence[Tensor] | None,
         now: Now,
         clean: Batch | None = None,
         beside: Beside | None = None,
-        lessons: Sequence[Tensor] | None = None,
     ) -> None:
-        batches = [batch] * len(self.learners) if lessons is None else [replace(batch, targets=t) for t in lessons]
+        """`batch` is as given, `batches` as each network gets it."""
         views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
         if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
             clean = replace(clean, inputs=self.recipe.views[0](clean.inputs, now.generator))

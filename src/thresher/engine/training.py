@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from thresher.average import Growing
 from thresher.engine.capture import Captured, obstacle, phase
-from thresher.engine.check import check_recipe, check_schedules
+from thresher.engine.check import check_averaged, check_recipe, check_schedules
 from thresher.engine.checkpoint import Record
 from thresher.engine.epoch import Agenda, settle
 from thresher.engine.evidence import Now
@@ -54,6 +54,7 @@ class Training:
         said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
         given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average, "teacher": said}
         check_recipe(recipe, objective, train, given)
+        check_averaged(recipe)
         check_schedules(recipe, plan.epochs)
         clean = sets.get("clean") if "clean" in needs else None
         self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
@@ -119,7 +120,7 @@ class Training:
         at_most = None if plan.steps is None else plan.steps - self.steps_done
         order = self.visits.order(epoch, agenda.decisions, at_most)
         clean = self.clean.order(epoch, len(order))
-        drawn = self.partners.draw(order, self.feed.decided, epoch)
+        drawn = self.partners.draw(order, {} if agenda.decisions is None else agenda.decisions[0].columns, epoch)
         inputs, clean_inputs, partner_inputs = (
             streamed(examples, places, len(order), seed=plan.seed, epoch=epoch, workers=plan.workers)
             for examples, places in (
@@ -170,9 +171,10 @@ class Training:
         share: Tensor | None,
         partner_inputs: Tensor | None,
     ) -> None:
-        weights, lessons = self.feed.decisions(index)
+        batch = self.feed.batch(index, rows, inputs)
+        batches, weights = self.feed.as_decided(batch, index, len(self.learners)), self.feed.weights_at(index)
         trusted, beside = self.feed.clean_batch(clean, clean_inputs), self.feed.beside(partner, share, partner_inputs)
-        self.step(self.feed.batch(index, rows, inputs), weights, self.now, trusted, beside, lessons)
+        self.step(batch, batches, weights, self.now, trusted, beside)
 
     def _end_epoch(self, started: float, steps: int, agenda: Agenda, blended: bool) -> None:
         extras = [agenda.columns(place, self.train.classes) for place in range(len(self.learners))]

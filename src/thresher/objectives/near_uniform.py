@@ -39,7 +39,8 @@ class NearUniform(Objective):
         if not strength >= 0:
             raise ThresherError(f"strength={strength} pushes the mean prediction away: give a number of at least 0.")
         self.strength, self.objective = strength, objective or CrossEntropy()
-        self.layers = self.objective.layers
+        for declared in ("needs", "columns", "layers", "teacher_layers"):
+            setattr(self, declared, getattr(self.objective, declared))
 
     def forward(self, evidence: Evidence) -> Tensor:
         losses: Tensor = self.objective(evidence)

@@ -67,9 +67,8 @@ def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
     if decision.weights.shape != evidence.ids.shape:
         shape, n = list(decision.weights.shape), len(evidence)
         raise ThresherError(f"A rule gave weights of shape {shape} for {n} examples: let it give [{n}].")
-    if scope and decision.memory:
-        decision = replace(decision, memory={f"{scope}.{name}": value for name, value in decision.memory.items()})
-    return decision
+    memory = {f"{scope}.{name}": value for name, value in decision.memory.items()} if scope else decision.memory
+    return replace(decision, weights=decision.weights.float(), memory=memory)
 
 
 def parts(value: Any) -> Iterator[Any]:
