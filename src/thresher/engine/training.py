@@ -1,5 +1,6 @@
 """A training in progress: its networks, its place in the run, and one epoch of it."""
 
+import math
 import time
 import warnings
 from collections.abc import Generator, Hashable, Mapping, Sequence
@@ -189,9 +190,10 @@ class Training:
             self.ledger.add(epoch_table(self.train, seen, extra, epoch=self.epoch + 1, peer=place))
         record = epoch_record(columns, self.train)
         length = nn.utils.get_total_norm([p.detach() for own in self.learners for p in own.model.parameters()])
-        if record["loss"] != record["loss"] or not length.isfinite():
+        if not math.isfinite(record["loss"] or 0.0) or not length.isfinite():
             raise ThresherError(
-                f"Training diverged to NaN in epoch {self.epoch + 1}: lower the learning rate or set clip=1.0."
+                f"Training diverged in epoch {self.epoch + 1}: lower the learning rate, scale targets to about 1, or "
+                "set clip=1.0."
             )
         for learner in self.learners:
             if learner.average is not None and learner.rate != 0:
