@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from every_recipe import registered
-from tiny import assert_same_run, examples, net, real_examples, streamed, tensors, without_clock
+from tiny import Streamed, assert_same_run, examples, net, real_examples, streamed, tensors, without_clock
 from torch import Tensor, nn
 
 import thresher.files
-from thresher import Ledger, Moment, Recipe, Run, ThresherError, fit, signals
+from thresher import Examples, Ledger, Moment, Recipe, Run, ThresherError, fit, signals
 from thresher.average import Growing
 from thresher.clip import Clamped
 from thresher.engine import checkpoint
 from thresher.engine.evidence import Evidence
+from thresher.files import alone_in
 from thresher.mix import ClusterMixup, Mixup
 from thresher.recipes import Setting
 from thresher.recipes.reclaim import reclaim
@@ -133,6 +136,81 @@ def test_two_processes_never_train_in_one_folder(epoch: int, tmp_path: Path) -> 
 
     assert_same_run(run(tmp_path / "run", second), run(None))
     assert_same_run(run(tmp_path / "run"), run(None))  # the lock has ended with the run
+
+
+LEAVING = """
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_resume import run
+children = []
+
+def fork(moment):
+    if not children:
+        children.append(os.fork())
+        if not children[0]:
+            raise SystemExit  # which unwinds through the lock of the parent
+        os.waitpid(children[0], 0)
+        children.append(os.fork())
+        if not children[1]:
+            time.sleep(60)
+            os._exit(0)
+    try:
+        run(Path(sys.argv[1]))
+    except Exception as error:
+        assert "Another process" in str(error)
+    else:
+        raise AssertionError("the folder is not locked")
+
+run(Path(sys.argv[1]), fork, epochs=1)
+try:
+    run(Path(sys.argv[1]), epochs=1)
+finally:
+    os.kill(children[1], 9)
+"""
+WORKING = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_resume import SlowStream, run
+run(Path(sys.argv[1]), lambda moment: print("step", flush=True), train=SlowStream.examples(), workers=2, epochs=1000)
+"""
+
+
+class SlowStream(Streamed):
+    """A dataset whose workers live on for a while after their run was killed."""
+
+    def __getitem__(self, position: int) -> tuple[Tensor, str]:
+        time.sleep(0.1)
+        return super().__getitem__(position)
+
+    @classmethod
+    def examples(cls) -> Examples:
+        train = examples()
+        return replace(train, inputs=cls(train.inputs))  # type: ignore[arg-type]
+
+
+def script(text: str, out: Path) -> list[str]:
+    return [sys.executable, "-c", text, str(out), str(Path(__file__).parent)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+def test_a_child_neither_keeps_nor_ends_the_lock_of_its_run(tmp_path: Path) -> None:
+    done = subprocess.run(script(LEAVING, tmp_path / "run"), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+def test_a_killed_run_can_be_started_again_while_its_workers_still_end(tmp_path: Path) -> None:
+    with subprocess.Popen(script(WORKING, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == b"step\n"
+        with pytest.raises(ThresherError, match="Another process is at work in"), alone_in(tmp_path):
+            pass
+        killed.kill()
+        assert killed.wait() == -signal.SIGKILL
+        with alone_in(tmp_path):
+            pass
 
 
 @pytest.mark.parametrize("commit_every", [0.0, 3600.0], ids=["saved each epoch", "never saved"])
