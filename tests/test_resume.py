@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -363,6 +364,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "recipe": {"recipe": registered()["prl-l"]},
     "fraction": {"recipe": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=0.61))},
     "model": {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3))},
+    "lambda": {"recipe": Recipe(each_batch=KEEP, objective=lambda o, t: (o - t[:, None]).square().sum(1))},
     "targets": {"train": examples(seed=3)},
     "ids": {"train": examples().subset(torch.arange(43, -1, -1))},
     "epochs": {"epochs": 6},
@@ -387,6 +389,65 @@ def test_another_runs_folder_is_refused_and_stays(other: dict[str, Any], tmp_pat
         run(tmp_path / "run", **other)
     assert (tmp_path / "run" / "checkpoint.pt").read_bytes() == before
     assert_same_run(run(tmp_path / "run", **case), run(None, **case))
+
+
+def scaled(by: Any) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda outputs, targets: by * nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def times(outputs: Tensor, targets: Tensor, *, by: float) -> Tensor:
+    return scaled(by)(outputs, targets)
+
+
+def again(count: int) -> Callable[[int], int]:
+    def down(place: int) -> int:
+        return 0 if place == count else up(place)
+
+    def up(place: int) -> int:
+        return down(place + 1)
+
+    return down
+
+
+NAMELESS: dict[str, tuple[Any, Any]] = {
+    "a partial's keywords": (partial(times, by=1.0), partial(times, by=50.0)),
+    "a partial's arguments": (partial(scaled, 1), partial(scaled, 2)),
+    "a partial's function": (partial(torch.sin, out=None), partial(torch.cos, out=None)),
+    "what a closure holds": (scaled(1.0), scaled(50.0)),
+    "a tensor in a closure": (scaled(torch.ones(2)), scaled(torch.zeros(2))),
+    "a function in a closure": (scaled(lambda: 1), scaled(lambda: 2)),
+    "constants": (lambda x: x + 1, lambda x: x + 2),
+    "names": (lambda x: torch.sin(x), lambda x: torch.cos(x)),  # noqa: PLW0108
+    "operations": (lambda x: x * x, lambda x: x - x),
+    "defaults": (lambda x, y=1: x + y, lambda x, y=2: x + y),
+    "constants deep inside": (lambda x: [y + 1 for y in x], lambda x: [y + 2 for y in x]),
+    "functions that call each other": (again(1), again(2)),
+    "sets": (lambda x: x in {"a", "b", "c", "d"}, lambda x: x in {"a", "b", "c", "e"}),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), NAMELESS.values(), ids=NAMELESS.keys())
+def test_partials_and_functions_without_a_name_of_their_own_are_told_apart(one: Any, other: Any) -> None:
+    told = [json.dumps(checkpoint.describe(Recipe(objective=each))) for each in (one, one, other)]
+    assert told[0] == told[1] != told[2]
+
+
+def test_functions_are_described_alike_in_every_process() -> None:
+    text = f"""
+import json, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_resume import NAMELESS, checkpoint
+print(json.dumps([checkpoint.describe(list(pair)) for pair in NAMELESS.values()]))
+"""
+    ours = json.dumps([checkpoint.describe(list(pair)) for pair in NAMELESS.values()])
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        told = subprocess.run([sys.executable, "-c", text], env=environment, check=True, capture_output=True, text=True)
+        assert told.stdout.strip() == ours
+
+
+def test_a_named_function_is_its_name() -> None:
+    assert checkpoint.describe(scaled) == "test_resume.scaled"
 
 
 @pytest.mark.parametrize("damage", ["half", "empty", "text"])
