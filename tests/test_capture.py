@@ -16,8 +16,8 @@ from thresher import Recipe, signals
 from thresher.engine import capture
 from thresher.engine.aside import Aside
 from thresher.engine.capture import Captured, obstacle, phase
-from thresher.engine.sweep import Sweeper
 from thresher.engine.evidence import Evidence
+from thresher.engine.sweep import Sweeper
 from thresher.mix import Pairing
 from thresher.objectives import CrossEntropy, NearUniform, Objective, Pair, Variational
 from thresher.rules import KeepSmallest, product, warmup

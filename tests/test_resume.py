@@ -417,7 +417,7 @@ NAMELESS: dict[str, tuple[Any, Any]] = {
     "a tensor in a closure": (scaled(torch.ones(2)), scaled(torch.zeros(2))),
     "a function in a closure": (scaled(lambda: 1), scaled(lambda: 2)),
     "constants": (lambda x: x + 1, lambda x: x + 2),
-    "names": (lambda x: torch.sin(x), lambda x: torch.cos(x)),  # noqa: PLW0108
+    "names": (lambda x: torch.sin(x), lambda x: torch.cos(x)),
     "operations": (lambda x: x * x, lambda x: x - x),
     "defaults": (lambda x, y=1: x + y, lambda x, y=2: x + y),
     "constants deep inside": (lambda x: [y + 1 for y in x], lambda x: [y + 2 for y in x]),
