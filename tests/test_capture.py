@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from every_recipe import registered
 from tiny import examples
 from torch import Tensor, nn
 
@@ -13,9 +16,12 @@ from thresher import Recipe, signals
 from thresher.engine import capture
 from thresher.engine.aside import Aside
 from thresher.engine.capture import Captured, obstacle, phase
+from thresher.engine.evidence import Evidence
 from thresher.engine.sweep import Sweeper
-from thresher.objectives import CrossEntropy
-from thresher.rules import KeepSmallest, warmup
+from thresher.mix import Pairing
+from thresher.objectives import CrossEntropy, NearUniform, Objective, Pair, Variational
+from thresher.rules import KeepSmallest, product, warmup
+from thresher.schedules import Schedule
 
 
 class FakeGraph:
@@ -102,14 +108,66 @@ def test_a_function_that_cannot_be_recorded_goes_on_as_it_is_and_says_why(monkey
     assert captured.refusal == "operation not permitted when stream is capturing"
 
 
-def test_a_phase_ends_with_the_warm_up_and_with_every_epoch_of_a_foreign_rule() -> None:
+def test_a_phase_ends_with_the_warm_up() -> None:
     keep = KeepSmallest(by=signals.loss, fraction=0.5)
     recipe = Recipe(each_batch=warmup(3, keep))
     phases = [phase(recipe, epoch) for epoch in range(6)]
     assert phases[0] == phases[2] != phases[3] == phases[5]
     assert phase(Recipe(each_batch=keep), 0) == phase(Recipe(each_batch=keep), 7)
-    foreign = Recipe(each_batch=lambda evidence: torch.ones(len(evidence)))
-    assert phase(foreign, 0) != phase(foreign, 1)
+
+
+class CallableRule:
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return torch.full((len(evidence),), float(evidence.epoch))
+
+
+class OwnObjective(Objective):
+    def forward(self, evidence: Evidence) -> Tensor:
+        return evidence.epoch * evidence.outputs.sum(1)
+
+
+@dataclass(frozen=True)
+class OwnSchedule(Schedule):
+    def __call__(self, epoch: float, epochs: float) -> float:
+        return 1 - epoch / epochs
+
+
+def by_epoch(evidence: Evidence) -> Tensor:
+    return CallableRule()(evidence)
+
+
+FOREIGN: dict[str, Recipe] = {
+    "a function": Recipe(each_batch=by_epoch),
+    "a callable object": Recipe(each_batch=CallableRule()),
+    "a method": Recipe(each_batch=CallableRule().__call__),
+    "a partial": Recipe(each_batch=partial(by_epoch)),
+    "inside a combinator": Recipe(each_batch=product(KeepSmallest(by=signals.loss, count=2), CallableRule())),
+    "a signal": Recipe(each_batch=KeepSmallest(by=signals.Signal("own", by_epoch), count=2)),
+    "a mix": Recipe(mix=lambda evidence: Pairing(evidence.ids, evidence.losses)),
+    "an objective": Recipe(objective=OwnObjective()),
+    "an objective inside another": Recipe(objective=NearUniform(0.1, OwnObjective())),
+}
+BLIND: dict[str, Recipe] = {  # what no epoch is shown to, or what is a device scalar
+    "a function of outputs": Recipe(objective=lambda outputs, targets: (outputs - targets).square().sum(1)),
+    "a loss of torch": Recipe(objective=nn.CrossEntropyLoss(reduction="none")),
+    "an objective with layers": Recipe(objective=Variational([Pair("0", "0", 2, 2)])),
+    "a schedule": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=OwnSchedule())),
+}
+
+
+@pytest.mark.parametrize("recipe", FOREIGN.values(), ids=FOREIGN.keys())
+def test_whatever_may_read_the_epoch_is_recorded_again_in_each(recipe: Recipe) -> None:
+    assert len({phase(recipe, epoch) for epoch in range(5)}) == 5
+
+
+@pytest.mark.parametrize("recipe", BLIND.values(), ids=BLIND.keys())
+def test_what_cannot_read_the_epoch_is_recorded_once(recipe: Recipe) -> None:
+    assert len({phase(recipe, epoch) for epoch in range(5)}) == 1
+
+
+@pytest.mark.parametrize("recipe", registered().values(), ids=registered().keys())
+def test_every_recipe_of_the_library_is_recorded_a_few_times(recipe: Recipe) -> None:
+    assert len({phase(recipe, epoch) for epoch in range(50)}) <= 3
 
 
 def test_what_cannot_be_captured_is_named() -> None:

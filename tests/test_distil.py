@@ -69,6 +69,16 @@ def test_the_union_has_its_labels_and_the_teacher_s() -> None:
     assert rows.target.tolist() == outputs.argmax(1).tolist()
 
 
+def test_labelled_examples_keep_their_soft_labels() -> None:
+    soft = 0.7 * torch.eye(3)[LABELLED.targets] + 0.1
+    labelled = replace(LABELLED, targets=soft, checked=False)
+    made = teach(lambda: net(), labelled, UNLABELLED, teacher=lambda: net(), **QUICK)
+    torch.testing.assert_close(made.train.targets[:20], soft)
+    silent = Predictions(UNLABELLED.ids, torch.full((100, 3), 1 / 3))
+    said = teach(lambda: net(), labelled, UNLABELLED, teacher=silent, **QUICK).train.columns["teacher_output"]
+    torch.testing.assert_close(said[:20].softmax(1), soft)
+
+
 def test_the_targets_of_unlabelled_examples_are_never_looked_at() -> None:
     nonsense = replace(UNLABELLED, targets=torch.zeros(100, dtype=torch.long), classes=1, columns={}, checked=False)
     made, blind = lessons(), lessons(unlabelled=nonsense)

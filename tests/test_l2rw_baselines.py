@@ -1,19 +1,20 @@
 """What L2RW is compared with: class rules, random weights, MentorNet's curriculum, and noise layers."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from some_evidence import some_evidence
-from tiny import examples, net
+from tiny import examples, net, streamed
 from torch import nn
 from torch.nn import functional
 
-from thresher import Examples, Ledger, signals
+from thresher import Examples, Ledger, ThresherError, signals
 from thresher.engine.sweep import measure
 from thresher.objectives import CrossEntropy, NoiseLayer, smoothed_identity
-from thresher.procedures import Trainer, noise_layer_from_confusion
+from thresher.procedures import Trainer, noise_layer_from_confusion, with_clean
 from thresher.recipes import method
 from thresher.rules import Curriculum, Decision, HardestOfMajority, InverseFrequency, RandomWeights, ask
 from thresher.rules.curriculum import quantile
@@ -38,6 +39,25 @@ def test_random_weights_are_a_rectified_gaussian() -> None:
     assert weights.max() > 2.5 * torch.pi**0.5  # more than 2.5 deviations, where E max(z, 0) is 1/√(2π)
     zeros = [RandomWeights()(some_evidence(1).but(generator=torch.Generator().manual_seed(s))) for s in range(9)]
     assert all(weight.tolist() == [1.0] for weight in zeros)
+
+
+@pytest.mark.parametrize("wrap", [lambda each: each, streamed], ids=["in memory", "streamed"])
+def test_clean_examples_that_only_share_ids_with_training_examples_are_refused(wrap: Any) -> None:
+    train, strange = examples(20), examples(5, seed=1)
+    with pytest.raises(ThresherError, match=r"shares ids with the training set \(such as id 1\) but has other inputs"):
+        with_clean(wrap(train), wrap(strange))
+    both = with_clean(wrap(train), wrap(replace(strange, ids=strange.ids + 1000)))
+    assert both.targets[20:].tolist() == strange.targets.tolist()
+
+
+def test_a_clean_part_of_the_training_set_gives_it_its_targets_in_any_order() -> None:
+    train = examples(40)
+    part = train.subset(torch.randperm(40, generator=torch.Generator().manual_seed(0))[:30])
+    clean = replace(part, targets=part.columns["true_target"], normalise=(torch.zeros(1), torch.ones(1)))
+    both, known = with_clean(train, clean), torch.isin(train.ids, clean.ids)
+    assert torch.equal(both.targets[known], train.columns["true_target"][known])
+    assert torch.equal(both.targets[~known], train.targets[~known])
+    assert torch.equal(both.columns["is_clean"], known)
 
 
 def test_curriculum_follows_a_moving_quantile() -> None:

@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from every_recipe import registered
-from tiny import assert_same_run, examples, net, real_examples, streamed, tensors, without_clock
+from tiny import Streamed, assert_same_run, examples, net, real_examples, streamed, tensors, without_clock
 from torch import Tensor, nn
 
 import thresher.files
-from thresher import Ledger, Moment, Recipe, Run, ThresherError, fit, signals
+from thresher import Examples, Ledger, Moment, Recipe, Run, ThresherError, fit, signals
 from thresher.average import Growing
 from thresher.clip import Clamped
 from thresher.engine import checkpoint
 from thresher.engine import fit as engine_fit
 from thresher.engine.evidence import Evidence
+from thresher.files import alone_in
 from thresher.mix import ClusterMixup, Mixup
 from thresher.recipes import Setting
 from thresher.recipes.reclaim import reclaim
@@ -163,6 +166,81 @@ def test_two_processes_never_train_in_one_folder(epoch: int, tmp_path: Path) -> 
 
     assert_same_run(run(tmp_path / "run", second), run(None))
     assert_same_run(run(tmp_path / "run"), run(None))  # the lock has ended with the run
+
+
+LEAVING = """
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_resume import run
+children = []
+
+def fork(moment):
+    if not children:
+        children.append(os.fork())
+        if not children[0]:
+            raise SystemExit  # which unwinds through the lock of the parent
+        os.waitpid(children[0], 0)
+        children.append(os.fork())
+        if not children[1]:
+            time.sleep(60)
+            os._exit(0)
+    try:
+        run(Path(sys.argv[1]))
+    except Exception as error:
+        assert "Another process" in str(error)
+    else:
+        raise AssertionError("the folder is not locked")
+
+run(Path(sys.argv[1]), fork, epochs=1)
+try:
+    run(Path(sys.argv[1]), epochs=1)
+finally:
+    os.kill(children[1], 9)
+"""
+WORKING = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_resume import SlowStream, run
+run(Path(sys.argv[1]), lambda moment: print("step", flush=True), train=SlowStream.examples(), workers=2, epochs=1000)
+"""
+
+
+class SlowStream(Streamed):
+    """A dataset whose workers live on for a while after their run was killed."""
+
+    def __getitem__(self, position: int) -> tuple[Tensor, str]:
+        time.sleep(0.1)
+        return super().__getitem__(position)
+
+    @classmethod
+    def examples(cls) -> Examples:
+        train = examples()
+        return replace(train, inputs=cls(train.inputs))  # type: ignore[arg-type]
+
+
+def script(text: str, out: Path) -> list[str]:
+    return [sys.executable, "-c", text, str(out), str(Path(__file__).parent)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+def test_a_child_neither_keeps_nor_ends_the_lock_of_its_run(tmp_path: Path) -> None:
+    done = subprocess.run(script(LEAVING, tmp_path / "run"), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks there")
+def test_a_killed_run_can_be_started_again_while_its_workers_still_end(tmp_path: Path) -> None:
+    with subprocess.Popen(script(WORKING, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == b"step\n"
+        with pytest.raises(ThresherError, match="Another process is at work in"), alone_in(tmp_path):
+            pass
+        killed.kill()
+        assert killed.wait() == -signal.SIGKILL
+        with alone_in(tmp_path):
+            pass
 
 
 @pytest.mark.parametrize("commit_every", [0.0, 3600.0], ids=["saved each epoch", "saved now and then"])
@@ -315,6 +393,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "recipe": {"recipe": registered()["prl-l"]},
     "fraction": {"recipe": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=0.61))},
     "model": {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3))},
+    "lambda": {"recipe": Recipe(each_batch=KEEP, objective=lambda o, t: (o - t[:, None]).square().sum(1))},
     "targets": {"train": examples(seed=3)},
     "ids": {"train": examples().subset(torch.arange(43, -1, -1))},
     "epochs": {"epochs": 6},
@@ -339,6 +418,65 @@ def test_another_runs_folder_is_refused_and_stays(other: dict[str, Any], tmp_pat
         run(tmp_path / "run", **other)
     assert (tmp_path / "run" / "checkpoint.pt").read_bytes() == before
     assert_same_run(run(tmp_path / "run", **case), run(None, **case))
+
+
+def scaled(by: Any) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda outputs, targets: by * nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def times(outputs: Tensor, targets: Tensor, *, by: float) -> Tensor:
+    return scaled(by)(outputs, targets)
+
+
+def again(count: int) -> Callable[[int], int]:
+    def down(place: int) -> int:
+        return 0 if place == count else up(place)
+
+    def up(place: int) -> int:
+        return down(place + 1)
+
+    return down
+
+
+NAMELESS: dict[str, tuple[Any, Any]] = {
+    "a partial's keywords": (partial(times, by=1.0), partial(times, by=50.0)),
+    "a partial's arguments": (partial(scaled, 1), partial(scaled, 2)),
+    "a partial's function": (partial(torch.sin, out=None), partial(torch.cos, out=None)),
+    "what a closure holds": (scaled(1.0), scaled(50.0)),
+    "a tensor in a closure": (scaled(torch.ones(2)), scaled(torch.zeros(2))),
+    "a function in a closure": (scaled(lambda: 1), scaled(lambda: 2)),
+    "constants": (lambda x: x + 1, lambda x: x + 2),
+    "names": (lambda x: torch.sin(x), lambda x: torch.cos(x)),
+    "operations": (lambda x: x * x, lambda x: x - x),
+    "defaults": (lambda x, y=1: x + y, lambda x, y=2: x + y),
+    "constants deep inside": (lambda x: [y + 1 for y in x], lambda x: [y + 2 for y in x]),
+    "functions that call each other": (again(1), again(2)),
+    "sets": (lambda x: x in {"a", "b", "c", "d"}, lambda x: x in {"a", "b", "c", "e"}),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), NAMELESS.values(), ids=NAMELESS.keys())
+def test_partials_and_functions_without_a_name_of_their_own_are_told_apart(one: Any, other: Any) -> None:
+    told = [json.dumps(checkpoint.describe(Recipe(objective=each))) for each in (one, one, other)]
+    assert told[0] == told[1] != told[2]
+
+
+def test_functions_are_described_alike_in_every_process() -> None:
+    text = f"""
+import json, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_resume import NAMELESS, checkpoint
+print(json.dumps([checkpoint.describe(list(pair)) for pair in NAMELESS.values()]))
+"""
+    ours = json.dumps([checkpoint.describe(list(pair)) for pair in NAMELESS.values()])
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        told = subprocess.run([sys.executable, "-c", text], env=environment, check=True, capture_output=True, text=True)
+        assert told.stdout.strip() == ours
+
+
+def test_a_named_function_is_its_name() -> None:
+    assert checkpoint.describe(scaled) == "test_resume.scaled"
 
 
 @pytest.mark.parametrize("damage", ["half", "empty", "text"])

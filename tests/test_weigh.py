@@ -20,6 +20,7 @@ from thresher.rules import (
     KeepLargest,
     KeepSmallest,
     MetaGradient,
+    RandomWeights,
     Uniform,
     every,
     from_peer,
@@ -327,6 +328,11 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "clean examples without targets": (
         lambda: weigh(MetaGradient(), network(), INPUTS, LABELS, clean=INPUTS),  # type: ignore[arg-type]
         "give the pair",
+    ),
+    "a generator": (lambda: weigh(RandomWeights(), network(), INPUTS, LABELS), "pass generator="),
+    "a generator for a function": (
+        lambda: weigh(lambda e: torch.rand(len(e)), network(), INPUTS, LABELS),
+        "generator=",
     ),
     "clock": (lambda: weigh(every(2, by_loss()), network(), INPUTS, LABELS), "every batch"),
     "confidence of real targets": (

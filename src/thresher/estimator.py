@@ -93,7 +93,8 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         """What the network gets: images of bytes are pixels, which count from 0 to 1; all else is taken as it is."""
         if self.pixels_ and values.dtype != np.uint8:
             raise ValueError("It was trained on images of bytes (uint8): give bytes here as well.")
-        return torch.from_numpy(np.ascontiguousarray(values if self.pixels_ else values.astype(np.float32, copy=False)))
+        kept = values if self.pixels_ else values.astype(np.float32, copy=False)
+        return torch.from_numpy(np.require(kept, requirements=["C", "W"]))
 
     def _after(self, train: Examples, inputs: Array, targets: Tensor) -> Examples:
         """Clean examples, which are others than those to train on, and have ids of their own."""

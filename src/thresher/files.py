@@ -2,9 +2,10 @@
 
 import errno
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from thresher.errors import ThresherError
@@ -41,6 +42,20 @@ def _umask() -> int:
     return mask
 
 
+_held: set[int] = set()  # descriptors of the folders that this process is alone in
+
+
+def _hold_nothing() -> None:
+    """A lock lasts as long as anyone has its descriptor, so a forked child closes those of its parent."""
+    for handle in _held:
+        os.close(handle)
+    _held.clear()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_hold_nothing)
+
+
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Refuse where another process is at work in this folder; its lock ends with it, however it ends.
@@ -53,16 +68,20 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
+    _held.add(handle)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(handle)
-        raise ThresherError(
-            f"Another process is at work in {folder}: wait until it has ended, or choose another folder."
-        ) from error
-    except OSError:
-        pass
-    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ThresherError(
+                f"Another process is at work in {folder}: wait until it has ended, or choose another folder."
+            ) from error
+        except OSError:
+            pass
         yield
     finally:
-        os.close(handle)
+        if handle in _held:  # a forked child that comes here must not end its parent's lock
+            _held.remove(handle)
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_UN)
+            os.close(handle)

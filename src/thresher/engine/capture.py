@@ -5,11 +5,14 @@ from types import FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from thresher.objectives import Objective
 from thresher.recipe import Recipe
 from thresher.rules.combinators import until, warmup
-from thresher.rules.rule import Reader, parts
+from thresher.rules.rule import parts
+from thresher.schedules import Schedule
+from thresher.signals import Signal
 
 WARM_CALLS = 3  # libraries choose their kernels and optimizers create their state in the first calls
 
@@ -83,16 +86,21 @@ class Captured:
 def phase(recipe: Recipe, epoch: int) -> tuple[Hashable, ...]:
     """What a recorded step has taken for granted about the epoch: recording is needed again when it changes.
 
-    Rules of this library look at the epoch only through `warmup`, `until` and schedules, which are device scalars;
-    a rule from elsewhere may do what it likes with it, so it is recorded again every epoch.
+    Parts of this library look at the epoch only through `warmup`, `until` and schedules, which are device scalars;
+    one from elsewhere may do what it likes with it, so it is recorded again every epoch.
     """
-    asked = list(parts((recipe.each_batch, recipe.relabel_on("batch"), recipe.mix)))
-    foreign = any(
-        isinstance(part, FunctionType)
-        or (isinstance(part, Reader) and not type(part).__module__.startswith("thresher."))
-        for part in asked
-    )
+    layers = recipe.objective.modules() if isinstance(recipe.objective, nn.Module) else ()
+    objectives = tuple(layer for layer in layers if isinstance(layer, Objective))  # the others are shown no epoch
+    asked = list(parts((recipe.each_batch, recipe.relabel_on("batch"), recipe.mix, objectives)))
+    asked += [part.function for part in asked if isinstance(part, Signal)]
+    foreign = any(map(_foreign, asked))
     return (*(epoch < part.epochs for part in asked if isinstance(part, warmup | until)), epoch if foreign else None)
+
+
+def _foreign(part: Any) -> bool:
+    """Whether this is something to call that is not this library's."""
+    home = str(part.__module__ if isinstance(part, FunctionType) else type(part).__module__)
+    return callable(part) and not isinstance(part, Schedule) and not home.startswith("thresher.")
 
 
 def obstacle(optimizer: torch.optim.Optimizer, device: torch.device) -> str | None:

@@ -6,6 +6,7 @@ import json
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from thresher.errors import ThresherError
 from thresher.files import alone_in, write_whole
 from thresher.ledger import Ledger
+from thresher.seeding import derive
 
 Record = dict[str, Any]  # what history keeps of one epoch
 
@@ -35,13 +37,40 @@ def describe(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
         return {type(value).__qualname__: fields}
-    if isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType | type):
+    if isinstance(value, partial):
+        return {"partial": [describe(each) for each in (value.func, value.args, value.keywords)]}
+    if isinstance(value, types.FunctionType):
+        return _describe_function(value)
+    if isinstance(value, types.MethodType | types.BuiltinFunctionType | type):
         return f"{value.__module__}.{value.__qualname__}"
     if isinstance(value, Mapping):
         return {str(key): describe(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [describe(item) for item in value]
     return value if isinstance(value, (str, int, float, bool, type(None))) else type(value).__qualname__
+
+
+def _describe_function(function: types.FunctionType, around: tuple[types.FunctionType, ...] = ()) -> Any:
+    """A function's name; where several may share it, as lambdas do, also what it does and the values it holds."""
+    name = f"{function.__module__}.{function.__qualname__}"
+    if "<" not in function.__qualname__ or function in around:
+        return name
+    held: list[Any] = [function.__defaults__, function.__kwdefaults__]
+    held += [cell.cell_contents for cell in function.__closure__ or ()]
+    inside = (*around, function)
+    told = [_describe_function(e, inside) if isinstance(e, types.FunctionType) else describe(e) for e in held]
+    return {name: [_digest(function.__code__), *told]}
+
+
+def _digest(code: types.CodeType) -> int:
+    """A number for what this code does, wherever it stands."""
+    constants = [
+        str(_digest(each)) if isinstance(each, types.CodeType)
+        else repr(sorted(map(repr, each))) if isinstance(each, frozenset)  # whose order is another in every process
+        else repr(each)
+        for each in code.co_consts
+    ]  # fmt: skip
+    return derive(code.co_code.hex(), *code.co_names, *constants)
 
 
 class RunFolder:

@@ -80,7 +80,23 @@ def weigh(
         if others:
             seen = {name: _see(m, own, batch, wanted, facts) for name, m in others.items()}
             evidence = evidence.but(others=seen)
-        return ask(rule, evidence).weights.detach()
+        return _weights(rule, evidence)
+
+
+def _weights(rule: RuleLike, evidence: Evidence) -> Tensor:
+    """The rule's weights; a rule that draws is refused without a generator, or it would draw the same each time."""
+    before = _random_states(evidence.ids.device)
+    weights = ask(rule, evidence).weights.detach()
+    if evidence.generator is None and not all(map(torch.equal, before, _random_states(evidence.ids.device))):
+        raise ThresherError(
+            "This rule draws random numbers: pass generator=torch.Generator(device), the same one in every call."
+        )
+    return weights
+
+
+def _random_states(device: torch.device) -> list[Tensor]:
+    """The global random states that a rule without a generator draws from."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 def _trusted(clean: tuple[Tensor, Tensor] | list[Tensor], classes: int | None) -> Examples:
@@ -129,7 +145,7 @@ def _known_ways(
     """What `ways_through` finds, which takes several passes of its own and so is asked once for a model as it is."""
     inputs, known = batch.inputs, _WAYS.setdefault(model, {})
     layers = tuple((type(layer), layer.training) for layer in model.modules())
-    learnt = tuple(parameter.requires_grad for parameter in model.parameters())
+    learnt = tuple((name, parameter.requires_grad) for name, parameter in model.named_parameters())
     key = (repr(objective), *wanted, inputs.shape[1:], inputs.dtype, inputs.device, layers, learnt)
     if key not in known:
         trusted = None if clean is None else _first(clean)

@@ -1,13 +1,18 @@
 """What a few clean examples teach by themselves."""
 
+from dataclasses import replace
+
 import torch
 
 from thresher.draw import repeated
 from thresher.engine.run import Run
+from thresher.errors import ThresherError
 from thresher.examples import Examples, join
 from thresher.procedures.trainer import Trainer
 from thresher.recipe import Recipe
 from thresher.rules import OnlyClean
+
+FEW = 8  # inputs of a stream that are looked at
 
 
 def clean_only(train: Trainer) -> Run:
@@ -28,7 +33,10 @@ def with_clean(train: Examples, clean: Examples) -> Examples:
     ([0, 0], [False, True])
     """
     within, new = torch.isin(train.ids, clean.ids), ~torch.isin(clean.ids, train.ids)
-    places = (train.ids[within][:, None] == clean.ids).int().argmax(1)
+    ordered, order = clean.ids.sort()
+    places = order[torch.searchsorted(ordered, train.ids[within])]
+    if within.any():
+        _refuse_other_inputs(train.subset(within), clean.subset(places))
     targets, facts = train.targets.clone(), {"is_clean": within}
     targets[within] = clean.targets[places].to(targets.dtype)
     if "is_corrupt" in train.columns:  # a clean target is not corrupt, whatever it was before
@@ -39,3 +47,15 @@ def with_clean(train: Examples, clean: Examples) -> Examples:
     beside, yes = clean.subset(new), torch.ones_like(new)[new]
     given = beside.targets.to(targets.dtype)
     return join(corrected, beside.with_targets(given, is_clean=yes, is_corrupt=~yes, true_target=given))
+
+
+def _refuse_other_inputs(train: Examples, clean: Examples) -> None:
+    """Refuse sets of the same ids, in the same order, whose inputs are not the same; of streams the first count."""
+    count = len(train) if train.in_memory and clean.in_memory else min(FEW, len(train))
+    rows = [torch.arange(count, device=train.ids.device)]
+    ours, theirs = (next(iter(each.batches(rows))) for each in (train, replace(clean, normalise=train.normalise)))
+    if ours.shape != theirs.shape or not torch.allclose(ours, theirs.to(ours.dtype), atol=1e-5):
+        raise ThresherError(
+            f"The clean set shares ids with the training set (such as id {int(train.ids[0])}) but has other inputs: "
+            "give its examples ids of their own, by Examples(..., ids=...)."
+        )

@@ -204,7 +204,7 @@ def _with_teacher(teacher: nn.Module | Predictions, examples: Examples, labels_k
     if isinstance(teacher, Predictions):
         chances, known = teacher.of(examples)
         if labels_known:
-            chances = torch.where(known[:, None], chances, as_mixable(examples.labels.cpu(), chances.shape[1]))
+            chances = torch.where(known[:, None], chances, as_mixable(examples.targets.cpu(), chances.shape[1]))
         elif not known.all():
             missing = examples.ids.cpu()[~known]
             raise ThresherError(
@@ -221,7 +221,7 @@ def _labelled(examples: Examples) -> Examples:
     """Examples that keep the label they have, as a row of probabilities."""
     nobody = torch.zeros(len(examples), dtype=torch.bool, device=examples.targets.device)
     truth = {"true_target": examples.labels, "is_corrupt": nobody, **examples.columns}
-    soft = as_mixable(examples.labels, examples.columns[TEACHER_OUTPUT].shape[1])
+    soft = as_mixable(examples.targets, examples.columns[TEACHER_OUTPUT].shape[1])
     columns = {name: truth[name] for name in (TEACHER_OUTPUT, "true_target", "is_corrupt")}
     return replace(examples, targets=soft, classes=soft.shape[1], columns={**columns, "from_teacher": nobody})
 
