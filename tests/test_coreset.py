@@ -14,6 +14,7 @@ from reference import coreset as slow
 from some_evidence import drawn, same_but, some_evidence
 from tiny import examples, net
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
 from thresher import Recipe, fit, signals
 from thresher.errors import ThresherError
@@ -274,6 +275,12 @@ def test_a_stream_that_fits_the_sample_is_chosen_from_exactly(size: int) -> None
     assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
+def test_a_loader_over_embeddings_is_a_stream() -> None:
+    rows = drawn(90, 4)
+    found = streamed_facility_location(DataLoader(TensorDataset(rows), batch_size=7), 5)
+    assert torch.equal(found.indices, facility_location(rows, 5).indices)
+
+
 def test_a_stream_of_one_cluster_after_the_other_is_covered() -> None:
     rows = torch.cat([drawn(300, 8, seed=seed) + 20 * centre for seed, centre in enumerate(drawn(10, 8, seed=99))])
 
@@ -397,12 +404,16 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "parts": (lambda: partitioned_facility_location(torch.ones(3, 1), 1, parts=9), "parts"),
     "iterator": (lambda: streamed_facility_location(iter([torch.ones(3, 1)]), 1), "second pass"),
     "short stream": (lambda: streamed_facility_location([torch.ones(3, 1)], 9), "from 1 to 3"),
-    "stream of pairs": (lambda: streamed_facility_location([[torch.ones(3, 1)]], 1), "list here"),
+    "sparse": (lambda: facility_location(torch.eye(3).to_sparse(), 1), r"sparse_coo: .*to_dense\(\)"),
+    "sparse to rank": (lambda: centrality(torch.eye(3).to_sparse(), 1), "dense rows"),
+    "stream of pairs": (lambda: streamed_facility_location([[torch.ones(3, 1), torch.ones(3)]], 1), "list here"),
     "uneven stream": (lambda: streamed_facility_location([torch.ones(3, 1), torch.ones(3, 2)], 1), "as wide"),
     "NaN in a stream": (lambda: streamed_facility_location([torch.full((3, 1), math.nan)], 1), "not finite"),
     "half a medoid": (lambda: streamed_facility_location([torch.ones(3, 1)], 1.5), "whole count"),
     "no stream": (lambda: streamed_facility_location([], 1), "no blocks"),
-    "groups": (lambda: in_groups(facility_location, torch.ones(3, 1), torch.zeros(2), fraction=0.5), "one group"),
+    "groups": (lambda: in_groups(facility_location, torch.ones(3, 1), torch.arange(2), fraction=0.5), "one group"),
+    "named groups": (lambda: in_groups(facility_location, torch.ones(3, 1), list("aba"), fraction=0.5), "np.unique"),
+    "real groups": (lambda: in_groups(centrality, torch.ones(3, 1), torch.rand(3), fraction=0.5), "whole numbers"),
     "neither": (lambda: Centrality(), "exactly one"),
     "fraction": (lambda: FacilityLocation(fraction=1.5), "at most 1"),
     "count": (lambda: FacilityLocation(count=0), "at least 1"),

@@ -177,7 +177,8 @@ def _pieces(blocks: Iterable[Tensor], size: int = OFFERED) -> Iterator[Tensor]:
     """The stream in pieces [m, d] of at most `size` examples, in double precision."""
     width = None
     for block in blocks:
-        rows = checked_rows(block)
+        alone = isinstance(block, (list, tuple)) and len(block) == 1  # as a loader over a TensorDataset gives it
+        rows = checked_rows(block[0] if alone else block)
         width = width or rows.shape[1]
         if rows.shape[1] != width:
             raise ThresherError(
