@@ -21,7 +21,7 @@ from thresher.data.builtin import digits
 from thresher.dropout import MutualInformation
 from thresher.models import build
 from thresher.models.mlp import MLP
-from thresher.rules import KCentre, KeepLargest, KeepSmallest, KMeansPlusPlus, MetaGradient, every
+from thresher.rules import KCentre, KeepLargest, KeepSmallest, KMeansPlusPlus, MetaGradient, every, per_class
 from thresher.seeding import generator
 
 COUNT, SEED = 7, 3
@@ -162,10 +162,14 @@ def test_real_targets() -> None:
         acquire(acquisition("margin").rule(COUNT), model, pool)
 
 
-def test_more_than_there_are_is_everyone() -> None:
+def test_everyone_may_be_chosen_but_not_more_than_there_are() -> None:
+    given: dict[str, Any] = {"labelled": LABELLED, "average": AVERAGE}
     for name in ACQUISITIONS:
-        given: dict[str, Any] = {"labelled": LABELLED, "average": AVERAGE}
-        assert acquire(acquisition(name).rule(100), MODEL, POOL, **given).tolist() == POOL.ids.tolist()
+        assert acquire(acquisition(name).rule(60), MODEL, POOL, **given).tolist() == POOL.ids.tolist()
+        with pytest.raises(ThresherError, match=r"count=61 .* from 1 to 60"):
+            acquire(acquisition(name).rule(61), MODEL, POOL, **given)
+    with pytest.raises(ThresherError, match="from 1 to 60"):
+        acquire(per_class(KeepSmallest(by=signals.margin, count=61), of=signals.predicted), MODEL, POOL)
 
 
 @pytest.mark.parametrize(
@@ -180,6 +184,19 @@ def test_more_than_there_are_is_everyone() -> None:
 def test_what_is_missing_is_said(rule: Any, sentence: str) -> None:
     with pytest.raises(ThresherError, match=sentence):
         acquire(rule, MODEL, POOL)
+
+
+def test_what_is_no_rule_no_model_and_no_pool_is_refused_with_what_would_be() -> None:
+    rule: Any = acquisition("margin").rule(5)
+    run: Any = fit(Recipe(), net(), POOL, epochs=1, batch=20, device="cpu")
+    wrong: Any
+    for wrong in ("margin", acquisition("margin")):
+        with pytest.raises(ThresherError, match=r"pass one, such as acquisition\(\"margin\"\)\.rule\(100\)"):
+            acquire(wrong, MODEL, POOL)
+    with pytest.raises(ThresherError, match=r"not a Run: pass run\.model"):
+        acquire(rule, run, POOL)
+    with pytest.raises(ThresherError, match=r"not from a Tensor: pass Examples"):
+        acquire(rule, MODEL, POOL.inputs)  # type: ignore[arg-type]
 
 
 def test_models_that_cannot_be_used_are_refused() -> None:

@@ -125,6 +125,12 @@ def test_a_question_has_tasks_an_interface_a_sheet_and_a_preview(run: Path) -> N
     assert str(query["ids"][0]) in (folder / "preview.html").read_text()
 
 
+def test_a_question_says_what_it_reads_before_it_is_answered(run: Path) -> None:
+    result = told("query", run, "--count", 5, "--by", "margin", "--json")
+    assert f"margin reads {COUNT - KNOWN} examples of the pool" in result.stderr
+    assert len(json.loads(result.stdout)["ids"]) == 5
+
+
 def test_the_same_question_chooses_the_same_and_leaves_a_sheet_that_was_begun(run: Path, truth: list[str]) -> None:
     first = done("query", run, "--count", 5)
     sheet = answer(first, truth).read_text()

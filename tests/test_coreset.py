@@ -14,6 +14,7 @@ from reference import coreset as slow
 from some_evidence import drawn, same_but, some_evidence
 from tiny import examples, net
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
 from thresher import Recipe, fit, signals
 from thresher.errors import ThresherError
@@ -211,7 +212,8 @@ def test_theory_greedy_reaches_its_share_of_the_best_value(rows: list[list[float
 
 
 def stream(rows: Tensor, count: int) -> Coreset:
-    return streamed_facility_location(list(rows.split(150)), count, reservoir=400)
+    n = len(rows)
+    return streamed_facility_location(list(rows.split(1 + n // 4)), count, reservoir=2 * n // 3)
 
 
 QUICK: dict[str, tuple[Callable[[Tensor, int], Coreset], float]] = {
@@ -266,6 +268,45 @@ def test_stochastic_with_all_candidates_and_one_part_are_exact() -> None:
         assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
+@pytest.mark.parametrize("size", [10, 64, 100])
+def test_a_stream_that_fits_the_sample_is_chosen_from_exactly(size: int) -> None:
+    rows = drawn(900, 4)
+    found, wanted = streamed_facility_location(list(rows.split(size)), 12), facility_location(rows, 12)
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+def test_a_loader_over_embeddings_is_a_stream() -> None:
+    rows = drawn(90, 4)
+    found = streamed_facility_location(DataLoader(TensorDataset(rows), batch_size=7), 5)
+    assert torch.equal(found.indices, facility_location(rows, 5).indices)
+
+
+def test_a_stream_of_one_cluster_after_the_other_is_covered() -> None:
+    rows = torch.cat([drawn(300, 8, seed=seed) + 20 * centre for seed, centre in enumerate(drawn(10, 8, seed=99))])
+
+    def far(indices: Tensor) -> float:
+        return float(torch.cdist(rows, rows[indices]).amin(1).mean())
+
+    found = streamed_facility_location(list(rows.split(100)), 10)
+    assert far(found.indices) < 1.1 * far(facility_location(rows, 10).indices)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(drawn(5000, 10), 400), (drawn(3000, 2), 30)], ids=["wide", "flat"])
+def test_a_stream_gets_the_better_of_what_the_sieves_and_the_sample_offer(rows: Tensor, count: int) -> None:
+    """Of all examples: the sample's own medoids are part of it, so that it takes them for better than they are."""
+    streaming = importlib.import_module("thresher.rules.streaming")
+    parts = list(rows.split(500))
+    sample, sieves, _ = streaming._sieved(parts, count, 0.1, 1000, streaming.seeded(0, "stream"))
+    best = min(sieves, key=lambda sieve: float(sieve.reach.mean()))
+
+    def far(medoids: Tensor) -> float:
+        return float(torch.cdist(rows.double(), medoids.double()).amin(1).mean())
+
+    found = far(rows[streamed_facility_location(parts, count).indices])
+    offers = far(torch.stack(best.rows)), far(sample.rows[facility_location(sample.rows, count).indices])
+    assert found <= min(offers) + 1e-9
+
+
 def test_a_stream_is_sampled_evenly() -> None:
     streaming = importlib.import_module("thresher.rules.streaming")
     counts = torch.zeros(4)
@@ -274,6 +315,7 @@ def test_a_stream_is_sampled_evenly() -> None:
             list(drawn(1024, 2).split(100)), 3, 0.5, 128, torch.Generator().manual_seed(seed)
         )
         assert n == 1024
+        assert len(sample.places) >= 128
         kept = [row for sieve in sieves for row in sieve.rows]
         assert kept
         assert all(row.untyped_storage().nbytes() == row.nbytes for row in kept), "a row holds its whole block"
@@ -362,12 +404,16 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "parts": (lambda: partitioned_facility_location(torch.ones(3, 1), 1, parts=9), "parts"),
     "iterator": (lambda: streamed_facility_location(iter([torch.ones(3, 1)]), 1), "second pass"),
     "short stream": (lambda: streamed_facility_location([torch.ones(3, 1)], 9), "from 1 to 3"),
-    "stream of pairs": (lambda: streamed_facility_location([[torch.ones(3, 1)]], 1), "list here"),
+    "sparse": (lambda: facility_location(torch.eye(3).to_sparse(), 1), r"sparse_coo: .*to_dense\(\)"),
+    "sparse to rank": (lambda: centrality(torch.eye(3).to_sparse(), 1), "dense rows"),
+    "stream of pairs": (lambda: streamed_facility_location([[torch.ones(3, 1), torch.ones(3)]], 1), "list here"),
     "uneven stream": (lambda: streamed_facility_location([torch.ones(3, 1), torch.ones(3, 2)], 1), "as wide"),
     "NaN in a stream": (lambda: streamed_facility_location([torch.full((3, 1), math.nan)], 1), "not finite"),
     "half a medoid": (lambda: streamed_facility_location([torch.ones(3, 1)], 1.5), "whole count"),
     "no stream": (lambda: streamed_facility_location([], 1), "no blocks"),
-    "groups": (lambda: in_groups(facility_location, torch.ones(3, 1), torch.zeros(2), fraction=0.5), "one group"),
+    "groups": (lambda: in_groups(facility_location, torch.ones(3, 1), torch.arange(2), fraction=0.5), "one group"),
+    "named groups": (lambda: in_groups(facility_location, torch.ones(3, 1), list("aba"), fraction=0.5), "np.unique"),
+    "real groups": (lambda: in_groups(centrality, torch.ones(3, 1), torch.rand(3), fraction=0.5), "whole numbers"),
     "neither": (lambda: Centrality(), "exactly one"),
     "fraction": (lambda: FacilityLocation(fraction=1.5), "at most 1"),
     "count": (lambda: FacilityLocation(count=0), "at least 1"),

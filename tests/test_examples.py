@@ -36,7 +36,10 @@ class Stored:
         if not 0 <= position < len(self):
             raise IndexError(position)
         value = self.inputs[position]
-        return {"tensor": value, "tuple": (value, 7, "x"), "list": [value, 7], "numpy": value.numpy()}[self.form]
+        forms = {"tensor": value, "tuple": (value, 7, "x"), "list": [value, 7], "numpy": value.numpy()}
+        lists = {"plain": value.tolist(), "plain tuple": (value.tolist(), 7)}
+        wrong = {"dict": {"image": value}, "words": ("cat", 7), "ragged": value.flatten()[: 1 + position]}
+        return (forms | lists | wrong)[self.form]
 
 
 class Random(Stored):
@@ -57,7 +60,7 @@ def random_stream(ids: Tensor = IDS, positions: Tensor | None = None) -> Example
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("form", ["tensor", "tuple", "list", "numpy"])
+@pytest.mark.parametrize("form", ["tensor", "tuple", "list", "numpy", "plain", "plain tuple"])
 @pytest.mark.parametrize("order", [ORDER, RAGGED], ids=["rectangle", "ragged"])
 def test_a_stream_gives_the_batches_that_memory_gives(form: str, workers: int, order: Any) -> None:
     memory, stream = Examples(INPUTS, LABELS, ids=IDS), streamed(form=form)
@@ -130,6 +133,28 @@ def test_a_stream_with_nan_is_refused_when_it_comes(workers: int) -> None:
     assert len(list(examples.batches(ORDER, workers=workers))) == 2
     with pytest.raises(ThresherError, match="NaN"):
         list(examples.batches(RAGGED, workers=workers))
+
+
+def test_numbers_alone_are_all_of_an_input() -> None:
+    rows = INPUTS.flatten(1)
+    for item in (list, tuple):
+        examples = Examples([item(row) for row in rows.tolist()], LABELS)
+        assert examples.input_shape == (6,)
+        assert torch.equal(next(iter(examples.batches(ORDER))), rows[ORDER[0]])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ("dict", "input is a dict, .* give a tensor, or a tuple that starts with one"),
+        ("words", "input is a str, "),
+        ("ragged", r"shapes \[1\] and \[4\] .* bring all to one shape"),
+    ],
+)
+def test_items_that_make_no_batch_are_refused_with_what_would(form: str, says: str, workers: int) -> None:
+    with pytest.raises(ThresherError, match=says):
+        next(iter(streamed(form=form).batches(ORDER.sort().values, workers=workers)))
 
 
 def test_targets_of_every_kind_say_what_a_model_must_give() -> None:

@@ -1,17 +1,19 @@
 """Map-style datasets as inputs: some of their items, several as one, and batches by loading workers."""
 
 from collections.abc import Iterable, Sequence
+from numbers import Number
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader
+from torch.utils.data import ConcatDataset, DataLoader, default_collate
 
+from thresher.errors import ThresherError
 from thresher.seeding import everything_seeded, generator
 
 
 class MapDataset(Protocol):
-    """Anything with a length and items; an item is an input, or a tuple that starts with one."""
+    """Anything with a length and items; an item is an input (also as numbers), or a tuple that starts with one."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, position: int, /) -> Any: ...
@@ -41,8 +43,31 @@ class Seeded:
 
     def __getitem__(self, position: int) -> Tensor:
         with everything_seeded(self.seed, self.epoch, self.ids[position]):
-            item = self.dataset[position]
-            return torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item)
+            return _as_input(self.dataset[position])
+
+
+def _as_input(item: Any) -> Tensor:
+    """The item, or what it starts with; numbers are all of an input, and so are lists of lists of them."""
+    plain = (Number, list) if isinstance(item, list) else Number
+    if isinstance(item, (tuple, list)) and not isinstance(item[0], plain):
+        item = item[0]
+    try:
+        return torch.as_tensor(item)
+    except (TypeError, ValueError, RuntimeError):
+        raise ThresherError(
+            f"An item's input is a {type(item).__name__}, which makes no tensor: "
+            "let the dataset give a tensor, or a tuple that starts with one."
+        ) from None
+
+
+def _stacked(inputs: list[Tensor]) -> Tensor:
+    """A batch, of inputs of one shape."""
+    for each in inputs:
+        if each.shape != inputs[0].shape:
+            shapes = f"{list(inputs[0].shape)} and {list(each.shape)}"
+            raise ThresherError(f"Items have inputs of shapes {shapes} in a batch: bring all to one shape first.")
+    batch: Tensor = default_collate(inputs)
+    return batch
 
 
 def loaded(items: Seeded, order: Iterable[Tensor], workers: int, pinned: bool) -> Iterable[Tensor]:
@@ -51,6 +76,7 @@ def loaded(items: Seeded, order: Iterable[Tensor], workers: int, pinned: bool) -
         items,  # type: ignore[arg-type]
         batch_sampler=[row.tolist() for row in order],
         num_workers=workers,
+        collate_fn=_stacked,
         pin_memory=pinned,
         generator=generator(items.seed, "loader", items.epoch),
     )

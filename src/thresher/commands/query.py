@@ -49,14 +49,16 @@ def query(
         raise ThresherError(f"--count {count} is more than the {len(pool)} that have no label: ask for fewer.")
     if avoid is not None:
         avoiding(rule, pool.ids, pool.ids)  # refused now, not after a training
-    trained = latest(asked, Console(stderr=True, highlight=False))
+    aside = Console(stderr=True, highlight=False)
+    trained = latest(asked, aside)
     if avoid is not None:
         rule = avoiding(rule, *trained.trust())
     seed = derive(asked.settings.seed, "query", round_)
+    name = by if avoid is None else f"{by}-avoid-{avoid}"
+    aside.print(f"{name} reads {len(pool):,} examples of the pool, to choose {count:,}", soft_wrap=True)
     labelled, workers = asked.job(round_).train, asked.settings.workers
     picked = chosen(rule, trained, pool, labelled, seed=seed, workers=workers, on_disk=on_disk)
     ids = picked.ids.tolist()
-    name = by if avoid is None else f"{by}-avoid-{avoid}"
     folder = run / "queries" / f"{round_}-{name}-{count}"
     write_question(folder, ids, asked.pooled.show(ids), asked.class_names)
     keep_picks(asked, round_, picked)

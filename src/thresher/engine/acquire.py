@@ -16,10 +16,12 @@ from thresher.engine.look import Precision, prediction
 from thresher.engine.sweep import Sweeper
 from thresher.engine.trial import first_of, output_width
 from thresher.engine.ways import ways_through
+from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.objectives import Objective, ObjectiveLike, as_objective
-from thresher.rules import RuleLike
-from thresher.rules.rule import ask, columns_of, needs_of, signals_of
+from thresher.rules import Rule, RuleLike
+from thresher.rules.distances import checked_count
+from thresher.rules.rule import ask, columns_of, needs_of, parts, signals_of
 from thresher.seeding import generator, preserved, seed_global
 from thresher.signals import Signal, features
 
@@ -51,6 +53,7 @@ def acquire(
     >>> acquire(KeepSmallest(by=signals.confidence, count=1), nn.Identity(), pool)
     tensor([1])
     """
+    _refuse(rule, model, pool)
     given = {"average": average, "labelled": labelled}
     check_round(rule, pool, {name: source for name, source in given.items() if source is not None})
     where = next((tensor.device for tensor in model.parameters()), pool.targets.device)
@@ -73,6 +76,26 @@ def acquire(
         draws = generator(seed, "acquire", device=home)
         weights = ask(rule, evidence.but(others=others, columns=columns, generator=draws)).weights
     return pool.ids[(weights > 0).to(pool.ids.device)]
+
+
+def _refuse(rule: object, model: object, pool: object) -> None:
+    """Refuse what is no rule, no network or no pool, and rules that would choose more than there are."""
+    if not callable(rule):
+        raise ThresherError(
+            f"acquire() asks a rule, not a {type(rule).__name__}: "
+            'pass one, such as acquisition("margin").rule(100) from thresher.acquisitions.'
+        )
+    if not isinstance(model, nn.Module):
+        raise ThresherError(f"acquire() asks a network, not a {type(model).__name__}: pass run.model of a run.")
+    if not isinstance(pool, Examples):
+        raise ThresherError(
+            f"acquire() chooses from Examples, not from a {type(pool).__name__}: "
+            "pass Examples(inputs, targets), with any targets, which are not looked at."
+        )
+    for part in parts(rule):
+        count = getattr(part, "count", None) if isinstance(part, Rule) else None
+        if count is not None:
+            checked_count(count, len(pool))
 
 
 def _folder(on_disk: Path | str | None) -> AbstractContextManager[str | None]:

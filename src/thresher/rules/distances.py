@@ -151,6 +151,8 @@ def checked_rows(embeddings: Tensor) -> Tensor:
     """The embeddings [n, d] in double precision, if distances between them can be measured."""
     if not isinstance(embeddings, Tensor):
         raise ThresherError(f"Embeddings are a {type(embeddings).__name__} here: give a tensor, as by torch.as_tensor.")
+    if embeddings.layout != torch.strided:
+        raise ThresherError(f"Embeddings are {embeddings.layout}: give dense rows, as by embeddings.to_dense().")
     if embeddings.ndim != 2 or 0 in embeddings.shape or embeddings.is_complex():
         raise ThresherError(f"Embeddings of shape {list(embeddings.shape)} cannot be measured: give real rows [n, d].")
     rows = embeddings.detach().double()

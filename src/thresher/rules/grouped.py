@@ -30,6 +30,11 @@ def in_groups(
     >>> in_groups(facility_location, rows, torch.tensor([0, 1, 0, 1, 0]), fraction=0.4)
     Coreset(indices=tensor([2, 1]), cluster_sizes=tensor([3, 2]), assignment=tensor([0, 1, 0, 1, 0]))
     """
+    if not isinstance(groups, Tensor) or groups.is_floating_point():
+        raise ThresherError(
+            "Groups have to be a tensor of whole numbers [n]: "
+            "give torch.from_numpy(np.unique(groups, return_inverse=True)[1])."
+        )
     if groups.shape != embeddings.shape[:1] or not 0 < fraction <= 1:
         raise ThresherError(
             f"Groups {list(groups.shape)} for embeddings {list(embeddings.shape)} with fraction={fraction}: "

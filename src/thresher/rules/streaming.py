@@ -13,6 +13,7 @@ from thresher.blocks import rows_at_once
 from thresher.errors import ThresherError
 from thresher.rules.cover import Coreset, clusters
 from thresher.rules.distances import checked_rows
+from thresher.rules.facility_location import facility_location
 from thresher.seeding import generator as seeded
 
 OFFERED = 64  # examples that come together: between two such pieces the sample is renewed
@@ -26,11 +27,12 @@ def streamed_facility_location(
     reservoir: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Coreset:
-    """`count` medoids from one pass over blocks of embeddings [m, d]; a second pass only assigns the clusters.
+    """`count` medoids from one pass over blocks of embeddings [m, d]; a second pass assigns the clusters.
 
     Sieve-streaming (Badanidiyuru et al. 2014): for every guess v = (1 + slack)^p of the best value a sieve takes an
     example if it gains (v / 2 - f(S)) / (count - |S|). Values are of a random sample of the stream (`reservoir`, twice
     the count), against the mean of its beginning as a medoid that everyone has. Memory does not depend on n.
+    Exact greedy on the sample proposes medoids too, and the second pass finds which of the two cover the stream better.
 
     >>> streamed_facility_location([torch.tensor([[0.0], [1.0]]), torch.tensor([[2.0], [9.0]])], 2).cluster_sizes
     tensor([3, 1])
@@ -43,12 +45,18 @@ def streamed_facility_location(
     sample, sieves, n = _sieved(blocks, count, slack, room, generator or seeded(0, "stream"))
     if n < count:
         raise ThresherError(f"count={count} cannot be chosen of {n} examples: give a whole number from 1 to {n}.")
+    greedy = facility_location(sample.rows, count)
+    if n == len(sample.places):
+        return greedy
     best = min(sieves, key=lambda sieve: float(sieve.reach.mean()))
     rows = dict(zip(best.chosen, best.rows, strict=True))
     for place, row in zip(sample.places, sample.rows, strict=True):  # to fill what the sieve left free only helps
         if len(rows) < count:
             rows.setdefault(place, row)
-    return clusters(list(rows), _nearest(blocks, torch.stack(list(rows.values())), n))
+    chosen = [list(rows), [sample.places[slot] for slot in greedy.indices.tolist()]]
+    medoids = torch.stack([torch.stack(list(rows.values())), sample.rows[greedy.indices]])
+    better, nearest = _nearest(blocks, medoids, n)
+    return clusters(chosen[better], nearest)
 
 
 @dataclass
@@ -122,7 +130,7 @@ def _sieved(
     stream, head = _pieces(blocks), []
     for piece in stream:
         head.append(piece)
-        if len(head) * OFFERED >= room:
+        if sum(len(each) for each in head) >= room:
             break
     if not head:
         raise ThresherError("The stream holds no blocks: give at least one block of embeddings [m, d].")
@@ -152,20 +160,25 @@ def _guesses(sieves: dict[int, Sieve], best: float, count: int, slack: float, fa
     return {power: sieves.get(power) or Sieve((1 + slack) ** power, far.clone()) for power in powers}
 
 
-def _nearest(blocks: Iterable[Tensor], medoids: Tensor, n: int) -> Tensor:
-    """The places [n] of the nearest medoids [count, d], by a second pass."""
-    found, first = torch.empty(n, dtype=torch.long, device=medoids.device), 0
-    for piece in _pieces(blocks, rows_at_once(len(medoids), medoids)):
-        found[first : first + len(piece)] = torch.cdist(piece, medoids).argmin(1)
+def _nearest(blocks: Iterable[Tensor], medoids: Tensor, n: int) -> tuple[int, Tensor]:
+    """Which of the sets [sets, count, d] has medoids nearer to all, and the places [n] of them, by a second pass."""
+    sets, count, _ = medoids.shape
+    found, first = torch.empty(sets, n, dtype=torch.long, device=medoids.device), 0
+    totals = medoids.new_zeros(sets)
+    for piece in _pieces(blocks, rows_at_once(sets * count, medoids)):
+        distances, found[:, first : first + len(piece)] = torch.cdist(piece, medoids).min(2)
+        totals += distances.sum(1)
         first += len(piece)
-    return found
+    better = int(totals.argmin())
+    return better, found[better]
 
 
 def _pieces(blocks: Iterable[Tensor], size: int = OFFERED) -> Iterator[Tensor]:
     """The stream in pieces [m, d] of at most `size` examples, in double precision."""
     width = None
     for block in blocks:
-        rows = checked_rows(block)
+        alone = isinstance(block, (list, tuple)) and len(block) == 1  # as a loader over a TensorDataset gives it
+        rows = checked_rows(block[0] if alone else block)
         width = width or rows.shape[1]
         if rows.shape[1] != width:
             raise ThresherError(
