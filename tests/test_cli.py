@@ -14,8 +14,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -93,6 +96,21 @@ def test_train_writes_the_run_and_ends_with_json(tmp_path):
     }  # fmt: skip
     assert "epoch 3/3" in result.stderr
     assert "epoch" not in result.stdout
+
+
+def test_the_outcome_of_a_folder_of_images_names_their_files(tmp_path):
+    for place in range(40):
+        path = tmp_path / "photos" / ("cat", "dog")[place % 2] / f"{place}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (6 * place, 0, 0)).save(path)
+    words = f"--data {tmp_path}/photos:8 --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a"
+    told(thresher("train", *words.split(), "--validation", 0.2, "--json"))
+    rows = pq.read_table(tmp_path / "a" / "examples.parquet").to_pylist()
+    assert all(Path(row["file"]).parent.name == ("cat", "dog")[row["target"]] for row in rows)
+    numbers = {row["id"]: int(Path(row["file"]).stem) for row in rows}
+    with np.load(tmp_path / "a" / "previews.npz") as previews:
+        by_colour = previews["ids"][previews["inputs"][:, 0, 0, 0].argsort()].tolist()
+    assert by_colour == sorted(numbers, key=numbers.__getitem__)
 
 
 def test_a_finished_run_is_shown_and_not_trained_again(tmp_path):

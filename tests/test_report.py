@@ -301,6 +301,15 @@ def test_the_gallery_starts_with_the_least_trusted(tmp_path: Path) -> None:
         assert card.trust == example["trust"]
 
 
+def test_pictures_from_files_are_named(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=1, files=True)
+    first = cards(read_run(folder), most=1)[0]
+    assert str(first.file) == f"photos/<b>/{first.id // 3}.png"
+    html = write_report([folder], tmp_path / "report.html").read_text()
+    assert f'title="photos/&lt;b&gt;/{first.id // 3}.png"' in html
+    assert f"<dt>file</dt><dd>{first.id // 3}.png</dd>" in html
+
+
 def decoded(address: str) -> Image.Image:
     return Image.open(io.BytesIO(b64decode(address.removeprefix("data:image/png;base64,"))))
 

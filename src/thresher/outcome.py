@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from thresher.data.folders import files_of
 from thresher.examples import Examples
 from thresher.files import write_whole
 from thresher.ledger import Ledger
@@ -21,7 +22,7 @@ TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:
-    """Write examples.parquet (id, trust, target; truth and teacher where known) and previews.npz (least trusted).
+    """Write examples.parquet (id, trust, target; file, truth, teacher where known) and previews.npz (least trusted).
 
     Where a teacher was asked about a validation set, teacher.parquet says where it was right, and how sure.
     """
@@ -48,6 +49,8 @@ def _judged(validation: Examples) -> pa.Table:
 
 def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     columns: dict[str, Any] = {"id": train.ids.cpu().numpy(), "trust": trust.numpy()}
+    if files := files_of(train.inputs):
+        columns["file"] = [str(file) for file in files]
     for name, values in (("target", train.targets), ("true_target", train.columns.get("true_target"))):
         if values is None:
             continue

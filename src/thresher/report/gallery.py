@@ -3,6 +3,7 @@
 import io
 from base64 import b64encode
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ class Card:
     """One example: its picture (a data address) or its values, its labels as text, and whether it is corrupt."""
 
     id: int
+    file: Path | None
     picture: str | None
     values: list[str]
     given: str | None
@@ -102,6 +104,7 @@ def _card(run: RunRecord, place: int, row: int) -> Card:
     trust = float(examples["trust"][row]) if "trust" in examples else np.nan
     return Card(
         id=id_,
+        file=Path(examples["file"][row]) if "file" in examples else None,
         picture=png_address(shown) if shown.ndim in (2, 3) else None,
         values=[f"{value:.4g}" for value in shown[:MOST_FEATURES].tolist()] if shown.ndim == 1 else [],
         given=_label(run, examples, "target", row),

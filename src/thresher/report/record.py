@@ -33,7 +33,7 @@ class RunRecord:
     folder: Path
     settings: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
-    examples: Columns  # id, trust, target.., true_target.., origin; sorted by id
+    examples: Columns  # id, trust, file, target.., true_target.., origin; sorted by id
     last_epoch: (
         Columns  # id, peer, weight, prediction.., target.., origin, true, from_teacher; one row an example and peer
     )
