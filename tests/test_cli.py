@@ -113,6 +113,21 @@ def test_the_outcome_of_a_folder_of_images_names_their_files(tmp_path):
     assert by_colour == sorted(numbers, key=numbers.__getitem__)
 
 
+def written_table(path, *header, rows):
+    path.write_text("\n".join(",".join(map(str, row)) for row in [header, *rows]) + "\n")
+    return path
+
+
+def test_recalls_go_by_the_names_of_the_classes(tmp_path):
+    table = written_table(
+        tmp_path / "t.csv", "x", "y", rows=[(place, "no" if place % 2 else "yes") for place in range(40)]
+    )
+    words = f"--data {table}:y --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a".split()
+    found = told(thresher("train", *words, "--json"))
+    assert set(found["recalls"]) == {"no", "yes"}
+    assert re.search(r"recall of the worst class \((no|yes)\)", thresher("train", *words).stdout)
+
+
 def test_a_finished_run_is_shown_and_not_trained_again(tmp_path):
     trained(tmp_path / "a")
     before = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}

@@ -37,6 +37,12 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
     _write(folder / OUTCOME, _facts(train, trusted))
 
 
+def class_names_in(folder: Path) -> list[str] | None:
+    """The names of the classes of a finished run, where they have some."""
+    stored = (pq.read_schema(folder / OUTCOME).metadata or {}).get(b"class_names")
+    return None if stored is None else json.loads(stored)
+
+
 def _write(path: Path, facts: pa.Table) -> None:
     write_whole(path, lambda place: pq.write_table(facts, place, compression="zstd"))
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from thresher.engine.run import Run
+from thresher.outcome import class_names_in
 from thresher.report.summary import percent, score_text, seconds_text
 from thresher.settings import Settings
 
@@ -29,7 +30,7 @@ def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) ->
         "early_stopped": run.chosen_score(),
         "fine_tuned": None if tuned is None else tuned.scores[-1],
         "balanced_accuracy": _mean_of_last(run, "balanced_accuracy"),
-        "recalls": _recalls(run),
+        "recalls": _recalls(run, class_names_in(out)),
         "clean_share": run.clean_share(),
         "examples_per_second": examples / seconds,
         "seconds": seconds,
@@ -42,10 +43,12 @@ def _mean_of_last(run: Run, name: str, epochs: int = 10) -> float | None:
     return fmean(values) if values else None
 
 
-def _recalls(run: Run) -> dict[str, float]:
-    """The recall of each class, mean of the last ten epochs."""
-    names = [name for name in run.history[-1]["scores"] if name.startswith("recall_")]
-    return {name.removeprefix("recall_"): _mean_of_last(run, name) or 0.0 for name in names}
+def _recalls(run: Run, class_names: Sequence[str] | None) -> dict[str, float]:
+    """The recall of each class by its name, or by its number where it has none, mean of the last ten epochs."""
+    known = [name for name in run.history[-1]["scores"] if name.startswith("recall_")]
+    labels = [name.removeprefix("recall_") for name in known]
+    said = labels if class_names is None else [class_names[int(label)] for label in labels]
+    return {label: _mean_of_last(run, name) or 0.0 for label, name in zip(said, known, strict=True)}
 
 
 def one_run(found: Result) -> Table:

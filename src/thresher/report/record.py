@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from thresher.errors import ThresherError
 from thresher.ledger import Ledger
-from thresher.outcome import JUDGED, OUTCOME, TUNED
+from thresher.outcome import JUDGED, OUTCOME, TUNED, class_names_in
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -70,7 +70,8 @@ def read_run(folder: Path) -> RunRecord:
     """Read a run folder; everything but its history may be missing."""
     history = _read_history(folder)
     try:
-        examples, class_names = _read_examples(folder / OUTCOME)
+        examples = _read_examples(folder / OUTCOME)
+        class_names = class_names_in(folder) if examples else None
         last_epoch = _read_last_epoch(folder / "ledger", examples)
         tuned = _finite(_read_history(folder / TUNED)[-1].get("score")) if (folder / TUNED / OUTCOME).exists() else None
         return RunRecord(
@@ -133,17 +134,15 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _read_examples(path: Path) -> tuple[Columns, Sequence[str] | None]:
+def _read_examples(path: Path) -> Columns:
     if not path.is_file():
-        return {}, None
+        return {}
     table = pq.read_table(path).sort_by("id")
-    metadata = table.schema.metadata or {}
-    class_names = json.loads(metadata[b"class_names"]) if b"class_names" in metadata else None
     columns = _as_arrays(table)
     if "is_corrupt" in columns:
         corrupt, known = columns.pop("is_corrupt"), table["is_corrupt"].is_valid().to_numpy()
         columns["origin"] = np.where(known, np.where(corrupt.astype(bool), CORRUPTED, CLEAN), UNKNOWN)
-    return columns, class_names
+    return columns
 
 
 def _as_arrays(table: pa.Table) -> dict[str, Array]:
