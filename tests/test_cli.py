@@ -128,6 +128,14 @@ def test_recalls_go_by_the_names_of_the_classes(tmp_path):
     assert re.search(r"recall of the worst class \((no|yes)\)", thresher("train", *words).stdout)
 
 
+def test_a_score_that_is_not_finite_is_null(tmp_path):
+    table = written_table(tmp_path / "t.csv", "x", "y", rows=[(place, 3.5) for place in range(40)])
+    words = f"--data {table}:y --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a".split()
+    found = told(thresher("train", *words, "--json"))
+    assert found["last"] is found["best"] is None
+    assert "r2, best epoch on the test set – " in " ".join(thresher("train", *words).stdout.split())
+
+
 def test_a_finished_run_is_shown_and_not_trained_again(tmp_path):
     trained(tmp_path / "a")
     before = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from thresher.engine.run import Run
 from thresher.outcome import class_names_in
+from thresher.report.record import finite
 from thresher.report.summary import percent, score_text, seconds_text
 from thresher.settings import Settings
 
@@ -16,7 +17,7 @@ Result = Mapping[str, Any]
 
 
 def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) -> Result:
-    """The numbers of a run: scores are those of the test set, and only epochs count as seconds."""
+    """The numbers of a run: scores are those of the test set, None where not finite; only epochs count as seconds."""
     seconds = sum(record["seconds"] for record in run.history)
     examples = sum(record["steps"] for record in run.history) * settings.batch
     return {
@@ -25,10 +26,10 @@ def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) ->
         "corruption": settings.corruption,
         "seed": settings.seed,
         "metric": run.history[-1]["metric"],
-        "last": run.last(),
-        "best": run.best(),
-        "early_stopped": run.chosen_score(),
-        "fine_tuned": None if tuned is None else tuned.scores[-1],
+        "last": finite(run.last()),
+        "best": finite(run.best()),
+        "early_stopped": finite(run.chosen_score()),
+        "fine_tuned": None if tuned is None else finite(tuned.scores[-1]),
         "balanced_accuracy": _mean_of_last(run, "balanced_accuracy"),
         "recalls": _recalls(run, class_names_in(out)),
         "clean_share": run.clean_share(),
@@ -81,7 +82,7 @@ def side_by_side(results: Sequence[Result]) -> Table:
     table.add_column("method")
     for heading in (f"{metric}, last 10", "best epoch", "clean among kept", "time"):
         table.add_column(heading, justify="right")
-    best = max(found["last"] for found in results)
+    best = max((found["last"] for found in results if found["last"] is not None), default=None)
     for found in results:
         table.add_row(
             found["method"],
@@ -89,6 +90,6 @@ def side_by_side(results: Sequence[Result]) -> Table:
             score_text(found["best"], metric),
             percent(found["clean_share"]),
             seconds_text(found["seconds"]),
-            style="bold green" if found["last"] == best else None,
+            style="bold green" if best is not None and found["last"] == best else None,
         )
     return table

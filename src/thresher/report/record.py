@@ -63,7 +63,7 @@ class RunRecord:
 
     def series(self, key: str) -> list[float | None]:
         """One number an epoch, None where it is missing or not finite."""
-        return [_finite(row.get(key)) for row in self.history]
+        return [finite(row.get(key)) for row in self.history]
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -73,7 +73,7 @@ def read_run(folder: Path) -> RunRecord:
         examples = _read_examples(folder / OUTCOME)
         class_names = class_names_in(folder) if examples else None
         last_epoch = _read_last_epoch(folder / "ledger", examples)
-        tuned = _finite(_read_history(folder / TUNED)[-1].get("score")) if (folder / TUNED / OUTCOME).exists() else None
+        tuned = finite(_read_history(folder / TUNED)[-1].get("score")) if (folder / TUNED / OUTCOME).exists() else None
         return RunRecord(
             folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names, tuned,
             _as_arrays(pq.read_table(folder / JUDGED)) if (folder / JUDGED).is_file() else {},
@@ -97,7 +97,8 @@ def rows_of(known_ids: Array, wanted_ids: Array) -> tuple[Array, Array]:
     return rows, known_ids[rows] == wanted_ids
 
 
-def _finite(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
+    """A number, or None where there is none or it is not finite."""
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
