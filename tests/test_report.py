@@ -286,6 +286,12 @@ def test_ranking_quality_is_the_share_of_pairs_in_order() -> None:
     assert ranking_quality(scores, np.ones(80, bool)) is None
 
 
+def test_trust_is_said_to_be_without_preference_for_classes(tmp_path: Path) -> None:
+    figures = run_figures(read_run(write_fake_run(tmp_path / "run", epochs=1)))
+    words = next(figure.words for figure in figures if figure.title == "Trust")
+    assert "preference for some classes is taken out" in words
+
+
 def test_the_gallery_starts_with_the_least_trusted(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", epochs=2, peers=2)
     examples = {row["id"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}

@@ -92,8 +92,11 @@ def _recall_figure(run: RunRecord, recalls: Mapping[int, float]) -> Figure:
 
 def _trust_figure(run: RunRecord) -> Figure:
     trust, origins = run.examples["trust"], run.examples.get("origin")
-    meaning = "one minus the mean residual rank" if run.is_regression else "the mean probability of the given label"
-    words = f"Trust is {meaning} over all epochs, from 0 to 1."
+    if run.is_regression:
+        words = "Trust is one minus the mean residual rank over all epochs, from 0 to 1."
+    else:
+        words = "Trust is the mean over all epochs of the probability of the given label, from 0 to 1, after the "
+        words += "network's preference for some classes is taken out."
     if origins is not None:
         known = (origins != UNKNOWN) & np.isfinite(trust)
         quality = ranking_quality(trust[known], origins[known] == CLEAN)
