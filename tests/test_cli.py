@@ -78,7 +78,7 @@ def test_train_writes_the_run_and_ends_with_json(tmp_path):
     result = trained(out, "--json")
     found = json.loads(result.stdout.splitlines()[-1])
     assert " ".join(found) == (
-        "method data corruption seed metric last best early_stopped fine_tuned balanced_accuracy recalls "
+        "method data corruption seed noise_rate metric last best early_stopped fine_tuned balanced_accuracy recalls "
         "clean_share examples_per_second seconds out"
     )
     assert found["method"] == "prl-l"
@@ -134,6 +134,15 @@ def test_a_score_that_is_not_finite_is_null(tmp_path):
     found = told(thresher("train", *words, "--json"))
     assert found["last"] is found["best"] is None
     assert "r2, best epoch on the test set – " in " ".join(thresher("train", *words).stdout.split())
+
+
+def test_the_noise_rate_that_was_found_is_told(tmp_path):
+    words = [*QUICK, "--corrupt", "symmetric:0.4", "--method", "prl-l", "--epochs", 4, "--out", tmp_path / "a"]
+    found = told(thresher("train", *words, "--json"))["noise_rate"]
+    assert found == history(tmp_path / "a")[-1]["noise_rate"]
+    said = f"{found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+    assert f"<dt>noise rate found</dt><dd>{said}: " in (tmp_path / "a" / "report.html").read_text()
+    assert told(trained(tmp_path / "b", "--json"))["noise_rate"] is None, "nothing was to be found"
 
 
 def test_a_finished_run_is_shown_and_not_trained_again(tmp_path):

@@ -11,6 +11,7 @@ from thresher.report.gallery import Card, cards, feature_names, hidden_features
 from thresher.report.record import RunRecord
 from thresher.report.summary import (
     metric_of,
+    noise_rate_found,
     percent,
     run_names,
     score_text,
@@ -81,8 +82,15 @@ def _section(
         "real": run.is_regression,
         "features": feature_names(run),
         "hidden_features": hidden_features(run),
-        "settings": {key: _setting_text(value) for key, value in run.settings.items()},
+        "settings": {key: _setting_text(value) for key, value in run.settings.items()} | _noise_rate(run),
     }
+
+
+def _noise_rate(run: RunRecord) -> dict[str, str]:
+    """The noise rate that the run found itself, with its range and why."""
+    if (found := noise_rate_found(run.history)) is None:
+        return {}
+    return {"noise rate found": f"{found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f}): {found['why']}"}
 
 
 def _cards_words(shown: Sequence[Card], said: str) -> str:

@@ -57,6 +57,11 @@ def mean_of_last(history: Sequence[Mapping[str, Any]]) -> float | None:
     return _mean([row.get("score") for row in history[-LAST:]])
 
 
+def noise_rate_found(history: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The noise rate that a run found itself: rate, low, high and why."""
+    return next((row["noise_rate"] for row in history if row.get("noise_rate")), None)
+
+
 def mean_recalls(run: RunRecord) -> dict[int, float]:
     """The recall of each class on the evaluation set, mean of the last ten epochs; empty where none was noted."""
     tail = [row.get("scores") or {} for row in run.history[-LAST:]]
