@@ -6,14 +6,13 @@ from typing import Any
 
 from thresher.report.confusion import disagreements
 from thresher.report.figure import Figure
-from thresher.report.figures import method_colours, run_figures, training_figures
+from thresher.report.figures import run_colours, run_figures, training_figures
 from thresher.report.gallery import Card, cards, feature_names, hidden_features
 from thresher.report.record import RunRecord
 from thresher.report.summary import (
     metric_of,
     noise_rate_found,
     percent,
-    run_names,
     score_text,
     seconds_text,
     summarise,
@@ -28,16 +27,16 @@ def page(runs: Sequence[RunRecord]) -> str:
     """The whole report as one HTML text; equal runs give equal texts."""
     specs: list[dict[str, Any]] = []
     training = placed(training_figures(runs), specs)
-    names, colours = run_names(runs), method_colours(runs)
+    colours = run_colours(runs)
     most = MOST_CARDS if len(runs) == 1 else MOST_CARDS_OF_SEVERAL
     show = partial(_section, most=most, specs=specs, teacher_shown=have_one_teacher(runs))
-    sections = [show(run, name, colours[run.method]) for run, name in zip(runs, names, strict=True)]
+    sections = [show(run, *said) for run, said in zip(runs, colours.items(), strict=True)]
     return rendered(
         "page.html",
         specs,
         title=_title(runs),
         lead=_lead(runs),
-        headline=[_headline(run, name, colours[run.method]) for run, name in zip(runs, names, strict=True)],
+        headline=[_headline(run, *said) for run, said in zip(runs, colours.items(), strict=True)],
         training=training,
         sections=sections,
     )
