@@ -145,6 +145,20 @@ def test_the_noise_rate_that_was_found_is_told(tmp_path):
     assert told(trained(tmp_path / "b", "--json"))["noise_rate"] is None, "nothing was to be found"
 
 
+def test_the_least_trusted_rows_of_a_table_are_shown_as_they_are(tmp_path):
+    rows = [(f"town {place}", 1000.25 + place, "" if place == 3 else place, place % 2) for place in range(40)]
+    table = written_table(tmp_path / "t.csv", "town", "price", "rooms", "sold", rows=rows)
+    words = f"--data {table}:sold --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a".split()
+    told(thresher("train", *words, "--json"))
+    shown = (tmp_path / "a" / "report.html").read_text().split('<table class="rows">')[1].split("</table>")[0]
+    heads = ["example", "given", "predicted", "trust", "town", "price", "rooms"]
+    assert re.findall(r"<th>(.*?)</th>", shown) == heads
+    cells = [re.findall(r"<td.*?>(.*?)</td>", row) for row in shown.split("<tr>")[2:]]
+    assert len(cells) == 32
+    for id_, *_, town, price, rooms in cells:
+        assert (town, float(price), rooms) == (*rows[int(id_)][:2], str(rows[int(id_)][2]))
+
+
 def test_a_finished_run_is_shown_and_not_trained_again(tmp_path):
     trained(tmp_path / "a")
     before = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}

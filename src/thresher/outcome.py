@@ -17,6 +17,7 @@ from thresher.signals import margins
 
 PREVIEWS = 96
 OUTCOME = "examples.parquet"  # written last: where it is, everything is
+LEAST = "previews.npz"  # the least trusted examples
 JUDGED = "teacher.parquet"
 TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
 
@@ -31,10 +32,20 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
     least = torch.argsort(trusted, stable=True)[:PREVIEWS]
-    save_previews(folder / "previews.npz", train.subset(least))
+    save_previews(folder / LEAST, train.subset(least))
     if validation is not None and "teacher_output" in validation.columns:
         _write(folder / JUDGED, _judged(validation))
     _write(folder / OUTCOME, _facts(train, trusted))
+
+
+def keep_rows(folder: Path, table: pa.Table) -> None:
+    """Keep the least trusted rows of a table, whose ids are their places in it, beside what the model saw of them."""
+    with np.load(folder / LEAST) as stored:
+        arrays = dict(stored)
+    if "row" not in arrays:
+        rows = table.take(arrays["ids"]).to_pylist()
+        arrays["row"] = np.array([json.dumps(row, default=str) for row in rows])
+        write_whole(folder / LEAST, lambda place: _save(place, arrays))
 
 
 def class_names_in(folder: Path) -> list[str] | None:

@@ -79,6 +79,7 @@ def _section(
         "cards": shown,
         "cards_words": _cards_words(shown, "target" if run.is_regression else "label"),
         "real": run.is_regression,
+        "truth_known": any(card.corrupt is not None for card in shown),
         "features": feature_names(run),
         "hidden_features": hidden_features(run),
         "settings": {key: _setting_text(value) for key, value in run.settings.items()} | _noise_rate(run),

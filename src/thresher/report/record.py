@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from thresher.errors import ThresherError
 from thresher.ledger import Ledger
-from thresher.outcome import JUDGED, OUTCOME, TUNED, class_names_in
+from thresher.outcome import JUDGED, LEAST, OUTCOME, TUNED, class_names_in
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -37,7 +37,7 @@ class RunRecord:
     last_epoch: (
         Columns  # id, peer, weight, prediction.., target.., origin, true, from_teacher; one row an example and peer
     )
-    previews: Columns  # ids, inputs, perhaps feature_names
+    previews: Columns  # ids, inputs, perhaps feature_names, or row: a row of a table each, as JSON
     class_names: Sequence[str] | None
     tuned: float | None  # the score after fine-tuning on clean examples
     judged: Columns  # margin and right: the teacher on validation examples
@@ -174,7 +174,7 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
 
 
 def _read_previews(folder: Path) -> Columns:
-    path = folder / "previews.npz"
+    path = folder / LEAST
     if not path.is_file():
         return {}
     with np.load(path, allow_pickle=False) as stored:
