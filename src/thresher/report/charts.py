@@ -40,7 +40,8 @@ def curve(
     picked = alt.selection_point(name="picked", fields=["run"], bind="legend")
     near = alt.selection_point(name="near", on="pointerover", nearest=True, fields=["epoch"], empty=False)
     height = alt.Scale(domain=[0, 1]) if whole else alt.Scale(zero=False)
-    legend = alt.Legend(title=None, orient="top") if len(colours) > 1 else None
+    columns = min(3, max(1, 54 // max(len(name) for name in colours)))  # as there is room for names of this length
+    legend = alt.Legend(title=None, orient="top", columns=columns) if len(colours) > 1 else None
     base = alt.Chart(data).encode(
         x=alt.X(
             "epoch:Q",
@@ -54,7 +55,7 @@ def curve(
     )
     sets = list(dict.fromkeys(row["set"] for row in rows))
     dashes = alt.Scale(domain=sets, range=[[1, 0], [3, 3]][: len(sets)])
-    keys = alt.Legend(title=None, orient="top", symbolType="stroke") if len(sets) > 1 else None
+    keys = alt.Legend(title=None, orient="bottom", symbolType="stroke") if len(sets) > 1 else None
     line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("set:N", scale=dashes, legend=keys))
     line = line.encode(opacity=alt.condition(picked, alt.value(1), alt.value(0.15)))
     point = base.mark_circle(size=55).encode(
