@@ -21,6 +21,7 @@ def write_fake_run(
     pictures: bool = True,
     truth: bool = True,
     teacher: bool = False,
+    files: bool = False,
     class_names: Sequence[str] | None = None,
     count: int = 600,
 ) -> Path:
@@ -37,6 +38,8 @@ def write_fake_run(
         given = np.where(corrupt, (true + random.integers(1, 10, count)) % 10, true).astype(np.int32)
     trust = np.where(corrupt, random.beta(1.5, 7, count), random.beta(7, 2, count)).astype(np.float32)
     columns = {"id": np.arange(count) * 3, "trust": trust, **_targets("target", given)}
+    if files:
+        columns["file"] = [f"photos/<b>/{place}.png" for place in range(count)]
     if truth:
         columns |= {"is_corrupt": corrupt, **_targets("true_target", true)}
     if teacher:

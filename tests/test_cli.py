@@ -14,8 +14,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -75,7 +78,7 @@ def test_train_writes_the_run_and_ends_with_json(tmp_path):
     result = trained(out, "--json")
     found = json.loads(result.stdout.splitlines()[-1])
     assert " ".join(found) == (
-        "method data corruption seed metric last best early_stopped fine_tuned balanced_accuracy recalls "
+        "method data corruption seed noise_rate metric last best early_stopped fine_tuned balanced_accuracy recalls "
         "clean_share examples_per_second seconds out"
     )
     assert found["method"] == "prl-l"
@@ -93,6 +96,67 @@ def test_train_writes_the_run_and_ends_with_json(tmp_path):
     }  # fmt: skip
     assert "epoch 3/3" in result.stderr
     assert "epoch" not in result.stdout
+
+
+def test_the_outcome_of_a_folder_of_images_names_their_files(tmp_path):
+    for place in range(40):
+        path = tmp_path / "photos" / ("cat", "dog")[place % 2] / f"{place}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (6 * place, 0, 0)).save(path)
+    words = f"--data {tmp_path}/photos:8 --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a"
+    told(thresher("train", *words.split(), "--validation", 0.2, "--json"))
+    rows = pq.read_table(tmp_path / "a" / "examples.parquet").to_pylist()
+    assert all(Path(row["file"]).parent.name == ("cat", "dog")[row["target"]] for row in rows)
+    numbers = {row["id"]: int(Path(row["file"]).stem) for row in rows}
+    with np.load(tmp_path / "a" / "previews.npz") as previews:
+        by_colour = previews["ids"][previews["inputs"][:, 0, 0, 0].argsort()].tolist()
+    assert by_colour == sorted(numbers, key=numbers.__getitem__)
+
+
+def written_table(path, *header, rows):
+    path.write_text("\n".join(",".join(map(str, row)) for row in [header, *rows]) + "\n")
+    return path
+
+
+def test_recalls_go_by_the_names_of_the_classes(tmp_path):
+    table = written_table(
+        tmp_path / "t.csv", "x", "y", rows=[(place, "no" if place % 2 else "yes") for place in range(40)]
+    )
+    words = f"--data {table}:y --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a".split()
+    found = told(thresher("train", *words, "--json"))
+    assert set(found["recalls"]) == {"no", "yes"}
+    assert re.search(r"recall of the worst class \((no|yes)\)", thresher("train", *words).stdout)
+
+
+def test_a_score_that_is_not_finite_is_null(tmp_path):
+    table = written_table(tmp_path / "t.csv", "x", "y", rows=[(place, 3.5) for place in range(40)])
+    words = f"--data {table}:y --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a".split()
+    found = told(thresher("train", *words, "--json"))
+    assert found["last"] is found["best"] is None
+    assert "r2, best epoch on the test set – " in " ".join(thresher("train", *words).stdout.split())
+
+
+def test_the_noise_rate_that_was_found_is_told(tmp_path):
+    words = [*QUICK, "--corrupt", "symmetric:0.4", "--method", "prl-l", "--epochs", 4, "--out", tmp_path / "a"]
+    found = told(thresher("train", *words, "--json"))["noise_rate"]
+    assert found == history(tmp_path / "a")[-1]["noise_rate"]
+    said = f"{found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+    assert f"<dt>noise rate found</dt><dd>{said}: " in (tmp_path / "a" / "report.html").read_text()
+    assert told(trained(tmp_path / "b", "--json"))["noise_rate"] is None, "nothing was to be found"
+
+
+def test_the_least_trusted_rows_of_a_table_are_shown_as_they_are(tmp_path):
+    rows = [(f"town {place}", 1000.25 + place, "" if place == 3 else place, place % 2) for place in range(40)]
+    table = written_table(tmp_path / "t.csv", "town", "price", "rooms", "sold", rows=rows)
+    words = f"--data {table}:sold --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a".split()
+    told(thresher("train", *words, "--json"))
+    shown = (tmp_path / "a" / "report.html").read_text().split('<table class="rows">')[1].split("</table>")[0]
+    heads = ["example", "given", "predicted", "trust", "town", "price", "rooms"]
+    assert re.findall(r"<th>(.*?)</th>", shown) == heads
+    cells = [re.findall(r"<td.*?>(.*?)</td>", row) for row in shown.split("<tr>")[2:]]
+    assert len(cells) == 32
+    for id_, *_, town, price, rooms in cells:
+        assert (town, float(price), rooms) == (*rows[int(id_)][:2], str(rows[int(id_)][2]))
 
 
 def test_a_finished_run_is_shown_and_not_trained_again(tmp_path):

@@ -76,6 +76,9 @@ def test_a_folder_with_only_a_history_is_enough(tmp_path: Path) -> None:
     specs = charts_of(write_report([tmp_path / "bare"], tmp_path / "report.html"))
     assert [row["score"] for row in rows_of_chart(specs[0])] == [0.5, None]
     assert len(specs) == 1
+    (tmp_path / "bare" / "history.jsonl").write_text('{"epoch": 1, "score": null, "loss": 0.5}\n')
+    page = write_report([tmp_path / "bare"], tmp_path / "report.html")
+    assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", page.read_text()) == ["Training loss"], "nobody was tested"
 
 
 def test_the_page_is_a_pure_function_of_the_folders(tmp_path: Path) -> None:
@@ -93,11 +96,11 @@ def test_several_runs_are_overlaid_and_listed(tmp_path: Path) -> None:
     assert len(specs) == 4 + 3 * 7
     score = [row for row in rows_of_chart(specs[0]) if row["set"] == "evaluation"]
     assert len(score) == 3 + 3 + 4
-    assert {(row["run"], row["method"]) for row in score} == {
-        ("prl-l, seed 0", "prl-l"),
-        ("prl-l, seed 1", "prl-l"),
-        ("standard, seed 0", "standard"),
-    }
+    names = ["prl-l, seed 0", "prl-l, seed 1", "standard, seed 0"]
+    assert {row["run"] for row in score} == set(names)
+    colour = specs[0]["layer"][0]["encoding"]["color"]
+    assert (colour["field"], colour["scale"]["domain"]) == ("run", names)
+    assert len(set(colour["scale"]["range"])) == 3
     headline = page.read_text().split('id="headline"')[1].split("</table>")[0]
     assert headline.count("<tr>") == 1 + 3
 
@@ -107,6 +110,24 @@ def test_names_stay_apart_when_the_same_run_is_given_twice(tmp_path: Path) -> No
     assert run_names([run]) == ["prl-l"]
     assert run_names([run, replace(run, folder=tmp_path / "again")]) == ["prl-l (run)", "prl-l (again)"]
     assert run_names([run, run]) == ["prl-l, run 1", "prl-l, run 2"]
+    other = replace(run, settings={**run.settings, "data": "blobs"})
+    assert run_names([run, other]) == ["prl-l on digits", "prl-l on blobs"]
+
+
+def test_accuracy_and_r2_have_an_axis_each(tmp_path: Path) -> None:
+    runs = [
+        write_fake_run(tmp_path / "classes", epochs=2),
+        write_fake_run(tmp_path / "real", regression=1, method="standard", epochs=2),
+    ]
+    page = write_report(runs, tmp_path / "report.html")
+    assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", page.read_text())[:3] == [
+        "Score: accuracy",
+        "Score: R²",
+        "Training loss",
+    ]
+    for spec, run, number in zip(charts_of(page), ("prl-l", "standard"), ("~%", "~g"), strict=False):
+        assert {row["run"] for row in rows_of_chart(spec)} == {run}
+        assert spec["layer"][0]["encoding"]["y"]["axis"]["format"] == number
 
 
 def test_the_headline_is_that_of_the_history(tmp_path: Path) -> None:
@@ -286,6 +307,12 @@ def test_ranking_quality_is_the_share_of_pairs_in_order() -> None:
     assert ranking_quality(scores, np.ones(80, bool)) is None
 
 
+def test_trust_is_said_to_be_without_preference_for_classes(tmp_path: Path) -> None:
+    figures = run_figures(read_run(write_fake_run(tmp_path / "run", epochs=1)))
+    words = next(figure.words for figure in figures if figure.title == "Trust")
+    assert "preference for some classes is taken out" in words
+
+
 def test_the_gallery_starts_with_the_least_trusted(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", epochs=2, peers=2)
     examples = {row["id"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}
@@ -299,6 +326,15 @@ def test_the_gallery_starts_with_the_least_trusted(tmp_path: Path) -> None:
         assert card.predicted == str(predicted[card.id])
         assert card.corrupt == example["is_corrupt"]
         assert card.trust == example["trust"]
+
+
+def test_pictures_from_files_are_named(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=1, files=True)
+    first = cards(read_run(folder), most=1)[0]
+    assert str(first.file) == f"photos/<b>/{first.id // 3}.png"
+    html = write_report([folder], tmp_path / "report.html").read_text()
+    assert f'title="photos/&lt;b&gt;/{first.id // 3}.png"' in html
+    assert f"<dt>file</dt><dd>{first.id // 3}.png</dd>" in html
 
 
 def decoded(address: str) -> Image.Image:

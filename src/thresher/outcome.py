@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from thresher.data.folders import files_of
 from thresher.examples import Examples
 from thresher.files import write_whole
 from thresher.ledger import Ledger
@@ -16,12 +17,13 @@ from thresher.signals import margins
 
 PREVIEWS = 96
 OUTCOME = "examples.parquet"  # written last: where it is, everything is
+LEAST = "previews.npz"  # the least trusted examples
 JUDGED = "teacher.parquet"
 TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:
-    """Write examples.parquet (id, trust, target; truth and teacher where known) and previews.npz (least trusted).
+    """Write examples.parquet (id, trust, target; file, truth, teacher where known) and previews.npz (least trusted).
 
     Where a teacher was asked about a validation set, teacher.parquet says where it was right, and how sure.
     """
@@ -30,10 +32,26 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
     least = torch.argsort(trusted, stable=True)[:PREVIEWS]
-    save_previews(folder / "previews.npz", train.subset(least))
+    save_previews(folder / LEAST, train.subset(least))
     if validation is not None and "teacher_output" in validation.columns:
         _write(folder / JUDGED, _judged(validation))
     _write(folder / OUTCOME, _facts(train, trusted))
+
+
+def keep_rows(folder: Path, table: pa.Table) -> None:
+    """Keep the least trusted rows of a table, whose ids are their places in it, beside what the model saw of them."""
+    with np.load(folder / LEAST) as stored:
+        arrays = dict(stored)
+    if "row" not in arrays:
+        rows = table.take(arrays["ids"]).to_pylist()
+        arrays["row"] = np.array([json.dumps(row, default=str) for row in rows])
+        write_whole(folder / LEAST, lambda place: _save(place, arrays))
+
+
+def class_names_in(folder: Path) -> list[str] | None:
+    """The names of the classes of a finished run, where they have some."""
+    stored = (pq.read_schema(folder / OUTCOME).metadata or {}).get(b"class_names")
+    return None if stored is None else json.loads(stored)
 
 
 def _write(path: Path, facts: pa.Table) -> None:
@@ -48,6 +66,8 @@ def _judged(validation: Examples) -> pa.Table:
 
 def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     columns: dict[str, Any] = {"id": train.ids.cpu().numpy(), "trust": trust.numpy()}
+    if files := files_of(train.inputs):
+        columns["file"] = [str(file) for file in files]
     for name, values in (("target", train.targets), ("true_target", train.columns.get("true_target"))):
         if values is None:
             continue

@@ -8,14 +8,16 @@ from typing import Any
 from rich.table import Table
 
 from thresher.engine.run import Run
-from thresher.report.summary import percent, score_text, seconds_text
+from thresher.outcome import class_names_in
+from thresher.report.record import finite
+from thresher.report.summary import noise_rate_found, percent, score_text, seconds_text
 from thresher.settings import Settings
 
 Result = Mapping[str, Any]
 
 
 def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) -> Result:
-    """The numbers of a run: scores are those of the test set, and only epochs count as seconds."""
+    """The numbers of a run: scores are those of the test set, None where not finite; only epochs count as seconds."""
     seconds = sum(record["seconds"] for record in run.history)
     examples = sum(record["steps"] for record in run.history) * settings.batch
     return {
@@ -23,13 +25,14 @@ def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) ->
         "data": settings.data,
         "corruption": settings.corruption,
         "seed": settings.seed,
+        "noise_rate": noise_rate_found(run.history),
         "metric": run.history[-1]["metric"],
-        "last": run.last(),
-        "best": run.best(),
-        "early_stopped": run.chosen_score(),
-        "fine_tuned": None if tuned is None else tuned.scores[-1],
+        "last": finite(run.last()),
+        "best": finite(run.best()),
+        "early_stopped": finite(run.chosen_score()),
+        "fine_tuned": None if tuned is None else finite(tuned.scores[-1]),
         "balanced_accuracy": _mean_of_last(run, "balanced_accuracy"),
-        "recalls": _recalls(run),
+        "recalls": _recalls(run, class_names_in(out)),
         "clean_share": run.clean_share(),
         "examples_per_second": examples / seconds,
         "seconds": seconds,
@@ -42,10 +45,12 @@ def _mean_of_last(run: Run, name: str, epochs: int = 10) -> float | None:
     return fmean(values) if values else None
 
 
-def _recalls(run: Run) -> dict[str, float]:
-    """The recall of each class, mean of the last ten epochs."""
-    names = [name for name in run.history[-1]["scores"] if name.startswith("recall_")]
-    return {name.removeprefix("recall_"): _mean_of_last(run, name) or 0.0 for name in names}
+def _recalls(run: Run, class_names: Sequence[str] | None) -> dict[str, float]:
+    """The recall of each class by its name, or by its number where it has none, mean of the last ten epochs."""
+    known = [name for name in run.history[-1]["scores"] if name.startswith("recall_")]
+    labels = [name.removeprefix("recall_") for name in known]
+    said = labels if class_names is None else [class_names[int(label)] for label in labels]
+    return {label: _mean_of_last(run, name) or 0.0 for label, name in zip(said, known, strict=True)}
 
 
 def one_run(found: Result) -> Table:
@@ -78,7 +83,7 @@ def side_by_side(results: Sequence[Result]) -> Table:
     table.add_column("method")
     for heading in (f"{metric}, last 10", "best epoch", "clean among kept", "time"):
         table.add_column(heading, justify="right")
-    best = max(found["last"] for found in results)
+    best = max((found["last"] for found in results if found["last"] is not None), default=None)
     for found in results:
         table.add_row(
             found["method"],
@@ -86,6 +91,6 @@ def side_by_side(results: Sequence[Result]) -> Table:
             score_text(found["best"], metric),
             percent(found["clean_share"]),
             seconds_text(found["seconds"]),
-            style="bold green" if found["last"] == best else None,
+            style="bold green" if best is not None and found["last"] == best else None,
         )
     return table

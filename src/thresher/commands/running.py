@@ -12,6 +12,7 @@ from thresher.commands.folders import saved_epochs
 from thresher.corruption import corrupt
 from thresher.data import Splits, hold_out, load, load_clean, take_clean
 from thresher.data.pools import Pooled, load_with_pool
+from thresher.data.tables import SUFFIXES, read_table
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
@@ -19,7 +20,7 @@ from thresher.examples import Examples
 from thresher.folds import noise_rate_by_folds
 from thresher.models import build
 from thresher.noise_rate import Estimate
-from thresher.outcome import TUNED
+from thresher.outcome import TUNED, keep_rows
 from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipes import Method, method
 from thresher.settings import Settings, refuse_another_run, saving
@@ -104,13 +105,17 @@ def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, co
     """Train in this folder, or go on where it was left; `run.toml` is written once training has begun."""
     refuse_another_run(out, job.settings)
     try:
-        return _fit(job, out, saving(job.settings, out, watch), commit_every)
+        run = _fit(job, out, saving(job.settings, out, watch), commit_every)
     except KeyboardInterrupt as stop:
         saved = saved_epochs(out)
         stop.add_note(f"Saved so far: {saved} epoch{'' if saved == 1 else 's'}.")
         raise
     except torch.OutOfMemoryError as error:
         raise ThresherError(f"{job.settings.batch} examples do not fit onto the GPU: lower --batch.") from error
+    base, _, target = job.settings.data.partition(":")
+    if base.endswith(SUFFIXES):
+        keep_rows(out, read_table(Path(base).expanduser()).drop_columns((target or "target").split(",")))
+    return run
 
 
 def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: float) -> Run:

@@ -27,7 +27,7 @@ def curve(
     lines: Sequence[float] = (),
     whole: bool = False,
 ) -> Spec:
-    """Lines over epochs, one a run and set (rows of epoch, run, method, set and `value`), coloured by method.
+    """Lines over epochs, one a run and set (rows of epoch, run, set and `value`), coloured by run.
 
     The lines of the first set are solid, of another dashed. `lines` are levels to compare with, dashed too; `whole`
     shows the whole range from 0 to 1.
@@ -37,10 +37,11 @@ def curve(
     number = "~%" if share else "~g"
     data = {"values": list(rows)}
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    picked = alt.selection_point(name="picked", fields=["method"], bind="legend")
+    picked = alt.selection_point(name="picked", fields=["run"], bind="legend")
     near = alt.selection_point(name="near", on="pointerover", nearest=True, fields=["epoch"], empty=False)
     height = alt.Scale(domain=[0, 1]) if whole else alt.Scale(zero=False)
-    legend = alt.Legend(title=None, orient="top") if len(colours) > 1 else None
+    columns = min(3, max(1, 54 // max(len(name) for name in colours)))  # as there is room for names of this length
+    legend = alt.Legend(title=None, orient="top", columns=columns) if len(colours) > 1 else None
     base = alt.Chart(data).encode(
         x=alt.X(
             "epoch:Q",
@@ -49,12 +50,12 @@ def curve(
             axis=alt.Axis(tickMinStep=1, format="d", grid=False),
         ),
         y=alt.Y(f"{value}:Q", title=title, scale=height, axis=alt.Axis(format=number)),
-        color=alt.Color("method:N", scale=scale, legend=legend),
-        detail=["run:N", "set:N"],
+        color=alt.Color("run:N", scale=scale, legend=legend),
+        detail=["set:N"],
     )
     sets = list(dict.fromkeys(row["set"] for row in rows))
     dashes = alt.Scale(domain=sets, range=[[1, 0], [3, 3]][: len(sets)])
-    keys = alt.Legend(title=None, orient="top", symbolType="stroke") if len(sets) > 1 else None
+    keys = alt.Legend(title=None, orient="bottom", symbolType="stroke") if len(sets) > 1 else None
     line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("set:N", scale=dashes, legend=keys))
     line = line.encode(opacity=alt.condition(picked, alt.value(1), alt.value(0.15)))
     point = base.mark_circle(size=55).encode(

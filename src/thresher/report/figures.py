@@ -8,34 +8,31 @@ from thresher.report import charts
 from thresher.report.confusion import MOST_CLASSES, confusion_figures
 from thresher.report.figure import Figure
 from thresher.report.record import CLEAN, UNKNOWN, RunRecord
-from thresher.report.summary import epoch_rows, is_share, mean_recalls, metric_of, percent, ranking_quality
+from thresher.report.summary import epoch_rows, is_share, mean_recalls, metric_of, percent, ranking_quality, run_names
 from thresher.report.teacher import accuracy_figures, shared_figures, teacher_figures
 from thresher.report.weights import weight_figures
 
 MOST_POINTS = 1500
 
 
-def method_colours(runs: Sequence[RunRecord]) -> dict[str, str]:
-    """One colour a method, in the order in which the runs were given."""
-    methods = list(dict.fromkeys(run.method for run in runs))
-    return {method: charts.METHOD_COLOURS[place % len(charts.METHOD_COLOURS)] for place, method in enumerate(methods)}
+def run_colours(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """A colour for each run, by its name, in the order in which the runs were given."""
+    shades = charts.METHOD_COLOURS
+    return {name: shades[place % len(shades)] for place, name in enumerate(run_names(runs))}
 
 
 def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
     """Score, loss, share of clean examples and share kept over the epochs, all runs overlaid."""
-    metrics = list(dict.fromkeys(metric_of(run) for run in runs))
-    metric = " or ".join(_metric_name(name) for name in metrics)
+    scored = [
+        run for run in runs if any(value is not None for value in run.series("score") + run.series("train_score"))
+    ]
+    metrics = list(dict.fromkeys(metric_of(run) for run in scored))
     base_rates = sorted({round(rate, 4) for run in runs if (rate := _base_rate(run)) is not None})
     rates = " and ".join(percent(rate) for rate in base_rates)
     clean = "How many of the examples that counted are truly clean"
     dashed = "the dashed line is" if len(base_rates) == 1 else "the dashed lines are"
     clean += f"; {dashed} their share in the whole set, {rates}." if rates else "."
-    score = f"{_capital(metric)} on the evaluation set after each epoch."
-    if any(value is not None for run in runs for value in run.series("train_score")):
-        score += " Dashed: how many given labels of the examples trained on, right or wrong, that epoch predicted"
-        score += f"; in the whole set {rates} of them are right." if rates else "."
     plans: list[tuple[str, str, str, str, bool]] = [
-        ("score", "Score", metric, score, is_share(metrics[0])),
         (
             "loss",
             "Training loss",
@@ -46,18 +43,33 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
         ("clean_share", "Clean among those kept", "clean share", clean, True),
         ("kept", "Examples kept", "share kept", "The share of examples whose weight is above zero.", True),
     ]
-    figures = []
+    colours = run_colours(runs)
+    figures = [_score_figure(runs, metric, rates, alone=len(metrics) == 1) for metric in metrics]
     for key, title, axis, words, share in plans:
-        rows = epoch_rows(runs, key, "evaluation" if key == "score" else "")
-        if key == "score":
-            rows += epoch_rows(runs, "train_score", "given labels", key)
+        rows = epoch_rows(runs, key, "")
         if any(row[key] is not None for row in rows):
             lines, whole = (base_rates if key == "clean_share" else []), key == "kept"
-            spec = charts.curve(
-                rows, key, title=axis, share=share, colours=method_colours(runs), lines=lines, whole=whole
-            )
+            spec = charts.curve(rows, key, title=axis, share=share, colours=colours, lines=lines, whole=whole)
             figures.append(Figure(title, words, spec))
-    return [*figures, *shared_figures(runs, method_colours(runs))]
+    return [*figures, *shared_figures(runs, colours)]
+
+
+def _score_figure(runs: Sequence[RunRecord], metric: str, rates: str, alone: bool) -> Figure:
+    """The scores of the runs with this metric: others have an axis of their own."""
+    said = _metric_name(metric)
+    colours = {
+        name: colour
+        for run, (name, colour) in zip(runs, run_colours(runs).items(), strict=True)
+        if metric_of(run) == metric
+    }
+    rows = [*epoch_rows(runs, "score", "evaluation"), *epoch_rows(runs, "train_score", "given labels", "score")]
+    rows = [row for row in rows if row["run"] in colours]
+    words = f"{_capital(said)} on the evaluation set after each epoch."
+    if any(row["set"] == "given labels" for row in rows):
+        words += " Dashed: how many given labels of the examples trained on, right or wrong, that epoch predicted"
+        words += f"; in the whole set {rates} of them are right." if rates else "."
+    spec = charts.curve(rows, "score", title=said, share=is_share(metric), colours=colours)
+    return Figure("Score" if alone else f"Score: {said}", words, spec)
 
 
 def run_figures(run: RunRecord, teacher_shown: bool = False) -> list[Figure]:
@@ -92,8 +104,11 @@ def _recall_figure(run: RunRecord, recalls: Mapping[int, float]) -> Figure:
 
 def _trust_figure(run: RunRecord) -> Figure:
     trust, origins = run.examples["trust"], run.examples.get("origin")
-    meaning = "one minus the mean residual rank" if run.is_regression else "the mean probability of the given label"
-    words = f"Trust is {meaning} over all epochs, from 0 to 1."
+    if run.is_regression:
+        words = "Trust is one minus the mean residual rank over all epochs, from 0 to 1."
+    else:
+        words = "Trust is the mean over all epochs of the probability of the given label, from 0 to 1, after the "
+        words += "network's preference for some classes is taken out."
     if origins is not None:
         known = (origins != UNKNOWN) & np.isfinite(trust)
         quality = ranking_quality(trust[known], origins[known] == CLEAN)

@@ -1,9 +1,11 @@
 """The least trusted examples, as people can judge them: a picture or a row of values, and what is said of it."""
 
 import io
+import json
 from base64 import b64encode
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +23,7 @@ class Card:
     """One example: its picture (a data address) or its values, its labels as text, and whether it is corrupt."""
 
     id: int
+    file: Path | None
     picture: str | None
     values: list[str]
     given: str | None
@@ -42,18 +45,33 @@ def cards(run: RunRecord, most: int) -> list[Card]:
 
 def feature_names(run: RunRecord) -> list[str]:
     """Names of the shown columns of table previews; none for pictures."""
-    inputs = run.previews.get("inputs")
-    if inputs is None or inputs.ndim != 2:
-        return []
-    names = run.previews.get("feature_names")
-    known = [f"x{place}" for place in range(inputs.shape[1])] if names is None else [str(name) for name in names]
-    return known[:MOST_FEATURES]
+    return _columns(run)[:MOST_FEATURES]
 
 
 def hidden_features(run: RunRecord) -> int:
     """How many columns of table previews there was no room for."""
+    return max(0, len(_columns(run)) - MOST_FEATURES)
+
+
+def _columns(run: RunRecord) -> list[str]:
+    """The columns of the table as it was given, or else of what the model saw of it."""
     inputs = run.previews.get("inputs")
-    return max(0, inputs.shape[1] - MOST_FEATURES) if inputs is not None and inputs.ndim == 2 else 0
+    if inputs is None or inputs.ndim != 2:
+        return []
+    if "row" in run.previews:
+        return list(json.loads(str(run.previews["row"][0])))
+    names = run.previews.get("feature_names")
+    return [f"x{place}" for place in range(inputs.shape[1])] if names is None else [str(name) for name in names]
+
+
+def _values(run: RunRecord, place: int) -> list[str]:
+    if "row" in run.previews:
+        return [_cell(value) for value in json.loads(str(run.previews["row"][place])).values()]
+    return [f"{value:.4g}" for value in run.previews["inputs"][place].tolist()]
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def png_address(image: Array) -> str:
@@ -102,8 +120,9 @@ def _card(run: RunRecord, place: int, row: int) -> Card:
     trust = float(examples["trust"][row]) if "trust" in examples else np.nan
     return Card(
         id=id_,
+        file=Path(examples["file"][row]) if "file" in examples else None,
         picture=png_address(shown) if shown.ndim in (2, 3) else None,
-        values=[f"{value:.4g}" for value in shown[:MOST_FEATURES].tolist()] if shown.ndim == 1 else [],
+        values=_values(run, place)[:MOST_FEATURES] if shown.ndim == 1 else [],
         given=_label(run, examples, "target", row),
         predicted=_predicted(run, id_),
         true=_label(run, examples, "true_target", row),

@@ -6,13 +6,13 @@ from typing import Any
 
 from thresher.report.confusion import disagreements
 from thresher.report.figure import Figure
-from thresher.report.figures import method_colours, run_figures, training_figures
+from thresher.report.figures import run_colours, run_figures, training_figures
 from thresher.report.gallery import Card, cards, feature_names, hidden_features
 from thresher.report.record import RunRecord
 from thresher.report.summary import (
     metric_of,
+    noise_rate_found,
     percent,
-    run_names,
     score_text,
     seconds_text,
     summarise,
@@ -27,16 +27,16 @@ def page(runs: Sequence[RunRecord]) -> str:
     """The whole report as one HTML text; equal runs give equal texts."""
     specs: list[dict[str, Any]] = []
     training = placed(training_figures(runs), specs)
-    names, colours = run_names(runs), method_colours(runs)
+    colours = run_colours(runs)
     most = MOST_CARDS if len(runs) == 1 else MOST_CARDS_OF_SEVERAL
     show = partial(_section, most=most, specs=specs, teacher_shown=have_one_teacher(runs))
-    sections = [show(run, name, colours[run.method]) for run, name in zip(runs, names, strict=True)]
+    sections = [show(run, *said) for run, said in zip(runs, colours.items(), strict=True)]
     return rendered(
         "page.html",
         specs,
         title=_title(runs),
         lead=_lead(runs),
-        headline=[_headline(run, name, colours[run.method]) for run, name in zip(runs, names, strict=True)],
+        headline=[_headline(run, *said) for run, said in zip(runs, colours.items(), strict=True)],
         training=training,
         sections=sections,
     )
@@ -79,10 +79,18 @@ def _section(
         "cards": shown,
         "cards_words": _cards_words(shown, "target" if run.is_regression else "label"),
         "real": run.is_regression,
+        "truth_known": any(card.corrupt is not None for card in shown),
         "features": feature_names(run),
         "hidden_features": hidden_features(run),
-        "settings": {key: _setting_text(value) for key, value in run.settings.items()},
+        "settings": {key: _setting_text(value) for key, value in run.settings.items()} | _noise_rate(run),
     }
+
+
+def _noise_rate(run: RunRecord) -> dict[str, str]:
+    """The noise rate that the run found itself, with its range and why."""
+    if (found := noise_rate_found(run.history)) is None:
+        return {}
+    return {"noise rate found": f"{found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f}): {found['why']}"}
 
 
 def _cards_words(shown: Sequence[Card], said: str) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from thresher.errors import ThresherError
 from thresher.ledger import Ledger
-from thresher.outcome import JUDGED, OUTCOME, TUNED
+from thresher.outcome import JUDGED, LEAST, OUTCOME, TUNED, class_names_in
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -33,11 +33,11 @@ class RunRecord:
     folder: Path
     settings: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
-    examples: Columns  # id, trust, target.., true_target.., origin; sorted by id
+    examples: Columns  # id, trust, file, target.., true_target.., origin; sorted by id
     last_epoch: (
         Columns  # id, peer, weight, prediction.., target.., origin, true, from_teacher; one row an example and peer
     )
-    previews: Columns  # ids, inputs, perhaps feature_names
+    previews: Columns  # ids, inputs, perhaps feature_names, or row: a row of a table each, as JSON
     class_names: Sequence[str] | None
     tuned: float | None  # the score after fine-tuning on clean examples
     judged: Columns  # margin and right: the teacher on validation examples
@@ -63,16 +63,17 @@ class RunRecord:
 
     def series(self, key: str) -> list[float | None]:
         """One number an epoch, None where it is missing or not finite."""
-        return [_finite(row.get(key)) for row in self.history]
+        return [finite(row.get(key)) for row in self.history]
 
 
 def read_run(folder: Path) -> RunRecord:
     """Read a run folder; everything but its history may be missing."""
     history = _read_history(folder)
     try:
-        examples, class_names = _read_examples(folder / OUTCOME)
+        examples = _read_examples(folder / OUTCOME)
+        class_names = class_names_in(folder) if examples else None
         last_epoch = _read_last_epoch(folder / "ledger", examples)
-        tuned = _finite(_read_history(folder / TUNED)[-1].get("score")) if (folder / TUNED / OUTCOME).exists() else None
+        tuned = finite(_read_history(folder / TUNED)[-1].get("score")) if (folder / TUNED / OUTCOME).exists() else None
         return RunRecord(
             folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names, tuned,
             _as_arrays(pq.read_table(folder / JUDGED)) if (folder / JUDGED).is_file() else {},
@@ -96,7 +97,8 @@ def rows_of(known_ids: Array, wanted_ids: Array) -> tuple[Array, Array]:
     return rows, known_ids[rows] == wanted_ids
 
 
-def _finite(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
+    """A number, or None where there is none or it is not finite."""
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
@@ -133,17 +135,15 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _read_examples(path: Path) -> tuple[Columns, Sequence[str] | None]:
+def _read_examples(path: Path) -> Columns:
     if not path.is_file():
-        return {}, None
+        return {}
     table = pq.read_table(path).sort_by("id")
-    metadata = table.schema.metadata or {}
-    class_names = json.loads(metadata[b"class_names"]) if b"class_names" in metadata else None
     columns = _as_arrays(table)
     if "is_corrupt" in columns:
         corrupt, known = columns.pop("is_corrupt"), table["is_corrupt"].is_valid().to_numpy()
         columns["origin"] = np.where(known, np.where(corrupt.astype(bool), CORRUPTED, CLEAN), UNKNOWN)
-    return columns, class_names
+    return columns
 
 
 def _as_arrays(table: pa.Table) -> dict[str, Array]:
@@ -174,7 +174,7 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
 
 
 def _read_previews(folder: Path) -> Columns:
-    path = folder / "previews.npz"
+    path = folder / LEAST
     if not path.is_file():
         return {}
     with np.load(path, allow_pickle=False) as stored:

@@ -57,6 +57,11 @@ def mean_of_last(history: Sequence[Mapping[str, Any]]) -> float | None:
     return _mean([row.get("score") for row in history[-LAST:]])
 
 
+def noise_rate_found(history: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The noise rate that a run found itself: rate, low, high and why."""
+    return next((row["noise_rate"] for row in history if row.get("noise_rate")), None)
+
+
 def mean_recalls(run: RunRecord) -> dict[int, float]:
     """The recall of each class on the evaluation set, mean of the last ten epochs; empty where none was noted."""
     tail = [row.get("scores") or {} for row in run.history[-LAST:]]
@@ -80,10 +85,15 @@ def is_share(metric: str) -> bool:
 
 
 def run_names(runs: Sequence[RunRecord]) -> list[str]:
-    """A name for each run: its method, with the seed or the folder added where that is not enough."""
+    """A name for each run: its method; where that is not enough data and seed, if they differ, or the folder."""
+    said = {key: [str(run.settings.get(key, "?")) for run in runs] for key in ("data", "seed")}
+    data, seed = (len(set(said[key])) > 1 for key in ("data", "seed"))
     candidates = (
         [run.method for run in runs],
-        [f"{run.method}, seed {run.settings.get('seed', '?')}" for run in runs],
+        [
+            run.method + (f" on {on}" if data else "") + (f", seed {number}" if seed else "")
+            for run, on, number in zip(runs, said["data"], said["seed"], strict=True)
+        ],
         [f"{run.method} ({run.folder.name})" for run in runs],
         [f"{run.method} ({run.folder})" for run in runs],
     )
@@ -142,7 +152,7 @@ def seconds_text(seconds: float | None) -> str:
 def epoch_rows(runs: Sequence[RunRecord], key: str, of: str, name: str = "") -> list[Mapping[str, Any]]:
     """The numbers of one set over the epochs, under this name; runs that have none are left out of a second set."""
     return [
-        {"epoch": int(row.get("epoch", place)), "run": said, "method": run.method, "set": of, name or key: value}
+        {"epoch": int(row.get("epoch", place)), "run": said, "set": of, name or key: value}
         for run, said in zip(runs, run_names(runs), strict=True)
         if not name or any(value is not None for value in run.series(key))
         for place, (row, value) in enumerate(zip(run.history, run.series(key), strict=True), start=1)
