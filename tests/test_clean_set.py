@@ -129,7 +129,9 @@ def test_real_targets_columns_of_another_name_and_files_of_another_kind(tmp_path
     (tmp_path / "rows.csv").write_text(ROWS.replace("0,", "0.5,"))
     trust.write_text("age,town,label\n7,rome,yes\n")
     train = load(data).train
-    assert load_clean(f"{trust}:age", train, data).targets.tolist() == [[7.0]]
+    ages = torch.arange(5)[train.ids % 5] * 10 + 10.5
+    scaled = (7 - ages.mean()) / ages.std(correction=0)
+    assert load_clean(f"{trust}:age", train, data).targets.flatten().tolist() == pytest.approx([scaled.item()])
     with pytest.raises(ThresherError, match="in its column age"):
         load_clean(f"{trust}:label", train, data)
     with pytest.raises(ThresherError, match="of another kind than digits"):

@@ -461,13 +461,22 @@ def test_parquet_with_real_targets_booleans_and_categories(tmp_path: Path) -> No
     train, test = load(f"{tmp_path / 'homes.parquet'}:price")
     assert train.is_regression
     assert train.input_shape == (5,)  # size, old, kind x, kind y, rent
-    assert test.targets[:, 0].tolist() == [1000.5 * number for number in test.ids.tolist()]
+    learnt = train.ids.double()
+    scaled = (test.ids - learnt.mean()) / learnt.std(correction=0)  # the price is the row number times 1000.5
+    assert test.targets[:, 0].tolist() == pytest.approx(scaled.tolist(), abs=1e-5)
     both = load(f"{tmp_path / 'homes.parquet'}:price,rent")
     assert (both.train.targets.shape[1], both.train.input_shape) == (2, (4,))
-    standard = standardise_targets(both)
-    assert standard.train.targets.mean(0).tolist() == pytest.approx([0, 0], abs=1e-5)
-    assert standard.train.targets.std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-5)
-    assert not torch.allclose(standard.test.targets.mean(0), torch.zeros(2), atol=1e-4)
+    assert both.train.targets.mean(0).tolist() == pytest.approx([0, 0], abs=1e-5)
+    assert both.train.targets.std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-5)
+    assert not torch.allclose(both.test.targets.mean(0), torch.zeros(2), atol=1e-4)
+
+
+def test_real_targets_far_from_zero_keep_their_digits(tmp_path: Path) -> None:
+    rows = [f"{number},{1.7e9 + number / 10:.1f}" for number in range(50)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,target", *rows]))
+    train, _ = load(str(tmp_path / "t.csv"))
+    assert isinstance(train.inputs, torch.Tensor)
+    torch.testing.assert_close(train.targets, train.inputs, atol=1e-5, rtol=0)
 
 
 def test_a_category_only_the_test_rows_have_is_all_zeros(tmp_path: Path) -> None:
@@ -489,6 +498,8 @@ def test_a_category_only_the_test_rows_have_is_all_zeros(tmp_path: Path) -> None
         ("a,target\n" + "inf,0\n2,1\n" * 5, "infinite"),
         ("a,target\n" + "2024-01-01,0\n2024-01-02,1\n" * 5, "turn them into numbers"),
         ("a,target\n" + "".join(f"1,{number}\n" for number in range(50)), "write them as decimals"),
+        ("a,target\n" + "1,2.5\n2,2.5\n" * 5, "Column target is 2.5 in all training rows"),
+        ("a,target\n" + "1,inf\n2,2.5\n" * 5, "Column target has infinite values"),
         ("a,target\n1,2,3\n", "cannot be read as a table"),
         ("a,target\n" + "".join(f"name{number},{number % 2}\n" for number in range(1500)), "different texts"),
     ],

@@ -55,12 +55,8 @@ def is_text(column: Any) -> bool:
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
-def floats(column: Any) -> Array:
-    return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
 def _number_encoder(column: Any, name: str, train: Array) -> Encode:
-    values = _finite(column, name)
+    values = finite(column, name)
     missing = np.isnan(values)
     if missing[train].all():
         raise ThresherError(f"Column {name} is empty: remove it.")
@@ -69,7 +65,7 @@ def _number_encoder(column: Any, name: str, train: Array) -> Encode:
     mean, deviation = filled.mean(), filled.std() or 1.0
 
     def encode(column: Any) -> Array:
-        values = _finite(column, name)
+        values = finite(column, name)
         gaps = np.isnan(values)
         standard = (np.where(gaps, median, values) - mean) / deviation
         return np.stack([standard, gaps] if missing.any() else [standard], 1)
@@ -77,8 +73,9 @@ def _number_encoder(column: Any, name: str, train: Array) -> Encode:
     return encode
 
 
-def _finite(column: Any, name: str) -> Array:
-    values = floats(column)
+def finite(column: Any, name: str) -> Array:
+    """A column as numbers, NaN where they are missing."""
+    values = np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     if np.isinf(values).any():
         raise ThresherError(f"Column {name} has infinite values: correct or remove those rows.")
     return values

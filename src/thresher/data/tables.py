@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from thresher.data.columns import encoders_of, floats, inputs_of, is_text, plain
+from thresher.data.columns import encoders_of, finite, inputs_of, is_text, plain
 from thresher.data.splits import Splits, hold_out
 from thresher.errors import ThresherError
 from thresher.examples import Examples
@@ -23,12 +23,15 @@ def table(path: Path, target: str = "target") -> Splits:
 
     Text, boolean and whole-number targets are classes, decimals are real targets; `a,b` names several of these.
     Inputs: numbers are standardised by the training rows, a missing one is their median with a 1 in an extra column;
-    text becomes one column a category, a missing one is a category of its own. Ids are row numbers.
+    text becomes one column a category, a missing one is a category of its own. Real targets are standardised by the
+    training rows as well. Ids are row numbers.
     """
     rows = read_table(path)
     targets, names = _targets(rows, target, path)
     train, test = hold_out(targets)
     inputs = inputs_of(rows, encoders_of(rows, target, train, path))
+    if names is None:
+        targets = _standardised(targets, targets[train], target)
     classes = None if names is None else len(names)
     stem = path.name.partition(".")[0]
     examples = Examples(inputs, targets, classes=classes, class_names=names, name=stem)
@@ -59,7 +62,8 @@ def rows_like(path: Path, target: str, training: Path, names: Sequence[str] | No
     names  those of its classes, in the order of their ids; None where its targets are real
     """
     rows, known = read_table(path), read_table(training)
-    encoders = encoders_of(known, target, _learnt_from(known, target, training), training)
+    learnt = _learnt_from(known, target, training)
+    encoders = encoders_of(known, target, learnt, training)
     wanted = target.split(",")
     for column in (*wanted, *encoders):
         if column not in rows.column_names:
@@ -68,7 +72,8 @@ def rows_like(path: Path, target: str, training: Path, names: Sequence[str] | No
         rows = _cast(rows, column, pa.string() if is_text(plain(known, column)) else pa.float64(), path)
     inputs, given = inputs_of(rows, encoders), [plain(rows, column) for column in wanted]
     if names is None:
-        return inputs, _real(given, wanted)[0]
+        scale = _targets(known, target, training)[0][learnt]
+        return inputs, _standardised(_real(given, wanted)[0], scale, target)
     _refuse_missing(given[0], target)
     return inputs, ids_of([str(value) for value in given[0].to_pylist()], names)
 
@@ -96,7 +101,7 @@ def ids_of(given: Sequence[str], names: Sequence[str]) -> Tensor:
 
 
 def _learnt_from(rows: Any, target: str, path: Path) -> Tensor:
-    """The positions of the rows that inputs are standardised by: all but those to test on."""
+    """The positions of the rows that everything is standardised by: all but those to test on."""
     if target not in rows.column_names or not rows.column(target).null_count:
         return hold_out(_targets(rows, target, path)[0])[0]
     labels, _, labelled = _with_gaps(rows, target, path)
@@ -176,7 +181,19 @@ def _real(columns: list[Any], names: list[str]) -> tuple[Tensor, None]:
         _refuse_missing(column, name)
         if is_text(column):
             raise ThresherError(f"Column {name} holds text: several targets must all be numbers.")
-    return torch.stack([torch.as_tensor(floats(column)).float() for column in columns], 1), None
+    return torch.stack(
+        [torch.as_tensor(finite(column, name)) for column, name in zip(columns, names, strict=True)], 1
+    ), None
+
+
+def _standardised(targets: Tensor, training: Tensor, names: str) -> Tensor:
+    """Real targets [n, d] with the mean and the deviation of those of the training rows [m, d] taken out."""
+    for name, values in zip(names.split(","), training.T, strict=True):
+        if (values == values[0]).all():
+            raise ThresherError(
+                f"Column {name} is {values[0]:g} in all training rows: there is nothing to learn from it."
+            )
+    return ((targets - training.mean(0)) / training.std(0, correction=0)).float()
 
 
 def _refuse_missing(column: Any, name: str) -> None:
