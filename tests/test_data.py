@@ -501,6 +501,9 @@ def test_a_category_only_the_test_rows_have_is_all_zeros(tmp_path: Path) -> None
         ("a,target\n" + "1,2.5\n2,2.5\n" * 5, "Column target is 2.5 in all training rows"),
         ("a,target\n" + "1,inf\n2,2.5\n" * 5, "Column target has infinite values"),
         ("a,target\n1,2,3\n", "cannot be read as a table"),
+        ("a,target\n", "has no rows"),
+        ("a,target\n" + "1,\n2,\n" * 5, "label a few rows of each class first"),
+        ("a,a,target\n" + "1,2,0\n2,3,1\n" * 5, "has the column a twice"),
         ("a,target\n" + "".join(f"name{number},{number % 2}\n" for number in range(1500)), "different texts"),
     ],
 )

@@ -1,5 +1,6 @@
 """Tables: CSV, TSV (also .gz) and Parquet files with one example a row."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def table(path: Path, target: str = "target") -> Splits:
     text becomes one column a category, a missing one is a category of its own. Real targets are standardised by the
     training rows as well. Ids are row numbers.
     """
-    rows = read_table(path)
+    rows = _rows_of(path)
     targets, names = _targets(rows, target, path)
     train, test = hold_out(targets)
     inputs = inputs_of(rows, encoders_of(rows, target, train, path))
@@ -44,7 +45,7 @@ def table_with_pool(path: Path, target: str = "target") -> tuple[Splits, Tensor]
     A row whose cell in `target` is empty has none, and so 0 for a target. Inputs are standardised by all rows but
     those to test on, so that they stay the same while labels come in.
     """
-    rows = read_table(path)
+    rows = _rows_of(path)
     labels, names, labelled = _with_gaps(rows, target, path)
     learn = torch.zeros(len(labelled), dtype=torch.bool)
     learn[_learnt_from(rows, target, path)] = True
@@ -61,7 +62,7 @@ def rows_like(path: Path, target: str, training: Path, names: Sequence[str] | No
 
     names  those of its classes, in the order of their ids; None where its targets are real
     """
-    rows, known = read_table(path), read_table(training)
+    rows, known = _rows_of(path), _rows_of(training)
     learnt = _learnt_from(known, target, training)
     encoders = encoders_of(known, target, learnt, training)
     wanted = target.split(",")
@@ -114,22 +115,25 @@ def _targets(rows: Any, target: str, path: Path) -> tuple[Tensor, list[str] | No
     """What is to be predicted, and the names of its classes where it has some."""
     wanted = target.split(",")
     for column in wanted:
-        if column not in rows.column_names:
-            raise unknown(f"column in {path.name}", column, rows.column_names)
+        _refuse_without(rows, column, path)
     given = [plain(rows, column) for column in wanted]
     return _real(given, wanted) if len(given) > 1 else _one_target(given[0], target)
 
 
 def _with_gaps(rows: Any, target: str, path: Path) -> tuple[Tensor, list[str], Tensor]:
     """The labels of the rows that have one, the names of the classes, and which rows these are."""
-    if target not in rows.column_names:
-        raise unknown(f"column in {path.name}", target, rows.column_names)
-    if rows.column(target).null_count == len(rows):
-        raise ThresherError(f"Column {target} of {path.name} is empty: label a few rows of each class first.")
+    _refuse_without(rows, target, path)
     column = _classes_with_gaps(plain(rows, target), target, path)
     labels, names = _one_target(column.drop_null(), target)
     assert names is not None
     return labels, names, torch.as_tensor(column.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _refuse_without(rows: Any, target: str, path: Path) -> None:
+    if target not in rows.column_names:
+        raise unknown(f"column in {path.name}", target, rows.column_names)
+    if rows.column(target).null_count == len(rows):
+        raise ThresherError(f"Column {target} of {path.name} is empty: label a few rows of each class first.")
 
 
 def _classes_with_gaps(column: Any, name: str, path: Path) -> Any:
@@ -143,24 +147,38 @@ def _classes_with_gaps(column: Any, name: str, path: Path) -> Any:
     return column
 
 
+def _rows_of(path: Path) -> Any:
+    """All rows of a file of examples, refused if there are none or columns share a name."""
+    rows = read_table(path)
+    if not len(rows):
+        raise ThresherError(f"{path} has no rows: give a table that has some.")
+    twice = [name for name, count in Counter(rows.column_names).items() if count > 1]
+    if twice:
+        raise ThresherError(f"{path} has the column {twice[0]} twice: rename or remove one of them.")
+    return rows
+
+
 def read_table(path: Path) -> Any:
     """All rows of a file, as a pyarrow table."""
-    from pyarrow import csv, parquet
+    from pyarrow import parquet
 
     if not path.exists():
         raise ThresherError(f"There is no file {path}: check the path.")
     try:
-        if path.suffix == ".parquet":
-            return parquet.read_table(path)
-        delimiter = "\t" if ".tsv" in path.suffixes else ","
-        return csv.read_csv(
-            path,
-            parse_options=csv.ParseOptions(delimiter=delimiter),
-            convert_options=csv.ConvertOptions(strings_can_be_null=True),
-        )
+        return parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path)
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]
         raise ThresherError(f"{path} cannot be read as a table ({reason}): correct or replace the file.") from error
+
+
+def _read_csv(path: Path) -> Any:
+    from pyarrow import csv
+
+    return csv.read_csv(
+        path,
+        parse_options=csv.ParseOptions(delimiter="\t" if ".tsv" in path.suffixes else ","),
+        convert_options=csv.ConvertOptions(strings_can_be_null=True),
+    )
 
 
 def _one_target(column: Any, name: str) -> tuple[Tensor, list[str] | None]:
