@@ -513,6 +513,13 @@ def test_tables_that_cannot_be_used_say_why(tmp_path: Path, text: str, sentence:
         load(str(tmp_path / "t.csv"))
 
 
+@pytest.mark.parametrize("text", ["größe,target\n" + "1,0\n2,1\n" * 5, "a,target\n" + "1,groß\n2,klein\n" * 5])
+def test_a_table_that_is_not_utf_8_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text, encoding="latin-1")
+    with pytest.raises(ThresherError, match=r"t\.csv is not UTF-8"):
+        load(str(tmp_path / "t.csv"))
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [

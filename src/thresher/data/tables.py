@@ -166,6 +166,8 @@ def read_table(path: Path) -> Any:
         raise ThresherError(f"There is no file {path}: check the path.")
     try:
         return parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path)
+    except UnicodeError:
+        raise ThresherError(f"{path} is not UTF-8: save it in this encoding.") from None
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]
         raise ThresherError(f"{path} cannot be read as a table ({reason}): correct or replace the file.") from error
@@ -174,11 +176,15 @@ def read_table(path: Path) -> Any:
 def _read_csv(path: Path) -> Any:
     from pyarrow import csv
 
-    return csv.read_csv(
+    rows = csv.read_csv(
         path,
         parse_options=csv.ParseOptions(delimiter="\t" if ".tsv" in path.suffixes else ","),
         convert_options=csv.ConvertOptions(strings_can_be_null=True),
     )
+    # Reading the names decodes them; cells that cannot be decoded are binary.
+    if any(pa.types.is_binary(rows.column(place).type) for place, _ in enumerate(rows.column_names)):
+        raise UnicodeError
+    return rows
 
 
 def _one_target(column: Any, name: str) -> tuple[Tensor, list[str] | None]:
