@@ -513,6 +513,18 @@ def test_tables_that_cannot_be_used_say_why(tmp_path: Path, text: str, sentence:
         load(str(tmp_path / "t.csv"))
 
 
+def test_only_an_empty_cell_of_text_is_missing(tmp_path: Path) -> None:
+    rows = [f"{'NA' if number == 3 else number},{'NA' if number % 2 else 'null'}" for number in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,target", *rows, "1,other", "2,other"]))
+    train, _ = load(str(tmp_path / "t.csv"))
+    assert train.class_names == ["NA", "null", "other"]
+    assert train.input_shape == (2,)  # a, and where it is missing
+    with (tmp_path / "t.csv").open("a") as file:
+        file.write("\n1,\n2,")
+    with pytest.raises(ThresherError, match="2 rows without a target"):
+        load(str(tmp_path / "t.csv"))
+
+
 @pytest.mark.parametrize("text", ["größe,target\n" + "1,0\n2,1\n" * 5, "a,target\n" + "1,groß\n2,klein\n" * 5])
 def test_a_table_that_is_not_utf_8_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.csv").write_text(text, encoding="latin-1")

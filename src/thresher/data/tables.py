@@ -174,16 +174,18 @@ def read_table(path: Path) -> Any:
 
 
 def _read_csv(path: Path) -> Any:
-    from pyarrow import csv
+    """The rows of a text file: `NA` is missing among numbers, but a text among texts, of which only "" is missing."""
+    from pyarrow import compute, csv
 
-    rows = csv.read_csv(
-        path,
-        parse_options=csv.ParseOptions(delimiter="\t" if ".tsv" in path.suffixes else ","),
-        convert_options=csv.ConvertOptions(strings_can_be_null=True),
-    )
-    # Reading the names decodes them; cells that cannot be decoded are binary.
-    if any(pa.types.is_binary(rows.column(place).type) for place, _ in enumerate(rows.column_names)):
-        raise UnicodeError
+    delimiter = "\t" if ".tsv" in path.suffixes else ","
+    rows = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+    for place, name in enumerate(rows.column_names):  # which decodes the names
+        column = rows.column(place)
+        if pa.types.is_binary(column.type):  # cells that cannot be decoded
+            raise UnicodeError
+        if is_text(column):
+            gaps = compute.if_else(compute.equal(column, ""), pa.scalar(None, column.type), column)
+            rows = rows.set_column(place, name, gaps)
     return rows
 
 
