@@ -330,8 +330,25 @@ def test_a_broken_image_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
         load(str(tmp_path))
     for number in range(5):
         (tmp_path / "a" / f"{number}.jpg").write_text("not a picture")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(ThresherError, match="images of one class only"):
+        load(str(tmp_path))
+    for number in range(5):
+        save_image(tmp_path / "b" / f"{number}.jpg")
     with pytest.raises(ThresherError, match="cannot be read as an image"):
         in_memory(load(str(tmp_path)).train)
+
+
+@pytest.mark.parametrize("parts", [("",), ("train", "test")])
+def test_images_beside_the_subfolders_are_refused(tmp_path: Path, parts: tuple[str, ...]) -> None:
+    for part in parts:
+        for number in range(10):
+            save_image(tmp_path / part / "ab"[number % 2] / f"{number}.png")
+    assert load(str(tmp_path)).train.classes == 2
+    save_image(tmp_path / parts[-1] / "loose.png")
+    save_image(tmp_path / parts[-1] / ".hidden.png")
+    with pytest.raises(ThresherError, match="1 images beside its subfolders"):
+        load(str(tmp_path))
 
 
 def test_imagenet_and_its_first_classes(tmp_path: Path) -> None:
@@ -501,6 +518,7 @@ def test_a_category_only_the_test_rows_have_is_all_zeros(tmp_path: Path) -> None
         ("a,target\n" + "1,2.5\n2,2.5\n" * 5, "Column target is 2.5 in all training rows"),
         ("a,target\n" + "1,inf\n2,2.5\n" * 5, "Column target has infinite values"),
         ("a,target\n1,2,3\n", "cannot be read as a table"),
+        ("a,target\n" + "1,same\n2,same\n" * 5, "only the class 'same'"),
         ("a,target\n", "has no rows"),
         ("a,target\n" + "1,\n2,\n" * 5, "label a few rows of each class first"),
         ("a,a,target\n" + "1,2,0\n2,3,1\n" * 5, "has the column a twice"),

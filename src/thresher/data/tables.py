@@ -199,6 +199,8 @@ def _one_target(column: Any, name: str) -> tuple[Tensor, list[str] | None]:
             f"Column {name} has {len(values)} different whole numbers, too many for classes: "
             "write them as decimals (3.0) if they are real targets."
         )
+    if len(values) < 2:
+        raise ThresherError(f"Column {name} has only the class '{values[0]}': give examples of at least two.")
     return torch.as_tensor(labels), [str(value) for value in values]
 
 
