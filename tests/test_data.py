@@ -557,7 +557,9 @@ def test_a_table_that_is_not_utf_8_is_refused(tmp_path: Path, text: str) -> None
         ("qqqq", "choose one of"),
         ("no/such/folder", "There is no file or folder"),
         ("gone.csv", "There is no file or folder"),
+        (f"{Path(__file__).parent}:x", "'x' is no size of images"),
         ("cifar10n-worse:3", "takes no option"),
+        ("imagenet:64,64", "no size of images"),
     ],
 )
 def test_unknown_names_and_paths(tmp_path: Path, name: str, sentence: str) -> None:
