@@ -136,7 +136,7 @@ class NoiseRate:
         self.estimate: Estimate | None = None
         if asked and epochs <= self.after:
             raise ThresherError(
-                f"The noise rate is found in {self.after} epochs and used after them, and this run has {epochs:g} in all: "
+                f"The noise rate is found in {self.after} epochs and used afterwards, and this run has {epochs:g}: "
                 "train longer, or give a number as noise_rate= (--noise-rate)."
             )
 
