@@ -531,6 +531,13 @@ def test_tables_that_cannot_be_used_say_why(tmp_path: Path, text: str, sentence:
         load(str(tmp_path / "t.csv"))
 
 
+def test_a_text_that_differs_in_nearly_every_row_is_warned_of(tmp_path: Path) -> None:
+    rows = [f"name{max(number, 3)},{'AB'[number % 2]},{number % 2}" for number in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["who,town,target", *rows]))
+    with pytest.warns(UserWarning, match="Column who has another text in nearly every row"):
+        load(str(tmp_path / "t.csv"))
+
+
 def test_only_an_empty_cell_of_text_is_missing(tmp_path: Path) -> None:
     rows = [f"{'NA' if number == 3 else number},{'NA' if number % 2 else 'null'}" for number in range(20)]
     (tmp_path / "t.csv").write_text("\n".join(["a,target", *rows, "1,other", "2,other"]))

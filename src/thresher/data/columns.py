@@ -1,5 +1,6 @@
 """Columns of a table as inputs: numbers standardised, texts as categories, both settled by the training rows."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 from thresher.errors import ThresherError
 
 MOST_CATEGORIES = 1000
+NEARLY_ALL = 0.9  # of the training rows
 
 Array = np.ndarray[Any, Any]
 Encode = Callable[[Any], Array]  # a column -> the input columns [n, k] that it becomes
@@ -85,6 +87,11 @@ def _category_encoder(column: Any, name: str, train: Array) -> Encode:
     known = np.unique(_texts(column)[train])
     if len(known) > MOST_CATEGORIES:
         raise ThresherError(f"Column {name} has {len(known)} different texts: remove it, or group them to fewer.")
+    if len(known) > NEARLY_ALL * len(train):
+        warnings.warn(
+            f"Column {name} has another text in nearly every row, from which nothing can be learnt: leave it out.",
+            stacklevel=2,
+        )
     # A category that no training row has is a row of zeros.
     return lambda column: np.asarray(_texts(column)[:, None] == known[None, :])
 
