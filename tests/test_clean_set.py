@@ -107,6 +107,18 @@ def test_rows_of_a_table_are_scaled_as_the_training_rows(tmp_path: Path) -> None
     assert clean.inputs[1, 0] == ages.sort().values[len(ages) // 2], "a missing number is the training rows' median"
 
 
+def test_clean_rows_that_are_test_rows_are_warned_of(tmp_path: Path) -> None:
+    rows = [f"{number},{number % 2}" for number in range(50)]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,label", *rows]))
+    data = f"{tmp_path / 'rows.csv'}:label"
+    train, test = load(data)
+    with pytest.warns(UserWarning, match=f"{len(test)} rows of rows.csv are test rows.*remove them"):
+        load_clean(data, train, data)
+    checked = "".join(f"{number},{number % 2}\n" for number in train.ids.tolist())
+    (tmp_path / "checked.csv").write_text("x,label\n" + checked)
+    assert len(load_clean(str(tmp_path / "checked.csv"), train, data)) == len(train)
+
+
 WRONG_ROWS = {
     "label,town,age\nnever,rome,20\n": "no class among the training examples 'never'",
     "label,town\nyes,rome\n": "no column in trusted.csv 'age'",
@@ -129,7 +141,9 @@ def test_real_targets_columns_of_another_name_and_files_of_another_kind(tmp_path
     (tmp_path / "rows.csv").write_text(ROWS.replace("0,", "0.5,"))
     trust.write_text("age,town,label\n7,rome,yes\n")
     train = load(data).train
-    assert load_clean(f"{trust}:age", train, data).targets.tolist() == [[7.0]]
+    ages = torch.arange(5)[train.ids % 5] * 10 + 10.5
+    scaled = (7 - ages.mean()) / ages.std(correction=0)
+    assert load_clean(f"{trust}:age", train, data).targets.flatten().tolist() == pytest.approx([scaled.item()])
     with pytest.raises(ThresherError, match="in its column age"):
         load_clean(f"{trust}:label", train, data)
     with pytest.raises(ThresherError, match="of another kind than digits"):

@@ -330,8 +330,25 @@ def test_a_broken_image_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
         load(str(tmp_path))
     for number in range(5):
         (tmp_path / "a" / f"{number}.jpg").write_text("not a picture")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(ThresherError, match="images of one class only"):
+        load(str(tmp_path))
+    for number in range(5):
+        save_image(tmp_path / "b" / f"{number}.jpg")
     with pytest.raises(ThresherError, match="cannot be read as an image"):
         in_memory(load(str(tmp_path)).train)
+
+
+@pytest.mark.parametrize("parts", [("",), ("train", "test")])
+def test_images_beside_the_subfolders_are_refused(tmp_path: Path, parts: tuple[str, ...]) -> None:
+    for part in parts:
+        for number in range(10):
+            save_image(tmp_path / part / "ab"[number % 2] / f"{number}.png")
+    assert load(str(tmp_path)).train.classes == 2
+    save_image(tmp_path / parts[-1] / "loose.png")
+    save_image(tmp_path / parts[-1] / ".hidden.png")
+    with pytest.raises(ThresherError, match="1 images beside its subfolders"):
+        load(str(tmp_path))
 
 
 def test_imagenet_and_its_first_classes(tmp_path: Path) -> None:
@@ -461,13 +478,22 @@ def test_parquet_with_real_targets_booleans_and_categories(tmp_path: Path) -> No
     train, test = load(f"{tmp_path / 'homes.parquet'}:price")
     assert train.is_regression
     assert train.input_shape == (5,)  # size, old, kind x, kind y, rent
-    assert test.targets[:, 0].tolist() == [1000.5 * number for number in test.ids.tolist()]
+    learnt = train.ids.double()
+    scaled = (test.ids - learnt.mean()) / learnt.std(correction=0)  # the price is the row number times 1000.5
+    assert test.targets[:, 0].tolist() == pytest.approx(scaled.tolist(), abs=1e-5)
     both = load(f"{tmp_path / 'homes.parquet'}:price,rent")
     assert (both.train.targets.shape[1], both.train.input_shape) == (2, (4,))
-    standard = standardise_targets(both)
-    assert standard.train.targets.mean(0).tolist() == pytest.approx([0, 0], abs=1e-5)
-    assert standard.train.targets.std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-5)
-    assert not torch.allclose(standard.test.targets.mean(0), torch.zeros(2), atol=1e-4)
+    assert both.train.targets.mean(0).tolist() == pytest.approx([0, 0], abs=1e-5)
+    assert both.train.targets.std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-5)
+    assert not torch.allclose(both.test.targets.mean(0), torch.zeros(2), atol=1e-4)
+
+
+def test_real_targets_far_from_zero_keep_their_digits(tmp_path: Path) -> None:
+    rows = [f"{number},{1.7e9 + number / 10:.1f}" for number in range(50)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,target", *rows]))
+    train, _ = load(str(tmp_path / "t.csv"))
+    assert isinstance(train.inputs, torch.Tensor)
+    torch.testing.assert_close(train.targets, train.inputs, atol=1e-5, rtol=0)
 
 
 def test_a_category_only_the_test_rows_have_is_all_zeros(tmp_path: Path) -> None:
@@ -489,13 +515,45 @@ def test_a_category_only_the_test_rows_have_is_all_zeros(tmp_path: Path) -> None
         ("a,target\n" + "inf,0\n2,1\n" * 5, "infinite"),
         ("a,target\n" + "2024-01-01,0\n2024-01-02,1\n" * 5, "turn them into numbers"),
         ("a,target\n" + "".join(f"1,{number}\n" for number in range(50)), "write them as decimals"),
+        ("a,target\n" + "1,2.5\n2,2.5\n" * 5, "Column target is 2.5 in all training rows"),
+        ("a,target\n" + "1,inf\n2,2.5\n" * 5, "Column target has infinite values"),
         ("a,target\n1,2,3\n", "cannot be read as a table"),
+        ("a,target\n" + "1,same\n2,same\n" * 5, "only the class 'same'"),
+        ("a,target\n", "has no rows"),
+        ("a,target\n" + "1,\n2,\n" * 5, "label a few rows of each class first"),
+        ("a,a,target\n" + "1,2,0\n2,3,1\n" * 5, "has the column a twice"),
         ("a,target\n" + "".join(f"name{number},{number % 2}\n" for number in range(1500)), "different texts"),
     ],
 )
 def test_tables_that_cannot_be_used_say_why(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(ThresherError, match=sentence):
+        load(str(tmp_path / "t.csv"))
+
+
+def test_a_text_that_differs_in_nearly_every_row_is_warned_of(tmp_path: Path) -> None:
+    rows = [f"name{max(number, 3)},{'AB'[number % 2]},{number % 2}" for number in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["who,town,target", *rows]))
+    with pytest.warns(UserWarning, match="Column who has another text in nearly every row"):
+        load(str(tmp_path / "t.csv"))
+
+
+def test_only_an_empty_cell_of_text_is_missing(tmp_path: Path) -> None:
+    rows = [f"{'NA' if number == 3 else number},{'NA' if number % 2 else 'null'}" for number in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,target", *rows, "1,other", "2,other"]))
+    train, _ = load(str(tmp_path / "t.csv"))
+    assert train.class_names == ["NA", "null", "other"]
+    assert train.input_shape == (2,)  # a, and where it is missing
+    with (tmp_path / "t.csv").open("a") as file:
+        file.write("\n1,\n2,")
+    with pytest.raises(ThresherError, match="2 rows without a target"):
+        load(str(tmp_path / "t.csv"))
+
+
+@pytest.mark.parametrize("text", ["größe,target\n" + "1,0\n2,1\n" * 5, "a,target\n" + "1,groß\n2,klein\n" * 5])
+def test_a_table_that_is_not_utf_8_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text, encoding="latin-1")
+    with pytest.raises(ThresherError, match=r"t\.csv is not UTF-8"):
         load(str(tmp_path / "t.csv"))
 
 
@@ -506,7 +564,9 @@ def test_tables_that_cannot_be_used_say_why(tmp_path: Path, text: str, sentence:
         ("qqqq", "choose one of"),
         ("no/such/folder", "There is no file or folder"),
         ("gone.csv", "There is no file or folder"),
+        (f"{Path(__file__).parent}:x", "'x' is no size of images"),
         ("cifar10n-worse:3", "takes no option"),
+        ("imagenet:64,64", "no size of images"),
     ],
 )
 def test_unknown_names_and_paths(tmp_path: Path, name: str, sentence: str) -> None:

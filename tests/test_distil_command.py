@@ -188,8 +188,11 @@ def test_a_folder_of_images_and_a_table_by_their_files(tmp_path: Path, monkeypat
     refused = thresher(*words, "--validation", "35", "--out", "b")
     assert "has learnt from all but 32 examples: lower --validation" in refused.stderr
     Path("photos/unlabelled").rename("more")
-    more = found("distil", "--data", "photos:8", *SHORT, "--unlabelled", "more", "--out", "c")
-    assert (more["unlabelled"], more["teacher_wrong"]) == (30, None)
+    for name, out in (("more", "c"), ("more:8", "d")):
+        more = found("distil", "--data", "photos:8", *SHORT, "--unlabelled", name, "--out", out)
+        assert (more["unlabelled"], more["teacher_wrong"]) == (30, None)
+    other = thresher("distil", "--data", "photos:8", *SHORT, "--unlabelled", "more:16", "--out", "e")
+    assert "leave out ':16'" in other.stderr
 
 
 @pytest.mark.usefixtures("no_report")

@@ -205,7 +205,7 @@ def test_a_rate_of_none_or_auto_is_estimated_and_a_number_is_taken() -> None:
 
 def test_refusals() -> None:
     train, rule = examples(), KeepSmallest(by=signals.loss, fraction=estimated())
-    with pytest.raises(ThresherError, match="estimated after 3 epochs, and this run has 3: train longer"):
+    with pytest.raises(ThresherError, match=r"used afterwards, and this run has 3: train longer.*\(--noise-rate\)"):
         fit(Recipe(each_batch=rule), net, train, epochs=3, batch=8, device="cpu")
     other = KeepSmallest(by=signals.loss, fraction=estimated(after=2))
     with pytest.raises(ThresherError, match="use one of them"):

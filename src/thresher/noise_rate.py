@@ -136,8 +136,8 @@ class NoiseRate:
         self.estimate: Estimate | None = None
         if asked and epochs <= self.after:
             raise ThresherError(
-                f"The noise rate is estimated after {self.after} epochs, and this run has {epochs:g}: "
-                "train longer, or give a number as noise_rate=."
+                f"The noise rate is found in {self.after} epochs and used afterwards, and this run has {epochs:g}: "
+                "train longer, or give a number as noise_rate= (--noise-rate)."
             )
 
     def settle(self, schedule: Schedule) -> Schedule:

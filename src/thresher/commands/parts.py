@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from thresher.commands.distil_settings import DistilSettings, is_table
-from thresher.data import Predictions, load, read_predictions
+from thresher.data import Predictions, load, names, read_predictions
 from thresher.data.folders import ImageFiles, images_in
 from thresher.data.pools import load_with_pool
 from thresher.data.tables import SUFFIXES
@@ -63,21 +63,26 @@ def _loaded(settings: DistilSettings) -> tuple[Examples, Examples | None, Exampl
 
 def _others(name: str, train: Examples, settings: DistilSettings) -> Examples:
     """Unlabelled examples of their own, with ids after those of the training set."""
-    path = Path(name).expanduser()
-    if path.name.partition(":")[0].endswith(SUFFIXES):
+    base, _, size = name.partition(":")
+    path, pixels = Path(base).expanduser(), train.input_shape[-1]
+    if path.name.endswith(SUFFIXES):
         raise ThresherError(
             f"The rows of {path.name} would be scaled by themselves: put them into the table of --data, with an empty "
             "label, and give --pool."
         )
-    if path.is_dir():
+    if base not in names() and path.is_dir():
+        if size not in ("", str(pixels)):
+            raise ThresherError(
+                f"The images of {path} get the {pixels} pixels of those of --data: leave out ':{size}'."
+            )
         files = images_in(path)
         if not files:
             raise ThresherError(f"{path} has no images: give a folder that has some.")
         nobody = torch.zeros(len(files), dtype=torch.long)
-        others = Examples(ImageFiles(files, train.input_shape[-1]), nobody, classes=train.classes)
+        others = Examples(ImageFiles(files, pixels), nobody, classes=train.classes)
     else:
         others = load(name, data_dir=settings.data_dir, seed=settings.seed).train
-    return replace(others, ids=torch.arange(len(others)) + int(train.ids.max()) + 1, columns={}, name=path.name)
+    return replace(others, ids=torch.arange(len(others)) + int(train.ids.max()) + 1, columns={}, name=Path(name).name)
 
 
 def _split(settings: DistilSettings, seen: Tensor, all_labelled: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import ceil
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -77,8 +78,12 @@ def _done(moment: Moment) -> float:
 
 
 def _place(moment: Moment) -> str:
-    """Where training is: the epoch, and the step of it."""
-    return f"epoch {moment.epoch + 1}/{round(moment.epochs, 1):g} step {moment.step}/{moment.steps}"
+    """Where training is: the epoch, of which the last may be a part, and the step of it.
+
+    >>> _place(Moment(0, 0.4, 5, 12))
+    'epoch 1/1 step 5/12'
+    """
+    return f"epoch {moment.epoch + 1}/{ceil(moment.epochs)} step {moment.step}/{moment.steps}"
 
 
 def _found(record: Record) -> str:

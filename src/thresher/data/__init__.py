@@ -112,7 +112,7 @@ def _path_of(base: str, folder: Path) -> Path:
 
 def _from_path(path: Path, option: str) -> Splits:
     if path.is_dir():
-        return image_folder(path, *whole_numbers(option, most=1))
+        return image_folder(path, *_pixels(option))
     if path.suffix == ".npz":
         return _chosen(from_npz(path), option)
     if path.name.endswith(SUFFIXES):
@@ -145,7 +145,14 @@ def _human(images: str, key: str, option: str, folder: Path, _seed: int) -> Spli
 
 
 def _streamed(make: Callable[..., Splits], option: str, folder: Path, _seed: int) -> Splits:
-    return make(folder, *whole_numbers(option, most=1))
+    return make(folder, *_pixels(option))
+
+
+def _pixels(option: str) -> list[int]:
+    """The size of images that an option names, or none."""
+    if option and not option.isdecimal():
+        raise ThresherError(f"'{option}' is no size of images: give their pixels, such as 64.")
+    return whole_numbers(option)
 
 
 REGISTRY: dict[str, Loader] = {

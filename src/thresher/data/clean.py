@@ -17,8 +17,8 @@ from thresher.seeding import generator
 def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
     """All examples of a file or folder, read as `data` was, which gave the training set: nothing is held out.
 
-    Classes go by their names, so that some may be missing. Images get the size of the training set's, the columns of a
-    table the scale of the training rows.
+    Classes go by their names, so that some may be missing. Images get the size of the training set's, the columns and
+    real targets of a table the scale of the training rows.
     """
     if path.is_dir():
         if train.classes is None:

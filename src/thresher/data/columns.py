@@ -1,5 +1,6 @@
 """Columns of a table as inputs: numbers standardised, texts as categories, both settled by the training rows."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 from thresher.errors import ThresherError
 
 MOST_CATEGORIES = 1000
+NEARLY_ALL = 0.9  # of the training rows
 
 Array = np.ndarray[Any, Any]
 Encode = Callable[[Any], Array]  # a column -> the input columns [n, k] that it becomes
@@ -55,12 +57,8 @@ def is_text(column: Any) -> bool:
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
-def floats(column: Any) -> Array:
-    return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
 def _number_encoder(column: Any, name: str, train: Array) -> Encode:
-    values = _finite(column, name)
+    values = finite(column, name)
     missing = np.isnan(values)
     if missing[train].all():
         raise ThresherError(f"Column {name} is empty: remove it.")
@@ -69,7 +67,7 @@ def _number_encoder(column: Any, name: str, train: Array) -> Encode:
     mean, deviation = filled.mean(), filled.std() or 1.0
 
     def encode(column: Any) -> Array:
-        values = _finite(column, name)
+        values = finite(column, name)
         gaps = np.isnan(values)
         standard = (np.where(gaps, median, values) - mean) / deviation
         return np.stack([standard, gaps] if missing.any() else [standard], 1)
@@ -77,8 +75,9 @@ def _number_encoder(column: Any, name: str, train: Array) -> Encode:
     return encode
 
 
-def _finite(column: Any, name: str) -> Array:
-    values = floats(column)
+def finite(column: Any, name: str) -> Array:
+    """A column as numbers, NaN where they are missing."""
+    values = np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     if np.isinf(values).any():
         raise ThresherError(f"Column {name} has infinite values: correct or remove those rows.")
     return values
@@ -88,6 +87,11 @@ def _category_encoder(column: Any, name: str, train: Array) -> Encode:
     known = np.unique(_texts(column)[train])
     if len(known) > MOST_CATEGORIES:
         raise ThresherError(f"Column {name} has {len(known)} different texts: remove it, or group them to fewer.")
+    if len(known) > NEARLY_ALL * len(train):
+        warnings.warn(
+            f"Column {name} has another text in nearly every row, from which nothing can be learnt: leave it out.",
+            stacklevel=2,
+        )
     # A category that no training row has is a row of zeros.
     return lambda column: np.asarray(_texts(column)[:, None] == known[None, :])
 

@@ -91,9 +91,18 @@ def labelled_images(folder: Path, size: int = 64) -> Splits:
     """The same beside a subfolder `unlabelled`, which is left alone."""
     test = next((folder / name for name in ("test", "val", "valid", "validation") if (folder / name).is_dir()), None)
     if (folder / "train").is_dir() and test is not None:
-        return _train_and_test(folder / "train", test, size, folder.name)
-    classes = _class_folders(folder)
-    return split(_classified(folder, classes, size, folder.name))
+        places, splits = [folder / "train", test], _train_and_test(folder / "train", test, size, folder.name)
+    else:
+        places, splits = [folder], split(_classified(folder, _class_folders(folder), size, folder.name))
+    for place in places:
+        loose = [path for path in place.glob("[!.]*") if path.suffix.lower() in SUFFIXES]
+        if loose:
+            raise ThresherError(
+                f"{place} has {len(loose)} images beside its subfolders: move them into these, or elsewhere."
+            )
+    if int((splits.train.labels.bincount() > 0).sum()) < 2:
+        raise ThresherError(f"{folder} has images of one class only: give those of at least two.")
+    return splits
 
 
 def all_images(folder: Path, size: int, classes: Sequence[str]) -> Examples:

@@ -1,5 +1,7 @@
 """Tables: CSV, TSV (also .gz) and Parquet files with one example a row."""
 
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from thresher.data.columns import encoders_of, floats, inputs_of, is_text, plain
+from thresher.data.columns import encoders_of, finite, inputs_of, is_text, plain
 from thresher.data.splits import Splits, hold_out
 from thresher.errors import ThresherError
 from thresher.examples import Examples
@@ -23,12 +25,15 @@ def table(path: Path, target: str = "target") -> Splits:
 
     Text, boolean and whole-number targets are classes, decimals are real targets; `a,b` names several of these.
     Inputs: numbers are standardised by the training rows, a missing one is their median with a 1 in an extra column;
-    text becomes one column a category, a missing one is a category of its own. Ids are row numbers.
+    text becomes one column a category, a missing one is a category of its own. Real targets are standardised by the
+    training rows as well. Ids are row numbers.
     """
-    rows = read_table(path)
+    rows = _rows_of(path)
     targets, names = _targets(rows, target, path)
     train, test = hold_out(targets)
     inputs = inputs_of(rows, encoders_of(rows, target, train, path))
+    if names is None:
+        targets = _standardised(targets, targets[train], target)
     classes = None if names is None else len(names)
     stem = path.name.partition(".")[0]
     examples = Examples(inputs, targets, classes=classes, class_names=names, name=stem)
@@ -41,7 +46,7 @@ def table_with_pool(path: Path, target: str = "target") -> tuple[Splits, Tensor]
     A row whose cell in `target` is empty has none, and so 0 for a target. Inputs are standardised by all rows but
     those to test on, so that they stay the same while labels come in.
     """
-    rows = read_table(path)
+    rows = _rows_of(path)
     labels, names, labelled = _with_gaps(rows, target, path)
     learn = torch.zeros(len(labelled), dtype=torch.bool)
     learn[_learnt_from(rows, target, path)] = True
@@ -58,8 +63,9 @@ def rows_like(path: Path, target: str, training: Path, names: Sequence[str] | No
 
     names  those of its classes, in the order of their ids; None where its targets are real
     """
-    rows, known = read_table(path), read_table(training)
-    encoders = encoders_of(known, target, _learnt_from(known, target, training), training)
+    rows, known = _rows_of(path), _rows_of(training)
+    learnt = _learnt_from(known, target, training)
+    encoders = encoders_of(known, target, learnt, training)
     wanted = target.split(",")
     for column in (*wanted, *encoders):
         if column not in rows.column_names:
@@ -67,10 +73,26 @@ def rows_like(path: Path, target: str, training: Path, names: Sequence[str] | No
     for column in encoders:
         rows = _cast(rows, column, pa.string() if is_text(plain(known, column)) else pa.float64(), path)
     inputs, given = inputs_of(rows, encoders), [plain(rows, column) for column in wanted]
+    _warn_of_test_rows(inputs, inputs_of(known, encoders), learnt, path)
     if names is None:
-        return inputs, _real(given, wanted)[0]
+        scale = _targets(known, target, training)[0][learnt]
+        return inputs, _standardised(_real(given, wanted)[0], scale, target)
     _refuse_missing(given[0], target)
     return inputs, ids_of([str(value) for value in given[0].to_pylist()], names)
+
+
+def _warn_of_test_rows(inputs: Tensor, known: Tensor, learnt: Tensor, path: Path) -> None:
+    """Warn where rows equal some of the `known` that are not learnt from; what is among both tells nothing."""
+    trained = set(learnt.tolist())
+    seen = {known[place].numpy().tobytes() for place in trained}
+    tested = {row.numpy().tobytes() for place, row in enumerate(known) if place not in trained} - seen
+    met = [place for place, row in enumerate(inputs) if row.numpy().tobytes() in tested]
+    if met:
+        warnings.warn(
+            f"{len(met)} rows of {path.name} are test rows, which must not steer training (the first is row {met[0]}, "
+            "counted from 0): remove them.",
+            stacklevel=2,
+        )
 
 
 def _cast(rows: Any, column: str, kind: Any, path: Path) -> Any:
@@ -96,7 +118,7 @@ def ids_of(given: Sequence[str], names: Sequence[str]) -> Tensor:
 
 
 def _learnt_from(rows: Any, target: str, path: Path) -> Tensor:
-    """The positions of the rows that inputs are standardised by: all but those to test on."""
+    """The positions of the rows that everything is standardised by: all but those to test on."""
     if target not in rows.column_names or not rows.column(target).null_count:
         return hold_out(_targets(rows, target, path)[0])[0]
     labels, _, labelled = _with_gaps(rows, target, path)
@@ -109,22 +131,25 @@ def _targets(rows: Any, target: str, path: Path) -> tuple[Tensor, list[str] | No
     """What is to be predicted, and the names of its classes where it has some."""
     wanted = target.split(",")
     for column in wanted:
-        if column not in rows.column_names:
-            raise unknown(f"column in {path.name}", column, rows.column_names)
+        _refuse_without(rows, column, path)
     given = [plain(rows, column) for column in wanted]
     return _real(given, wanted) if len(given) > 1 else _one_target(given[0], target)
 
 
 def _with_gaps(rows: Any, target: str, path: Path) -> tuple[Tensor, list[str], Tensor]:
     """The labels of the rows that have one, the names of the classes, and which rows these are."""
-    if target not in rows.column_names:
-        raise unknown(f"column in {path.name}", target, rows.column_names)
-    if rows.column(target).null_count == len(rows):
-        raise ThresherError(f"Column {target} of {path.name} is empty: label a few rows of each class first.")
+    _refuse_without(rows, target, path)
     column = _classes_with_gaps(plain(rows, target), target, path)
     labels, names = _one_target(column.drop_null(), target)
     assert names is not None
     return labels, names, torch.as_tensor(column.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _refuse_without(rows: Any, target: str, path: Path) -> None:
+    if target not in rows.column_names:
+        raise unknown(f"column in {path.name}", target, rows.column_names)
+    if rows.column(target).null_count == len(rows):
+        raise ThresherError(f"Column {target} of {path.name} is empty: label a few rows of each class first.")
 
 
 def _classes_with_gaps(column: Any, name: str, path: Path) -> Any:
@@ -138,24 +163,46 @@ def _classes_with_gaps(column: Any, name: str, path: Path) -> Any:
     return column
 
 
+def _rows_of(path: Path) -> Any:
+    """All rows of a file of examples, refused if there are none or columns share a name."""
+    rows = read_table(path)
+    if not len(rows):
+        raise ThresherError(f"{path} has no rows: give a table that has some.")
+    twice = [name for name, count in Counter(rows.column_names).items() if count > 1]
+    if twice:
+        raise ThresherError(f"{path} has the column {twice[0]} twice: rename or remove one of them.")
+    return rows
+
+
 def read_table(path: Path) -> Any:
     """All rows of a file, as a pyarrow table."""
-    from pyarrow import csv, parquet
+    from pyarrow import parquet
 
     if not path.exists():
         raise ThresherError(f"There is no file {path}: check the path.")
     try:
-        if path.suffix == ".parquet":
-            return parquet.read_table(path)
-        delimiter = "\t" if ".tsv" in path.suffixes else ","
-        return csv.read_csv(
-            path,
-            parse_options=csv.ParseOptions(delimiter=delimiter),
-            convert_options=csv.ConvertOptions(strings_can_be_null=True),
-        )
+        return parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path)
+    except UnicodeError:
+        raise ThresherError(f"{path} is not UTF-8: save it in this encoding.") from None
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]
         raise ThresherError(f"{path} cannot be read as a table ({reason}): correct or replace the file.") from error
+
+
+def _read_csv(path: Path) -> Any:
+    """The rows of a text file: `NA` is missing among numbers, but a text among texts, of which only "" is missing."""
+    from pyarrow import compute, csv
+
+    delimiter = "\t" if ".tsv" in path.suffixes else ","
+    rows = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+    for place, name in enumerate(rows.column_names):  # which decodes the names
+        column = rows.column(place)
+        if pa.types.is_binary(column.type):  # cells that cannot be decoded
+            raise UnicodeError
+        if is_text(column):
+            gaps = compute.if_else(compute.equal(column, ""), pa.scalar(None, column.type), column)
+            rows = rows.set_column(place, name, gaps)
+    return rows
 
 
 def _one_target(column: Any, name: str) -> tuple[Tensor, list[str] | None]:
@@ -168,6 +215,8 @@ def _one_target(column: Any, name: str) -> tuple[Tensor, list[str] | None]:
             f"Column {name} has {len(values)} different whole numbers, too many for classes: "
             "write them as decimals (3.0) if they are real targets."
         )
+    if len(values) < 2:
+        raise ThresherError(f"Column {name} has only the class '{values[0]}': give examples of at least two.")
     return torch.as_tensor(labels), [str(value) for value in values]
 
 
@@ -176,7 +225,19 @@ def _real(columns: list[Any], names: list[str]) -> tuple[Tensor, None]:
         _refuse_missing(column, name)
         if is_text(column):
             raise ThresherError(f"Column {name} holds text: several targets must all be numbers.")
-    return torch.stack([torch.as_tensor(floats(column)).float() for column in columns], 1), None
+    return torch.stack(
+        [torch.as_tensor(finite(column, name)) for column, name in zip(columns, names, strict=True)], 1
+    ), None
+
+
+def _standardised(targets: Tensor, training: Tensor, names: str) -> Tensor:
+    """Real targets [n, d] with the mean and the deviation of those of the training rows [m, d] taken out."""
+    for name, values in zip(names.split(","), training.T, strict=True):
+        if (values == values[0]).all():
+            raise ThresherError(
+                f"Column {name} is {values[0]:g} in all training rows: there is nothing to learn from it."
+            )
+    return ((targets - training.mean(0)) / training.std(0, correction=0)).float()
 
 
 def _refuse_missing(column: Any, name: str) -> None:
