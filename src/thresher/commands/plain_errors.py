@@ -1,6 +1,7 @@
 """What a person sees when something goes wrong: one sentence, and an exit code."""
 
 import sys
+import warnings
 from typing import Any
 
 import typer
@@ -12,11 +13,13 @@ WRONG_INPUT, STOPPED = 2, 130
 
 
 class PlainErrors(TyperGroup):
-    """A group of commands whose errors are one sentence on stderr: exit code 2, or 130 after Ctrl-C."""
+    """A group of commands whose warnings and errors are one sentence on stderr: exit code 2, or 130 after Ctrl-C."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: _say(f"Warning: {message}")
+                return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             notes: list[str] = getattr(stop, "__notes__", [])
             _say(" ".join(notes) or "Stopped.")

@@ -18,6 +18,8 @@ from thresher.objectives import Objective
 from thresher.seeding import preserved
 from thresher.signals import Signal, gradient_norm
 
+LEAST_SPREAD = 1e-30  # of targets, so that every score is a number that files can hold
+
 
 @dataclass(frozen=True)
 class Sweeper:
@@ -122,11 +124,11 @@ def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
 
 
 def _r_squared(outputs: Tensor, targets: Tensor) -> dict[str, float]:
-    """R² = 1 - Σ(y-ŷ)² / Σ(y-ȳ)² of each target, and their mean as `r2`."""
+    """R² = 1 - Σ(y-ŷ)² / Σ(y-ȳ)² of each target, and their mean as `r2`; very negative where a target is constant."""
     outputs, targets = outputs.double(), targets.double()
     residual = (targets - outputs).square().sum(0)
     spread = (targets - targets.mean(0)).square().sum(0)
-    each = (1 - residual / spread.clamp_min(torch.finfo(torch.float64).tiny)).tolist()
+    each = (1 - residual / spread.clamp_min(LEAST_SPREAD)).tolist()
     scores: dict[str, Any] = {"r2": sum(each) / len(each)}
     if len(each) > 1:
         scores |= {f"r2_{place}": value for place, value in enumerate(each)}
