@@ -1,5 +1,6 @@
 """Methods as scikit-learn estimators: they fit arrays, predict arrays, and say how far each label was believed."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
@@ -61,6 +62,30 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self.watch = watch
         self.random_state = random_state
 
+    @abstractmethod
+    def _read(self, X: ArrayLike, y: ArrayLike, first: bool) -> tuple[Array, Tensor]:  # noqa: N803
+        """Inputs and targets as fit takes them: the first pair says what they are like, a clean one must be so too."""
+
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803  # scikit-learn's name
+        y: ArrayLike,
+        *,
+        clean: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> Self:
+        """Train on examples and targets; `clean` is a pair like them that can be trusted, for methods like l2rw."""
+        inputs, targets = self._read(X, y, first=True)
+        self.pixels_ = inputs.dtype == np.uint8 and inputs.ndim > 2
+        train = Examples(self._inputs(inputs), targets, classes=self._classes())
+        if clean is None:
+            return self._train(train, None)
+        inputs, targets = self._read(*clean, first=False)
+        ids = torch.arange(len(inputs)) + len(train)  # they are others than those to train on
+        return self._train(train, Examples(self._inputs(inputs), targets, ids=ids, classes=train.classes))
+
+    def _classes(self) -> int | None:
+        return None
+
     def _train(self, train: Examples, clean: Examples | None) -> Self:
         trainer = Trainer(
             {
@@ -96,13 +121,8 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         kept = values if self.pixels_ else values.astype(np.float32, copy=False)
         return torch.from_numpy(np.require(kept, requirements=["C", "W"]))
 
-    def _after(self, train: Examples, inputs: Array, targets: Tensor) -> Examples:
-        """Clean examples, which are others than those to train on, and have ids of their own."""
-        ids = torch.arange(len(inputs)) + len(train)
-        return Examples(self._inputs(inputs), targets, ids=ids, classes=train.classes)
-
     @torch.no_grad()
-    def _outputs(self, X: ArrayLike) -> Tensor:  # noqa: N803  # scikit-learn's name
+    def _outputs(self, X: ArrayLike) -> Tensor:  # noqa: N803
         """The outputs of each network [networks, n, ...]."""
         check_is_fitted(self)
         inputs = self._inputs(validate_data(self, X, reset=False, allow_nd=True, dtype=KINDS))
@@ -130,32 +150,20 @@ class ThresherClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     (['small', 'large'], 5)
     """
 
-    def fit(
-        self,
-        X: ArrayLike,  # noqa: N803
-        y: ArrayLike,
-        *,
-        clean: tuple[ArrayLike, ArrayLike] | None = None,
-    ) -> Self:
-        """Train on examples and labels; `clean` is a pair like them whose labels can be trusted, for methods like l2rw.
-
-        Labels may be anything that scikit-learn takes for classes.
-        """
-        inputs, labels = validate_data(self, X, y, allow_nd=True, dtype=KINDS)
-        check_classification_targets(labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
+    def _read(self, X: ArrayLike, y: ArrayLike, first: bool) -> tuple[Array, Tensor]:  # noqa: N803
+        inputs, labels = validate_data(self, X, y, reset=first, allow_nd=True, dtype=KINDS)
+        if first:
+            check_classification_targets(labels)
+            self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
             raise ValueError(f"There is one class only, '{self.classes_[0]}': give labels of at least two classes.")
-        self.pixels_ = _are_pixels(inputs)
-        train = Examples(self._inputs(inputs), torch.from_numpy(numbers), classes=len(self.classes_))
-        return self._train(train, None if clean is None else self._clean(train, *clean))
-
-    def _clean(self, train: Examples, X: ArrayLike, y: ArrayLike) -> Examples:  # noqa: N803
-        inputs, labels = validate_data(self, X, y, reset=False, allow_nd=True, dtype=KINDS)
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
             raise ThresherError(f"The clean labels have '{unknown[0]}', which y does not: give labels of y's classes.")
-        return self._after(train, inputs, torch.from_numpy(np.searchsorted(self.classes_, labels)))
+        return inputs, torch.from_numpy(np.searchsorted(self.classes_, labels))
+
+    def _classes(self) -> int:
+        return len(self.classes_)
 
     def predict_proba(self, X: ArrayLike) -> Array:  # noqa: N803
         """The probability of each class [n, classes], the mean over the networks of methods that train several."""
@@ -170,25 +178,12 @@ class ThresherClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
 class ThresherRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     """The same for real targets [n] or [n, d]; scale them to about one, as for any network."""
 
-    def fit(
-        self,
-        X: ArrayLike,  # noqa: N803
-        y: ArrayLike,
-        *,
-        clean: tuple[ArrayLike, ArrayLike] | None = None,
-    ) -> Self:
-        """Train on examples and targets; `clean` is a pair like them whose targets can be trusted."""
-        inputs, targets = self._pairs(X, y, reset=True)
-        self.flat_, self.pixels_ = targets.ndim == 1, _are_pixels(inputs)
-        train = Examples(self._inputs(inputs), targets)
-        if clean is None:
-            return self._train(train, None)
-        return self._train(train, self._after(train, *self._pairs(*clean, reset=False)))
-
-    def _pairs(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[Array, Tensor]:  # noqa: N803
+    def _read(self, X: ArrayLike, y: ArrayLike, first: bool) -> tuple[Array, Tensor]:  # noqa: N803
         inputs, targets = validate_data(
-            self, X, y, reset=reset, allow_nd=True, dtype=KINDS, multi_output=True, y_numeric=True
+            self, X, y, reset=first, allow_nd=True, dtype=KINDS, multi_output=True, y_numeric=True
         )
+        if first:
+            self.flat_ = targets.ndim == 1
         return inputs, torch.from_numpy(targets.astype(np.float32))
 
     def __sklearn_tags__(self) -> Any:
@@ -200,7 +195,3 @@ class ThresherRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         """The predicted targets, in the shape that y had."""
         found = self._outputs(X).mean(0)
         return (found[:, 0] if self.flat_ else found).double().numpy()
-
-
-def _are_pixels(inputs: Array) -> bool:
-    return bool(inputs.dtype == np.uint8 and inputs.ndim > 2)

@@ -1,7 +1,6 @@
 """thresher train"""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +63,7 @@ def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool
 def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.commands.progress import progress
     from thresher.commands.running import fine_tuned, start
+    from thresher.report.summary import noise_rate_found, noise_rate_text
 
     settings = job.settings
     corrupted = f" with {settings.corruption}" if settings.corruption else ""
@@ -74,18 +74,13 @@ def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") ->
         soft_wrap=True,
     )
     if job.by_folds is not None:
-        aside.print(_noise_rate(asdict(job.by_folds)), soft_wrap=True)
+        aside.print(f"Noise rate {noise_rate_text(asdict(job.by_folds))}.", soft_wrap=True)
     with progress([settings.method], aside) as [watch]:
         run = start(job, folder, watch, commit_every)
-    found = next((record["noise_rate"] for record in run.history if record.get("noise_rate")), None)
+    found = noise_rate_found(run.history)
     if found is not None:
-        aside.print(_noise_rate(found), soft_wrap=True)
+        aside.print(f"Noise rate {noise_rate_text(found)}.", soft_wrap=True)
     if not settings.fine_tune:
         return run, None
     with progress(["fine-tuning"], aside) as [watch]:
         return run, fine_tuned(job, run, folder, watch, commit_every)
-
-
-def _noise_rate(found: Mapping[str, Any]) -> str:
-    """What was taken for the share of wrong targets, and why."""
-    return f"Noise rate {found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f}): {found['why']}."

@@ -12,6 +12,7 @@ from thresher.report.record import RunRecord
 from thresher.report.summary import (
     metric_of,
     noise_rate_found,
+    noise_rate_text,
     percent,
     score_text,
     seconds_text,
@@ -87,10 +88,9 @@ def _section(
 
 
 def _noise_rate(run: RunRecord) -> dict[str, str]:
-    """The noise rate that the run found itself, with its range and why."""
-    if (found := noise_rate_found(run.history)) is None:
-        return {}
-    return {"noise rate found": f"{found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f}): {found['why']}"}
+    """The noise rate that the run found itself, if it did."""
+    found = noise_rate_found(run.history)
+    return {} if found is None else {"noise rate found": noise_rate_text(found)}
 
 
 def _cards_words(shown: Sequence[Card], said: str) -> str:

@@ -62,6 +62,15 @@ def noise_rate_found(history: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] 
     return next((row["noise_rate"] for row in history if row.get("noise_rate")), None)
 
 
+def noise_rate_text(found: Mapping[str, Any]) -> str:
+    """What was taken for the share of wrong targets, and why.
+
+    >>> noise_rate_text({"rate": 0.4, "low": 0.35, "high": 0.46, "why": "so many losses are too large"})
+    '0.40 (0.35 to 0.46): so many losses are too large'
+    """
+    return f"{found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f}): {found['why']}"
+
+
 def mean_recalls(run: RunRecord) -> dict[int, float]:
     """The recall of each class on the evaluation set, mean of the last ten epochs; empty where none was noted."""
     tail = [row.get("scores") or {} for row in run.history[-LAST:]]
