@@ -311,6 +311,18 @@ def test_an_averaged_model_has_batch_norm_statistics_of_its_own_unless_they_are_
     torch.testing.assert_close((mine.running_mean, mine.running_var), expected)
 
 
+def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean() -> None:
+    evidence = some_evidence(40)
+    trusted = ask(joint(Setting(0.5, 4, 10)), evidence).weights > 0
+    given, sizes = evidence.targets, evidence.read(signals.output_gradient_norm)
+    for label in range(4):
+        mine = (given == label).nonzero()[:, 0]
+        small = mine[sizes[mine].argsort()[: round(0.5 * len(mine))]]
+        predicted = mine[evidence.outputs[mine].argmax(1) == label]
+        assert set(mine[trusted[mine]].tolist()) == set(small.tolist()) | set(predicted.tolist())
+    assert (trusted & (evidence.outputs.argmax(1) != given)).any()
+
+
 PARTS: dict[str, Any] = {
     "as it is": {},
     "rest dropped": {"rest": None},
