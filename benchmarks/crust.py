@@ -10,6 +10,7 @@ class, and trains on that half. Each ratio is of two epochs of the same round.
 
 import argparse
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from timing import medians, take_turns, write
 
 from thresher import Examples, Recipe
 from thresher.engine.training import Plan, Training
+from thresher.mix import mix_in
 from thresher.models import build
 from thresher.recipes import method
 from thresher.rules import warmup
@@ -47,8 +49,7 @@ def at_once(recipe: Recipe) -> Recipe:
     """The recipe without its warm-up, which is plain training."""
     if not isinstance(recipe.each_epoch, warmup):
         return recipe
-    mix = replace(recipe.mix, after=0) if "after" in vars(recipe.mix) else recipe.mix  # type: ignore[type-var]
-    return replace(recipe, each_epoch=recipe.each_epoch.rule, mix=mix)
+    return replace(recipe, each_epoch=recipe.each_epoch.rule, mix=mix_in(math.inf, recipe.mix))
 
 
 def epochs(model: str, name: str, train: Examples) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Steps in which nothing may make the host wait."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,6 +45,13 @@ class Strict(TorchDispatchMode):
         return result
 
 
+def _made_there(make: Callable[..., Tensor], data: Any, **kwargs: Any) -> Tensor:
+    """A tensor of host numbers on a named device is a copy, which no CUDA graph can hold."""
+    if not isinstance(data, Tensor) and kwargs.get("device") is not None:
+        raise AssertionError("a copy from the host makes it wait")
+    return make(data, **kwargs)
+
+
 @contextmanager
 def strictly(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[tuple[str, Any]]]]:
     """Every step inside is strict; gives what each did."""
@@ -55,6 +63,8 @@ def strictly(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[tuple[str, A
 
     def call(self: Step, *args: Any) -> None:
         with Strict() as mode, pytest.MonkeyPatch.context() as patch:
+            for name in ("tensor", "as_tensor"):
+                patch.setattr(torch, name, partial(_made_there, getattr(torch, name)))
             for name in ("cpu", "numpy", "tolist", "item", "__bool__", "__float__", "__int__", "__array__"):
                 patch.setattr(Tensor, name, refuse)
             original(self, *args)

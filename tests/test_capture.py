@@ -1,5 +1,6 @@
 """The captured step without a GPU: what capturing relies on, and that padding and recording change nothing."""
 
+import gc
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from thresher.engine.aside import Aside
 from thresher.engine.capture import Captured, obstacle, phase
 from thresher.engine.evidence import Evidence
 from thresher.engine.sweep import Sweeper
-from thresher.mix import Pairing
+from thresher.mix import Mixup, Pairing, after
 from thresher.objectives import CrossEntropy, NearUniform, Objective, Pair, Variational
 from thresher.rules import KeepSmallest, product, warmup
 from thresher.schedules import Schedule
@@ -108,12 +109,28 @@ def test_a_function_that_cannot_be_recorded_goes_on_as_it_is_and_says_why(monkey
     assert captured.refusal == "operation not permitted when stream is capturing"
 
 
+@pytest.mark.usefixtures("fake_cuda")
+def test_no_garbage_is_collected_while_a_step_is_recorded() -> None:
+    collecting: list[bool] = []
+    captured = Captured(lambda value: collecting.append(gc.isenabled()) or value)  # type: ignore[func-returns-value]
+    for _ in range(capture.WARM_CALLS + 1):
+        captured("a", value=torch.zeros(2))
+    assert collecting == [True] * capture.WARM_CALLS + [False]
+    assert gc.isenabled()
+
+
 def test_a_phase_ends_with_the_warm_up() -> None:
     keep = KeepSmallest(by=signals.loss, fraction=0.5)
     recipe = Recipe(each_batch=warmup(3, keep))
     phases = [phase(recipe, epoch) for epoch in range(6)]
     assert phases[0] == phases[2] != phases[3] == phases[5]
     assert phase(Recipe(each_batch=keep), 0) == phase(Recipe(each_batch=keep), 7)
+
+
+def test_a_phase_ends_when_mixing_begins() -> None:
+    recipe = Recipe(mix=after(3, Mixup()))
+    phases = [phase(recipe, epoch) for epoch in range(6)]
+    assert phases[0] == phases[2] != phases[3] == phases[5]
 
 
 class CallableRule:

@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from thresher import Recipe, fit, signals
 from thresher.engine.evidence import Evidence
-from thresher.mix import ClusterMixup, MixFromSet, Pairing, SameClassMixup, Visits, another_of
+from thresher.errors import ThresherError
+from thresher.mix import ClusterMixup, MixFromSet, Mixup, Pairing, SameClassMixup, Visits, after, another_of
 from thresher.rules import Decision, FacilityLocation, per_class, warmup
 from thresher.rules.rule import Rule
 
@@ -55,15 +56,30 @@ def test_clusters_are_mixed_one_share_each_and_a_lone_medoid_stays_as_it_is() ->
 
 def test_the_released_mixing_has_one_share_a_batch_near_one_within_the_given_class() -> None:
     order = torch.arange(40).view(10, 4)
-    assert SameClassMixup(after=3).draw(visits(order, epoch=2)) is None
-    drawn = SameClassMixup(after=3).draw(visits(order, epoch=3))
-    assert drawn is not None
+    drawn = SameClassMixup().draw(visits(order))
     labels = examples().labels
     assert (labels[drawn.partner] == labels[order]).all()
     assert all(len(row.unique()) == 1 for row in drawn.share)
     many = SameClassMixup().draw(visits(torch.arange(44)[:, None].expand(44, 100).reshape(-1, 2)))
-    assert many is not None
     assert float(many.share.mean()) == pytest.approx(1 / 1.1, abs=0.03)
+
+
+@pytest.mark.parametrize("mix", [Mixup(), SameClassMixup()], ids=["within a batch", "from the set"])
+def test_nothing_is_mixed_before_its_time_and_everything_from_then_on(mix: Any) -> None:
+    def run(epochs: int, mix: Any) -> Any:
+        return fit(Recipe(mix=mix), net(seed=1, dropout=0.5), examples(44), epochs=epochs, batch=11, device="cpu")
+
+    assert_same_run(run(2, after(2, mix)), run(2, None))
+    assert_same_run(run(2, after(0, mix)), run(2, mix))
+    late, plain = run(3, after(2, mix)), run(3, None)
+    assert late.history[1]["loss"] == plain.history[1]["loss"]
+    assert late.history[2]["loss"] != plain.history[2]["loss"]
+
+
+@pytest.mark.parametrize("make", [lambda: after(-1, Mixup()), lambda: after(1, after(2, Mixup()))])  # type: ignore[arg-type]
+def test_a_mix_that_never_begins_or_begins_twice_is_refused(make: Any) -> None:
+    with pytest.raises(ThresherError, match="of at least 0, and a mix"):
+        make()
 
 
 def test_without_clusters_nothing_is_mixed() -> None:

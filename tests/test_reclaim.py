@@ -21,7 +21,7 @@ from thresher.data.builtin import digits
 from thresher.engine.capture import phase
 from thresher.engine.checkpoint import describe
 from thresher.engine.evidence import Evidence
-from thresher.mix import Mixup
+from thresher.mix import Mixup, after
 from thresher.models.mlp import MLP
 from thresher.objectives import CrossEntropy, NearUniform, near_uniform
 from thresher.recipe import over
@@ -57,7 +57,7 @@ from thresher.rules import (
     warmup,
 )
 from thresher.rules.rule import Decision, schedules_of
-from thresher.views import Flip, Shift
+from thresher.views import Flip, Shift, View
 
 SHAPES = [(1, 2), (3, 2), (40, 10)]
 
@@ -292,17 +292,29 @@ def test_an_average_of_rate_zero_is_the_model_itself_with_its_buffers() -> None:
     assert_same_tensors(*(list(part.state_dict().values()) for part in (run.model, run.averages[0])))
 
 
+def doubled(images: Tensor, _: torch.Generator) -> Tensor:
+    return 2 * images
+
+
+def darkened(images: Tensor, _: torch.Generator) -> Tensor:
+    return images - 5
+
+
+@pytest.mark.parametrize("views", [(), (doubled, darkened)], ids=["no views", "of the first view"])
 @pytest.mark.parametrize("frozen", [False, True])
-def test_an_averaged_model_has_batch_norm_statistics_of_its_own_unless_they_are_frozen(frozen: bool) -> None:
+def test_an_averaged_model_has_batch_norm_statistics_of_its_own_unless_they_are_frozen(
+    frozen: bool, views: tuple[View, ...]
+) -> None:
     train, model = examples(44), net(seed=1, batch_norm=True)
     norm = next(layer for layer in model.modules() if isinstance(layer, nn.BatchNorm1d))
     if frozen:
         norm.eval()
-    run = fit(Recipe(average=0.9), model, train, epochs=2, batch=11, device="cpu")
+    run = fit(Recipe(average=0.9, views=views), model, train, epochs=2, batch=11, device="cpu")
     average, seen = run.averages[0], []
+    assert isinstance(train.inputs, Tensor)
     mine = next(layer for layer in average.modules() if isinstance(layer, nn.BatchNorm1d))
     mine.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    average(train.inputs)
+    average(2 * train.inputs if views else train.inputs)
     assert not mine.training
     assert mine.momentum == norm.momentum
     expected = (torch.zeros(len(mine.running_mean)), torch.ones(len(mine.running_var)))
@@ -336,6 +348,7 @@ PARTS: dict[str, Any] = {
     "anchored": {"trusted": anchored},
     "growing": {"trusted": anchored, "rest": growing(Setting(0.25, 3, 4))},
     "not mixed": {"mix": None},
+    "mixed at once": {"mix": after(0, Mixup())},
     "not averaged": {"average": 0.0},
     "not uniform": {"uniform": 0.0},
     "corrected": {"correct": MetaGradient()},
@@ -390,9 +403,11 @@ def test_reclaim_learns_where_half_of_the_labels_are_wrong() -> None:
     assert ours > plain + 0.12
 
 
-def test_the_step_is_recorded_once_for_the_whole_run() -> None:
+def test_the_step_is_recorded_once_for_the_warm_up_and_once_for_the_rest() -> None:
     recipe = reclaim(Setting(0.4, 10, 115))
-    assert len({phase(recipe, epoch) for epoch in range(115)}) == 1
+    phases = [phase(recipe, epoch) for epoch in range(115)]
+    assert phases == [phases[0]] * 15 + [phases[-1]] * 100
+    assert phases[0] != phases[-1]
     changing = Recipe(each_batch=until(3, Uniform(), then=KeepSmallest(by=signals.loss, fraction=0.5)))
     assert phase(changing, 2) != phase(changing, 3)
 

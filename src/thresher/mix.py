@@ -70,7 +70,34 @@ class MixFromSet(Reader, ABC):
         """Partners (positions in the set) and shares, both [steps, batch]; None: nothing is mixed in this epoch."""
 
 
-MixLike = Mix | MixFromSet
+@dataclass(frozen=True)
+class after:  # noqa: N801  # used like a function: after(15, Mixup())
+    """A mix that begins after so many epochs, before which nothing is mixed.
+
+    Blends slow down the learning of what there is to learn, and hinder the learning of wrong labels by heart. In the
+    first epochs, when little is learnt by heart, a network may do without them.
+    """
+
+    epochs: int
+    mix: Mix | MixFromSet
+
+    def __post_init__(self) -> None:
+        if isinstance(self.mix, after) or self.epochs < 0:
+            raise ThresherError(f"after({self.epochs}, ...) needs a number of epochs of at least 0, and a mix.")
+
+
+MixLike = Mix | MixFromSet | after
+
+
+def mix_in(epoch: float, mix: MixLike | None) -> Mix | MixFromSet | None:
+    """What mixes in this epoch.
+
+    >>> mix_in(14, after(15, Mixup())), mix_in(15, after(15, Mixup())), mix_in(0, Mixup())
+    (None, Mixup(alpha=1.0), Mixup(alpha=1.0))
+    """
+    if isinstance(mix, after):
+        return None if epoch < mix.epochs else mix.mix
+    return mix
 
 
 @dataclass(frozen=True)
@@ -114,12 +141,11 @@ class ClusterMixup(MixFromSet):
 class SameClassMixup(MixFromSet):
     """The inputs alone, each with a random other one of the same given class, λ ~ Beta(a, b) a batch.
 
-    The code released with CRUST does this after 5 epochs, where λ is mostly near 1; Algorithm 1 is `ClusterMixup`.
+    The code released with CRUST does this, where λ is mostly near 1, after 5 epochs; Algorithm 1 is `ClusterMixup`.
     """
 
     a: float = 1.0
     b: float = 0.1
-    after: int = 0  # epochs, before which nothing is mixed
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
     blends_targets: ClassVar[bool] = False
@@ -127,9 +153,7 @@ class SameClassMixup(MixFromSet):
     def __post_init__(self) -> None:
         _refuse_no_beta("SameClassMixup", a=self.a, b=self.b)
 
-    def draw(self, visits: Visits) -> Pairing | None:
-        if visits.epoch < self.after:
-            return None
+    def draw(self, visits: Visits) -> Pairing:
         steps, batch = visits.order.shape
         share = beta(self.a, self.b, visits.generator, torch.device("cpu"), (steps, 1))
         return _within(visits.examples.labels, share.expand(steps, batch), visits)

@@ -1,12 +1,15 @@
 """The captured step: on CUDA a step is recorded once as a graph and replayed, which costs the host almost nothing."""
 
-from collections.abc import Callable, Hashable, Mapping
+import gc
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from thresher.mix import after
 from thresher.objectives import Objective
 from thresher.recipe import Recipe
 from thresher.rules.combinators import until, warmup
@@ -74,7 +77,7 @@ class Captured:
         for generator in self.generators:
             graph.register_generator_state(generator)
         try:
-            with torch.cuda.graph(graph, stream=self.stream):
+            with _nothing_collected(), torch.cuda.graph(graph, stream=self.stream):
                 self.result = self.function(**self.places)
         except Exception as error:
             self.refusal = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -83,18 +86,33 @@ class Captured:
             self.graph = graph
 
 
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """No garbage is collected inside: the graph of an earlier run, freed during a recording, would end it."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def phase(recipe: Recipe, epoch: int) -> tuple[Hashable, ...]:
     """What a recorded step has taken for granted about the epoch: recording is needed again when it changes.
 
-    Parts of this library look at the epoch only through `warmup`, `until` and schedules, which are device scalars;
-    one from elsewhere may do what it likes with it, so it is recorded again every epoch.
+    Parts of this library look at the epoch only through `warmup`, `until`, `after` and schedules, which are device
+    scalars; one from elsewhere may do what it likes with it, so it is recorded again every epoch.
     """
     layers = recipe.objective.modules() if isinstance(recipe.objective, nn.Module) else ()
     objectives = tuple(layer for layer in layers if isinstance(layer, Objective))  # the others are shown no epoch
     asked = list(parts((recipe.each_batch, recipe.relabel_on("batch"), recipe.mix, objectives)))
     asked += [part.function for part in asked if isinstance(part, Signal)]
     foreign = any(map(_foreign, asked))
-    return (*(epoch < part.epochs for part in asked if isinstance(part, warmup | until)), epoch if foreign else None)
+    return (
+        *(epoch < part.epochs for part in asked if isinstance(part, warmup | until | after)),
+        epoch if foreign else None,
+    )
 
 
 def _foreign(part: Any) -> bool:

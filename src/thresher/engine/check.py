@@ -11,6 +11,7 @@ from thresher.engine.partners import check_mix
 from thresher.engine.teacher import TEACHER_OUTPUT
 from thresher.errors import ThresherError
 from thresher.examples import Examples
+from thresher.mix import mix_in
 from thresher.objectives import Objective
 from thresher.recipe import Recipe
 from thresher.rules import KeepSmallest, Rule, RuleLike, from_average, per_class
@@ -46,8 +47,9 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
             f"put one there, such as {GIVERS.get(column, 'your own, with gives=')}."
         )
     if recipe.peers > 1 and reads_of(recipe.mix):
+        name = type(mix_in(math.inf, recipe.mix)).__name__
         raise ThresherError(
-            f"{type(recipe.mix).__name__} mixes one batch for all networks, by what the rule of one decided: "
+            f"{name} mixes one batch for all networks, by what the rule of one decided: "
             "leave peers at 1, or choose another mix."
         )
     _check_sets(train, given)

@@ -1,5 +1,6 @@
 """Partners in training: with whom each example is blended, and what comes of it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from thresher.engine.look import Batch
 from thresher.engine.teacher import TEACHER_OUTPUT
 from thresher.errors import ThresherError
 from thresher.examples import Examples
-from thresher.mix import MixFromSet, MixLike, Pairing, Visits, as_mixable, blend
+from thresher.mix import MixFromSet, MixLike, Pairing, Visits, as_mixable, blend, mix_in
 from thresher.seeding import generator
 from thresher.views import View
 
@@ -22,9 +23,10 @@ class PartnerStream:
 
     def draw(self, order: Tensor, decided: Mapping[str, Tensor], epoch: int) -> Pairing | None:
         """Partners and shares [steps, batch], or None where nobody comes from the whole set."""
-        if not isinstance(self.mix, MixFromSet):
+        mix = mix_in(epoch, self.mix)
+        if not isinstance(mix, MixFromSet):
             return None
-        return self.mix.draw(Visits(order, self.train, decided, epoch, generator(self.seed, "mix", epoch)))
+        return mix.draw(Visits(order, self.train, decided, epoch, generator(self.seed, "mix", epoch)))
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class Blend:
 
 def check_mix(mix: MixLike | None, replaces_targets: bool, task: str) -> None:
     """Refuse partners that this task, or the recipe's other slots, cannot give."""
+    mix = mix_in(math.inf, mix)
     if not isinstance(mix, MixFromSet):
         return
     name = type(mix).__name__

@@ -18,7 +18,7 @@ from thresher.engine.optimizer import step_unless
 from thresher.engine.partners import Beside, Blend
 from thresher.engine.seeing import Lesson, Seeing
 from thresher.ledger import EpochRows, Note
-from thresher.mix import MixFromSet
+from thresher.mix import MixFromSet, mix_in
 from thresher.recipe import Recipe
 from thresher.rules.rule import Decision, ask
 
@@ -29,7 +29,6 @@ class Step:
     def __init__(self, recipe: Recipe, seeing: Seeing, rows: Sequence[EpochRows], batch: int):
         self.recipe, self.seeing, self.learners, self.rows = recipe, seeing, seeing.learners, rows
         self.relabel = recipe.relabel_on("batch")
-        self.mixes_within = recipe.mix is not None and not isinstance(recipe.mix, MixFromSet)
         device = next(self.learners[0].model.parameters()).device
         self.everyone = torch.ones(batch, device=device)
         self.even = self.everyone / batch
@@ -48,7 +47,7 @@ class Step:
         views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
         if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
             clean = replace(clean, inputs=self.recipe.views[0](clean.inputs, now.generator))
-        looks = self.seeing(batches, views, now, clean, self.mixes_within or beside is not None)
+        looks = self.seeing(batches, views, now, clean, self._mixes_within(now.epoch) or beside is not None)
         seen = [look.evidence for look in looks]
         targets = [evidence.targets if self.relabel is None else self.relabel(evidence).detach() for evidence in seen]
         decisions = [self._decide(evidence) for evidence in seen]
@@ -68,7 +67,7 @@ class Step:
 
     def _blend(self, evidence: Evidence, beside: Beside | None, now: Now) -> Blend | None:
         """How the batch is mixed, within itself or with partners from the whole set; None where it is not."""
-        mix = self.recipe.mix
+        mix = mix_in(now.epoch, self.recipe.mix)
         if isinstance(mix, MixFromSet):
             return None if beside is None else beside.seen_by(self.recipe.views, now.generator, mix.blends_targets)
         if mix is None:
@@ -137,9 +136,13 @@ class Step:
         given = evidence if evidence.targets is batch.targets else evidence.but(targets=batch.targets)
         return Note(batch.rows, evidence.outputs.detach(), given.losses.detach(), weights, signal)
 
-    def sees_only_blends(self, with_partners: bool) -> bool:
+    def _mixes_within(self, epoch: int) -> bool:
+        mix = mix_in(epoch, self.recipe.mix)
+        return mix is not None and not isinstance(mix, MixFromSet)
+
+    def sees_only_blends(self, epoch: int, with_partners: bool) -> bool:
         """Whether no forward pass sees an example as it is, in an epoch with or without partners from the set."""
-        return (self.mixes_within or with_partners) and not self.seeing.asks
+        return (self._mixes_within(epoch) or with_partners) and not self.seeing.asks
 
     def take_skipped(self) -> int:
         """How many steps were skipped since the last time, over all networks."""

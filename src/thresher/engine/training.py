@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from thresher.engine.epoch import Agenda, settle
 from thresher.engine.evidence import Now
 from thresher.engine.feed import Feed
 from thresher.engine.learner import Learner
-from thresher.engine.norms import renew_norms
+from thresher.engine.norms import renew_norms, some_of
 from thresher.engine.partners import PartnerStream
 from thresher.engine.plan import Plan, identity
 from thresher.engine.record import epoch_record, fill_unseen
@@ -150,7 +150,7 @@ class Training:
                 )
                 self.steps_done += 1
                 yield done + 1, len(order)
-        self._end_epoch(started, len(order), agenda, self.step.sees_only_blends(drawn is not None))
+        self._end_epoch(started, len(order), agenda, self.step.sees_only_blends(epoch, drawn is not None))
 
     def _take_step(self, key: Hashable, **given: Any) -> None:
         if self.captured is None:
@@ -196,8 +196,8 @@ class Training:
                 "set clip=1.0."
             )
         for learner in self.learners:
-            if learner.average is not None and learner.rate != 0:
-                renew_norms(learner.average, learner.model, self.train, self.sweeper)
+            if learner.average is not None and learner.rate != 0 and len(self.train) > 1:
+                renew_norms(learner.average, learner.model, self._first_views(), self.plan.precision)
         rate = self.learners[0].optimizer.param_groups[0]["lr"]
         skipped = self.step.take_skipped()
         self.epoch += 1
@@ -208,6 +208,12 @@ class Training:
             self.finished = self.epoch >= self.plan.epochs
         else:
             self.finished = self.steps_done >= self.plan.steps
+
+    def _first_views(self) -> Iterator[Tensor]:
+        """Part of the training set, in batches, as signals are read on it."""
+        rows = some_of(self.train, self.sweeper.batch)
+        for inputs in self.train.batches(rows, workers=self.plan.workers):
+            yield self.recipe.views[0](inputs, self.generator) if self.recipe.views else inputs
 
     def networks(self) -> tuple[list[nn.Module], list[nn.Module]]:
         return [own.model for own in self.learners], [own.average for own in self.learners if own.average is not None]

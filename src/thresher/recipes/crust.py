@@ -1,6 +1,6 @@
 """Coresets for robust training (CRUST, Mirzasoleiman et al. 2020), and what it is compared with."""
 
-from thresher.mix import ClusterMixup, Mixup, SameClassMixup
+from thresher.mix import ClusterMixup, Mixup, SameClassMixup, after
 from thresher.recipe import Recipe
 from thresher.recipes.method import Setting
 from thresher.relabel import PredictedLabels
@@ -17,7 +17,7 @@ def crust(setting: Setting) -> Recipe:  # noqa: ARG001
     It groups by the given label; by the predicted one, as the paper has it, the half is cleaner.
     """
     rule = per_class(Centrality(fraction=FRACTION))
-    return Recipe(each_epoch=warmup(WARM_EPOCHS, rule), mix=SameClassMixup(after=WARM_EPOCHS))
+    return Recipe(each_epoch=warmup(WARM_EPOCHS, rule), mix=after(WARM_EPOCHS, SameClassMixup()))
 
 
 def crust_facility(setting: Setting) -> Recipe:  # noqa: ARG001

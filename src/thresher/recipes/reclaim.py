@@ -8,7 +8,7 @@ correct the weights by clean examples (L2RW).
 
 from collections.abc import Callable
 
-from thresher.mix import Mix, Mixup
+from thresher.mix import MixLike, Mixup, after
 from thresher.objectives import NearUniform
 from thresher.recipe import Recipe, over
 from thresher.recipes.method import Setting
@@ -108,7 +108,7 @@ def reclaim(
     trust: float = 0.8,
     temperature: float = 0.5,
     uniform: float = 0.1,
-    mix: Mix | None = Mixup(1.0),  # noqa: B008  # a frozen value
+    mix: MixLike | None = Mixup(1.0),  # noqa: B008  # a frozen value
     views: tuple[View, ...] = (),
     average: float | over = over(1),  # noqa: B008  # a frozen value
 ) -> Recipe:
@@ -122,6 +122,7 @@ def reclaim(
     correct   a batch rule on top, after the warm-up, such as MetaGradient() where there are clean examples
     trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
     uniform   the strength of the term that holds the mean prediction near uniform
+    mix       what mixes after the warm-up, which learns sooner without; after(0, Mixup()) mixes from the beginning
     views     weak and strong copies, where the trainer has none for all methods alike
     """
     warm = warm_epochs(setting)
@@ -132,7 +133,7 @@ def reclaim(
         each_batch=None if correct is None else warmup(warm, correct),
         relabel=TeacherLabels(trust, temperature),
         objective=NearUniform(uniform),
-        mix=mix,
+        mix=mix if mix is None or isinstance(mix, after) else after(warm, mix),
         views=views,
         average=average,
     )

@@ -32,5 +32,5 @@ class ClipNorm(Rule):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         norms = evidence.read(self.by)
-        bound = torch.as_tensor(evidence.value(self.bound), dtype=norms.dtype, device=norms.device)
+        bound = evidence.value(self.bound)
         return torch.clamp_max(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), 1.0)

@@ -38,7 +38,7 @@ class Curriculum(Rule):
         level = quantile(values, evidence.value(self.fraction))
         if "level" in evidence.memory:
             level = self.rate * evidence.memory["level"] + (1 - self.rate) * level
-        width = torch.as_tensor(evidence.value(self.width), dtype=values.dtype, device=values.device)
+        width = _scalar(evidence.value(self.width), values.device)
         # So narrow a slope is a cut: whatever lies above the level falls to zero.
         weights = (1 - (values - level) / width.clamp_min(torch.finfo(values.dtype).tiny)).clamp(0, 1)
         return Decision(weights, memory={"level": level})
@@ -50,6 +50,11 @@ def quantile(values: Tensor, fraction: float | Tensor) -> Tensor:
     >>> quantile(torch.tensor([4.0, 1.0, 3.0, 2.0]), 0.5).item()
     2.0
     """
-    share = torch.as_tensor(fraction, dtype=torch.float64, device=values.device)
+    share = _scalar(fraction, values.device)
     place = (torch.ceil(share * len(values)) - 1).clamp(0, len(values) - 1).long()
     return values.sort().values.index_select(0, place.reshape(1))[0]
+
+
+def _scalar(number: float | Tensor, device: torch.device) -> Tensor:
+    """The number on the device, by a sum there: a copy from the host would wait, and no graph could hold it."""
+    return torch.zeros((), dtype=torch.float64, device=device) + number
