@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
+from thresher import Recipe, fit
 from thresher.data import Splits, in_memory, load, names, standardise_targets
 from thresher.data.arrays import channel_statistics
 from thresher.data.splits import hold_out
@@ -580,6 +582,26 @@ def test_a_file_of_another_kind_and_a_missing_data_folder(tmp_path: Path) -> Non
         load(str(tmp_path / "t.xlsx"))
     with pytest.raises(ThresherError, match="no data folder"):
         load("cifar10", data_dir=tmp_path / "nowhere")
+
+
+def test_records_show_real_targets_in_the_unit_in_which_they_came(tmp_path: Path) -> None:
+    prices = 5e6 + 1000 * torch.arange(20, dtype=torch.float64)
+    rows = "\n".join(f"{place % 7},{price:.1f},{-price:.1f}" for place, price in enumerate(prices.tolist()))
+    (tmp_path / "homes.csv").write_text("rooms,price,loss\n" + rows)
+    splits = load(f"{tmp_path / 'homes.csv'}:price,loss")
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(*splits.train.input_shape, 2))
+    torch.nn.init.zeros_(model[1].weight)
+    torch.nn.init.zeros_(model[1].bias)
+    nothing = partial(torch.optim.SGD, lr=0.0)
+    run = fit(Recipe(), model, splits.train, epochs=1, batch=4, optimizer=nothing, out=tmp_path / "run", device="cpu")
+    given, seen = prices[splits.train.ids], run.ledger.to_pandas()
+    stored = pa.parquet.read_table(tmp_path / "run" / "examples.parquet").to_pandas()
+    for rows in (seen, stored):
+        np.testing.assert_allclose(rows["target_0"], given, rtol=1e-6)
+        np.testing.assert_allclose(rows["target_1"], -given, rtol=1e-6)
+    np.testing.assert_allclose(seen["prediction_0"], np.full(len(given), float(given.mean())), rtol=1e-6)
+    scaled = standardise_targets(Splits(*(Examples(torch.zeros(20, 1), prices) for _ in range(2)))).train
+    torch.testing.assert_close(scaled.as_given(scaled.targets)[:, 0], prices.float())
 
 
 def test_standardising_classes_is_refused() -> None:

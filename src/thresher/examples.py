@@ -18,6 +18,7 @@ class Examples:
     targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]
     columns  named facts of length n: `is_corrupt`, `true_target`, `teacher_output`, ...
     normalise  (mean, std) applied to uint8 inputs on their way to the model; (0, 255) unless given
+    target_scale  (mean, deviation), each [d], that were taken out of real targets: records show them put back in
 
     >>> letters = Examples(torch.zeros(3, 4), torch.tensor([0, 2, 1]))
     >>> letters.classes, letters.subset([2, 0]).ids.tolist()
@@ -31,6 +32,7 @@ class Examples:
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     class_names: Sequence[str] | None = None
     normalise: tuple[Tensor, Tensor] | None = None
+    target_scale: tuple[Tensor, Tensor] | None = None
     name: str = "examples"
     checked: bool = field(default=False, repr=False)
 
@@ -120,6 +122,20 @@ class Examples:
             columns={name: column.to(device) for name, column in self.columns.items()},
             normalise=None if self.normalise is None else (self.normalise[0].to(device), self.normalise[1].to(device)),
         )
+
+    def as_given(self, values: Tensor) -> Tensor:
+        """Real targets, or predictions of them, [n, d] in the unit in which they came, on the host.
+
+        >>> scale = (torch.tensor([1.0]), torch.tensor([1.0]))
+        >>> heights = Examples(torch.zeros(2, 1), torch.tensor([-1.0, 1.0]), target_scale=scale)
+        >>> heights.as_given(heights.targets).tolist()
+        [[0.0], [2.0]]
+        """
+        values = values.cpu().float()
+        if self.target_scale is None:
+            return values
+        mean, deviation = self.target_scale
+        return (values.to(mean.dtype) * deviation + mean).float()
 
     def as_model_input(self, inputs: Tensor) -> Tensor:
         """Floats for the model: uint8 inputs are normalised, everything else passes as it is."""

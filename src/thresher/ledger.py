@@ -149,7 +149,7 @@ def epoch_table(
     peer: int,
 ) -> pa.Table:
     """One epoch of one network as an Arrow table in the ledger's form."""
-    n, targets = len(examples), examples.targets.cpu().numpy()
+    n = len(examples)
     columns: dict[str, Any] = {
         "id": examples.ids.cpu().numpy(),
         "epoch": np.full(n, epoch, np.int32),
@@ -161,7 +161,9 @@ def epoch_table(
         "belief": rows["belief"],
     }
     if examples.is_regression:
-        columns |= {f"prediction_{place}": rows["prediction"][:, place] for place in range(targets.shape[1])}
+        predictions = examples.as_given(torch.from_numpy(rows["prediction"])).numpy()
+        targets = examples.as_given(examples.targets).numpy()
+        columns |= {f"prediction_{place}": predictions[:, place] for place in range(targets.shape[1])}
         columns |= {f"target_{place}": targets[:, place] for place in range(targets.shape[1])}
     else:
         columns["prediction"] = rows["prediction"][:, 0].astype(np.int32)

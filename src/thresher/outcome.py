@@ -72,9 +72,8 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
         if values is None:
             continue
         if train.is_regression:
-            columns |= {
-                f"{name}_{d}": column for d, column in enumerate(values.cpu().float().reshape(len(train), -1).T.numpy())
-            }
+            given = train.as_given(values.reshape(len(train), -1))
+            columns |= {f"{name}_{d}": column for d, column in enumerate(given.T.numpy())}
         else:
             labels = values if values.ndim == 1 else values.argmax(1)
             columns[name] = labels.cpu().numpy().astype(np.int32)

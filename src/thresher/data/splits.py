@@ -93,4 +93,9 @@ def standardise_targets(splits: Splits) -> Splits:
         raise ThresherError(f"{splits.train.name} has classes: only real targets can be standardised.")
     mean, deviation = splits.train.targets.mean(0), splits.train.targets.std(0, correction=0)
     deviation = torch.where(deviation > 0, deviation, 1.0)
-    return Splits(*(examples.with_targets((examples.targets - mean) / deviation) for examples in splits))
+    return Splits(
+        *(
+            replace(examples.with_targets((examples.targets - mean) / deviation), target_scale=(mean, deviation))
+            for examples in splits
+        )
+    )

@@ -32,11 +32,12 @@ def table(path: Path, target: str = "target") -> Splits:
     targets, names = _targets(rows, target, path)
     train, test = hold_out(targets)
     inputs = inputs_of(rows, encoders_of(rows, target, train, path))
-    if names is None:
-        targets = _standardised(targets, targets[train], target)
+    scale = None if names is not None else _scale(targets[train], target)
+    if scale is not None:
+        targets = _standardised(targets, scale)
     classes = None if names is None else len(names)
     stem = path.name.partition(".")[0]
-    examples = Examples(inputs, targets, classes=classes, class_names=names, name=stem)
+    examples = Examples(inputs, targets, classes=classes, class_names=names, target_scale=scale, name=stem)
     return Splits(examples.subset(train), examples.subset(test))
 
 
@@ -75,8 +76,8 @@ def rows_like(path: Path, target: str, training: Path, names: Sequence[str] | No
     inputs, given = inputs_of(rows, encoders), [plain(rows, column) for column in wanted]
     _warn_of_test_rows(inputs, inputs_of(known, encoders), learnt, path)
     if names is None:
-        scale = _targets(known, target, training)[0][learnt]
-        return inputs, _standardised(_real(given, wanted)[0], scale, target)
+        scale = _scale(_targets(known, target, training)[0][learnt], target)
+        return inputs, _standardised(_real(given, wanted)[0], scale)
     _refuse_missing(given[0], target)
     return inputs, ids_of([str(value) for value in given[0].to_pylist()], names)
 
@@ -230,14 +231,19 @@ def _real(columns: list[Any], names: list[str]) -> tuple[Tensor, None]:
     ), None
 
 
-def _standardised(targets: Tensor, training: Tensor, names: str) -> Tensor:
-    """Real targets [n, d] with the mean and the deviation of those of the training rows [m, d] taken out."""
+def _scale(training: Tensor, names: str) -> tuple[Tensor, Tensor]:
+    """The mean and the deviation, each [d], of the real targets [m, d] of the training rows."""
     for name, values in zip(names.split(","), training.T, strict=True):
         if (values == values[0]).all():
             raise ThresherError(
                 f"Column {name} is {values[0]:g} in all training rows: there is nothing to learn from it."
             )
-    return ((targets - training.mean(0)) / training.std(0, correction=0)).float()
+    return training.mean(0), training.std(0, correction=0)
+
+
+def _standardised(targets: Tensor, scale: tuple[Tensor, Tensor]) -> Tensor:
+    """Real targets [n, d] with this mean and deviation taken out."""
+    return ((targets - scale[0]) / scale[1]).float()
 
 
 def _refuse_missing(column: Any, name: str) -> None:
