@@ -100,6 +100,26 @@ def test_the_gradient_embedding_is_the_gradient_of_the_last_layer() -> None:
     assert set(largest.tolist()) == set(pool.ids[norms.argsort()[-2:]].tolist())
 
 
+def test_gradient_norms_through_batch_norm_are_exact_where_it_does_not_mix_examples() -> None:
+    """Acquisition and epoch rules see a model in evaluation mode, whatever mode it is in otherwise."""
+    model, pool = copy.deepcopy(MODEL), POOL.subset(range(9))
+    quiet = copy.deepcopy(model).eval()
+    norms = {"predicted": [], "given": []}  # type: dict[str, list[float]]
+    for place in range(9):
+        outputs = quiet(pool.inputs[place : place + 1])
+        for name, label in (("predicted", outputs.argmax(1)), ("given", pool.targets[place : place + 1])):
+            gradients = torch.autograd.grad(cross_entropy(outputs, label), list(quiet.parameters()), retain_graph=True)
+            norms[name].append(float(torch.cat([each.flatten() for each in gradients]).norm()))
+    largest = acquire(KeepLargest(by=signals.gradient_norm, count=3), model.train(), pool)
+    assert set(largest.tolist()) == set(pool.ids[torch.tensor(norms["predicted"]).argsort()[-3:]].tolist())
+    rule = KeepSmallest(by=signals.gradient_norm, count=4)
+    run = fit(Recipe(each_epoch=rule), model, pool, epochs=1, batch=2, device="cpu")
+    kept = run.ledger.to_pandas().set_index("id")["kept"]
+    assert set(kept[kept].index) == set(pool.ids[torch.tensor(norms["given"]).argsort()[:4]].tolist())
+    with pytest.raises(ThresherError, match="BatchNorm1d"):
+        fit(Recipe(each_batch=rule), model, pool, epochs=1, batch=9, device="cpu")
+
+
 def test_k_centre_takes_a_scaled_signal_too() -> None:
     """The features of both sets, each times how far it is from the average's."""
     rule = KCentre(by=signals.scaled(signals.features, signals.average_divergence), count=COUNT)

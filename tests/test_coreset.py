@@ -281,6 +281,17 @@ def test_a_loader_over_embeddings_is_a_stream() -> None:
     assert torch.equal(found.indices, facility_location(rows, 5).indices)
 
 
+@pytest.mark.parametrize("n", [90, 3000], ids=["fits the sample", "does not fit it"])
+def test_a_stream_that_comes_in_another_order_the_second_time_is_refused(n: int) -> None:
+    shuffled = DataLoader(
+        TensorDataset(drawn(n, 4)), batch_size=30, shuffle=True, generator=torch.Generator().manual_seed(0)
+    )
+    with pytest.raises(ThresherError, match="shuffle=False"):
+        streamed_facility_location(shuffled, 5)
+    twice = drawn(n // 3, 4).repeat(3, 1)  # whoever stands for a medoid may be its double
+    assert len(streamed_facility_location(list(twice.split(50)), 5).indices) == 5
+
+
 def test_a_stream_of_one_cluster_after_the_other_is_covered() -> None:
     rows = torch.cat([drawn(300, 8, seed=seed) + 20 * centre for seed, centre in enumerate(drawn(10, 8, seed=99))])
 

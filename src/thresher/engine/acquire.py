@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from thresher.engine.check import check_round
 from thresher.engine.evidence import Evidence
-from thresher.engine.learner import Taps, last_linear
+from thresher.engine.learner import Taps, evaluating, last_linear
 from thresher.engine.look import Precision, prediction
 from thresher.engine.sweep import Sweeper
 from thresher.engine.trial import first_of, output_width
@@ -120,7 +120,8 @@ class Sweep:
         with preserved(examples.targets.device):
             batch = first_of(examples, 2)
         head = last_linear(model, batch.inputs) if features in self.wanted else None
-        ways = ways_through(model, self.objective, self.wanted, batch, None, self.classes)
+        with evaluating(model), evaluating(self.objective):
+            ways = ways_through(model, self.objective, self.wanted, batch, None, self.classes)
         taps, kept = Taps(model, self.objective.layers, head), Kept(len(examples), self.folder)
         try:
             replace(self.sweeper, factored=ways.factored).each(

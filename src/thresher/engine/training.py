@@ -68,12 +68,12 @@ class Training:
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
         at_once = max(1024 if captured else 512, plan.batch)
         self.sweeper = Sweeper(
-            at_once, plan.precision, plan.workers, tried.ways.factored, captured, plan.channels_last, taught
+            at_once, plan.precision, plan.workers, tried.in_sweep.factored, captured, plan.channels_last, taught
         )
         self.sets = self._with_teacher(sets, taught, objective)
         self.train = train = self.sets["train"]
         self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
-        seeing = Seeing(recipe, self.learners, train.classes, plan.precision, tried.ways, taught)
+        seeing = Seeing(recipe, self.learners, train.classes, plan.precision, tried.in_step, taught)
         self.step = Step(recipe, seeing, self.rows, plan.batch)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None

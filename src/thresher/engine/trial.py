@@ -20,10 +20,14 @@ from thresher.signals import features
 
 @dataclass(frozen=True)
 class Tried:
-    """What trying the model showed: its last Linear layer where features are read, and how derivatives are taken."""
+    """What trying the model showed: its last Linear layer where features are read, and how derivatives are taken.
+
+    A sweep sees the model in evaluation mode, in which BatchNorm does not mix the examples.
+    """
 
     head: str | None
-    ways: Ways
+    in_step: Ways
+    in_sweep: Ways
 
 
 def try_model(
@@ -38,7 +42,8 @@ def try_model(
     """Try the model and the views on two examples, and on two clean ones where a rule reads those."""
     if not model.training:
         model.train()  # as it will be when it is trained
-    wanted = signals_of(recipe)
+    asked = (recipe.each_batch, recipe.relabel_on("batch"), recipe.mix)
+    swept = (recipe.each_epoch, recipe.relabel_on("epoch"))
     with preserved(train.targets.device):
         batch = first_of(train, 2, seed)
         inputs, expected = batch.inputs, (len(batch.ids), train.outputs)
@@ -61,10 +66,11 @@ def try_model(
                 f"make it give {list(expected)}."
             )
         trusted = None if clean is None else first_of(clean, min(2, clean_batch), seed)
-        return Tried(
-            head=last_linear(model, inputs) if features in wanted else None,
-            ways=ways_through(model, objective, wanted, batch, trusted, train.classes),
-        )
+        head = last_linear(model, inputs) if features in signals_of(recipe) else None
+        in_step = ways_through(model, objective, signals_of(asked), batch, trusted, train.classes)
+        with evaluating(model), evaluating(objective):
+            in_sweep = ways_through(model, objective, signals_of(swept), batch, None, train.classes)
+        return Tried(head, in_step, in_sweep)
 
 
 def try_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> None:

@@ -47,6 +47,8 @@ def streamed_facility_location(
         raise ThresherError(f"count={count} cannot be chosen of {n} examples: give a whole number from 1 to {n}.")
     greedy = facility_location(sample.rows, count)
     if n == len(sample.places):
+        medoids = sample.rows[greedy.indices]
+        _refuse_another_order(medoids, _nearest(blocks, medoids[None], n)[1][greedy.indices])
         return greedy
     best = min(sieves, key=lambda sieve: float(sieve.reach.mean()))
     rows = dict(zip(best.chosen, best.rows, strict=True))
@@ -56,6 +58,7 @@ def streamed_facility_location(
     chosen = [list(rows), [sample.places[slot] for slot in greedy.indices.tolist()]]
     medoids = torch.stack([torch.stack(list(rows.values())), sample.rows[greedy.indices]])
     better, nearest = _nearest(blocks, medoids, n)
+    _refuse_another_order(medoids[better], nearest[chosen[better]])
     return clusters(chosen[better], nearest)
 
 
@@ -171,6 +174,16 @@ def _nearest(blocks: Iterable[Tensor], medoids: Tensor, n: int) -> tuple[int, Te
         first += len(piece)
     better = int(totals.argmin())
     return better, found[better]
+
+
+def _refuse_another_order(medoids: Tensor, nearest: Tensor) -> None:
+    """Refuse a second pass in which some medoid [count, d] was not where it stood in the first, nearest to itself."""
+    apart = (medoids[nearest] - medoids).norm(dim=1)
+    if bool((apart > 1e-4 * (medoids - medoids.mean(0)).norm(dim=1).max()).any()):
+        raise ThresherError(
+            "The stream came in another order the second time: give blocks that keep theirs, such as a DataLoader "
+            "with shuffle=False."
+        )
 
 
 def _pieces(blocks: Iterable[Tensor], size: int = OFFERED) -> Iterator[Tensor]:
