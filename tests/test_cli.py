@@ -25,9 +25,11 @@ from typer.testing import CliRunner, Result
 from thresher import Ledger, Moment
 from thresher.cli import app
 from thresher.commands import demo as demo_command
+from thresher.commands import running
 from thresher.commands.choices import make_optimizer, make_schedule
 from thresher.commands.progress import progress
 from thresher.engine.checkpoint import RunFolder
+from thresher.noise_rate import Estimate
 from thresher.recipes import METHODS
 from thresher.settings import Settings, make_settings, read_toml, save
 
@@ -158,6 +160,24 @@ def test_the_noise_rate_that_was_found_is_told(tmp_path):
     said = f"{found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
     assert f"<dt>noise rate found</dt><dd>{said}: " in (tmp_path / "a" / "report.html").read_text()
     assert told(trained(tmp_path / "b", "--json"))["noise_rate"] is None, "nothing was to be found"
+
+
+def test_the_noise_rate_by_folds_is_measured_once_told_and_kept(tmp_path, monkeypatch):
+    asked = []
+
+    def estimate(train, *_, **__):
+        asked.append(len(train))
+        return Estimate(0.35, 0.3, 0.4, "so it is")
+
+    monkeypatch.setattr(running, "noise_rate_by_folds", estimate)
+    out = tmp_path / "a"
+    words = [*QUICK, "--method", "prl-l", "--noise-rate", "folds", "--epochs", 2, "--out", out, "--json"]
+    for _ in range(2):  # the second time the run is finished
+        assert told(thresher("train", *words))["noise_rate"] == asdict(Estimate(0.35, 0.3, 0.4, "so it is"))
+    assert len(asked) == 1
+    assert "<dt>noise rate found</dt><dd>0.35 (0.30 to 0.40): so it is</dd>" in (out / "report.html").read_text()
+    kept = Ledger.read(out).to_pandas().groupby("epoch")["kept"].mean()
+    assert kept.iloc[-1] == pytest.approx(0.65, abs=0.04)
 
 
 def test_the_least_trusted_rows_of_a_table_are_shown_as_they_are(tmp_path):

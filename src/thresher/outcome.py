@@ -16,6 +16,7 @@ from thresher.ledger import Ledger
 from thresher.signals import margins
 
 PREVIEWS = 96
+FOLDS = "noise_rate.json"  # the noise rate, where it was found by folds
 OUTCOME = "examples.parquet"  # written last: where it is, everything is
 LEAST = "previews.npz"  # the least trusted examples
 JUDGED = "teacher.parquet"

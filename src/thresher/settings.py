@@ -140,13 +140,17 @@ def save(settings: Settings, path: Path) -> None:
     write_whole(path, lambda temporary: temporary.write_text(to_toml(settings), encoding="utf-8"))
 
 
-def saving(settings: Settings, folder: Path, watch: Callable[..., None] | None) -> Callable[..., None]:
-    """What watches a training and writes its settings to `run.toml` once it has begun."""
+def saving(
+    settings: Settings, folder: Path, watch: Callable[..., None] | None, beside: Mapping[str, str] | None = None
+) -> Callable[..., None]:
+    """What watches a training and writes its settings to `run.toml` once it has begun, with these texts beside it."""
     begun = False
 
     def noted(*told: Any) -> None:
         nonlocal begun
         if not begun:
+            for name, text in (beside or {}).items():
+                write_whole(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]
             save(settings, folder / "run.toml")
             begun = True
         if watch is not None:

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from thresher.engine.run import Run
 from thresher.outcome import class_names_in
-from thresher.report.record import finite
-from thresher.report.summary import noise_rate_found, percent, score_text, seconds_text
+from thresher.report.record import finite, noise_rate_found
+from thresher.report.summary import percent, score_text, seconds_text
 from thresher.settings import Settings
 
 Result = Mapping[str, Any]
@@ -25,7 +25,7 @@ def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) ->
         "data": settings.data,
         "corruption": settings.corruption,
         "seed": settings.seed,
-        "noise_rate": noise_rate_found(run.history),
+        "noise_rate": noise_rate_found(out, run.history),
         "metric": run.history[-1]["metric"],
         "last": finite(run.last()),
         "best": finite(run.best()),

@@ -1,7 +1,8 @@
 """From settings to a run in its folder."""
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from thresher.examples import Examples
 from thresher.folds import noise_rate_by_folds
 from thresher.models import build
 from thresher.noise_rate import Estimate
-from thresher.outcome import TUNED, keep_rows
+from thresher.outcome import FOLDS, TUNED, keep_rows
 from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipes import Method, method
 from thresher.settings import Settings, refuse_another_run, saving
@@ -40,7 +41,6 @@ class Job:
     validation: Examples | None
     clean: Examples | None
     views: tuple[View, ...]
-    by_folds: Estimate | None = None  # the noise rate, where it was to be found by folds
     pooled: Pooled | None = None  # the whole set, where a part of it is not labelled yet
 
     @property
@@ -77,8 +77,7 @@ def prepare(settings: Settings, pooled: Pooled | None = None, answers: Mapping[i
         if views and recipe.views:
             raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
     full = filled(settings, train.input_shape)
-    by_folds = _by_folds(full, train) if settings.noise_rate == "folds" else None
-    return Job(full, known, train, splits.test, validation, clean, views, by_folds, pooled)
+    return Job(full, known, train, splits.test, validation, clean, views, pooled)
 
 
 def _pooled(settings: Settings) -> Pooled:
@@ -89,8 +88,13 @@ def _pooled(settings: Settings) -> Pooled:
     return load_with_pool(settings.data)
 
 
-def _by_folds(settings: Settings, train: Examples) -> Estimate:
-    """The noise rate by trainings of this model that hold a part of the examples out."""
+def _by_folds(job: Job, out: Path) -> Estimate | None:
+    """The noise rate, where it is to come from folds: as the run in this folder found it, or measured now."""
+    settings, train = job.settings, job.train
+    if settings.noise_rate != "folds":
+        return None
+    if (out / FOLDS).is_file():
+        return Estimate(**json.loads((out / FOLDS).read_text(encoding="utf-8")))
     return noise_rate_by_folds(
         train,
         lambda: build(settings.model, input_shape=train.input_shape, outputs=train.outputs),
@@ -104,8 +108,10 @@ def _by_folds(settings: Settings, train: Examples) -> Estimate:
 def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:
     """Train in this folder, or go on where it was left; `run.toml` is written once training has begun."""
     refuse_another_run(out, job.settings)
+    found = _by_folds(job, out)
+    beside = {} if found is None else {FOLDS: json.dumps(asdict(found)) + "\n"}
     try:
-        run = _fit(job, out, saving(job.settings, out, watch), commit_every)
+        run = _fit(job, out, found, saving(job.settings, out, watch, beside), commit_every)
     except KeyboardInterrupt as stop:
         saved = saved_epochs(out)
         stop.add_note(f"Saved so far: {saved} epoch{'' if saved == 1 else 's'}.")
@@ -118,7 +124,7 @@ def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, co
     return run
 
 
-def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: float) -> Run:
+def _fit(job: Job, out: Path, found: Estimate | None, watch: Callable[[Moment], None], commit_every: float) -> Run:
     settings, train = job.settings, job.train
     trainer = Trainer(
         {
@@ -140,7 +146,7 @@ def _fit(job: Job, out: Path, watch: Callable[[Moment], None], commit_every: flo
         job.views,
         Growing() if settings.pool else None,  # which acquisition rules may read
     )
-    rate = settings.noise_rate if job.by_folds is None else job.by_folds.rate
+    rate = settings.noise_rate if found is None else found.rate
     return job.method.train(trainer, noise_rate=rate, classes=train.classes, epochs=job.epochs)
 
 

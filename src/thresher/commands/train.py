@@ -1,7 +1,6 @@
 """thresher train"""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +62,8 @@ def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool
 def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.commands.progress import progress
     from thresher.commands.running import fine_tuned, start
-    from thresher.report.summary import noise_rate_found, noise_rate_text
+    from thresher.report.record import noise_rate_found
+    from thresher.report.summary import noise_rate_text
 
     settings = job.settings
     corrupted = f" with {settings.corruption}" if settings.corruption else ""
@@ -73,11 +73,11 @@ def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") ->
         f"{trusted}{len(job.test):,} to test on",
         soft_wrap=True,
     )
-    if job.by_folds is not None:
-        aside.print(f"Noise rate {noise_rate_text(asdict(job.by_folds))}.", soft_wrap=True)
+    if settings.noise_rate == "folds":
+        aside.print("First the noise rate, by trainings that hold examples out.", soft_wrap=True)
     with progress([settings.method], aside) as [watch]:
         run = start(job, folder, watch, commit_every)
-    found = noise_rate_found(run.history)
+    found = noise_rate_found(folder, run.history)
     if found is not None:
         aside.print(f"Noise rate {noise_rate_text(found)}.", soft_wrap=True)
     if not settings.fine_tune:

@@ -11,7 +11,6 @@ from thresher.report.gallery import Card, cards, feature_names, hidden_features
 from thresher.report.record import RunRecord
 from thresher.report.summary import (
     metric_of,
-    noise_rate_found,
     noise_rate_text,
     percent,
     score_text,
@@ -88,9 +87,7 @@ def _section(
 
 
 def _noise_rate(run: RunRecord) -> dict[str, str]:
-    """The noise rate that the run found itself, if it did."""
-    found = noise_rate_found(run.history)
-    return {} if found is None else {"noise rate found": noise_rate_text(found)}
+    return {} if run.noise_rate is None else {"noise rate found": noise_rate_text(run.noise_rate)}
 
 
 def _cards_words(shown: Sequence[Card], said: str) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from thresher.errors import ThresherError
 from thresher.ledger import Ledger
-from thresher.outcome import JUDGED, LEAST, OUTCOME, TUNED, class_names_in
+from thresher.outcome import FOLDS, JUDGED, LEAST, OUTCOME, TUNED, class_names_in
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -42,6 +42,7 @@ class RunRecord:
     tuned: float | None  # the score after fine-tuning on clean examples
     judged: Columns  # margin and right: the teacher on validation examples
     stages: Mapping[str, Sequence[Mapping[str, Any]]]  # the histories of its teacher and of its pretraining
+    noise_rate: Mapping[str, Any] | None  # where it was found, not told: rate, low, high and why
 
     @property
     def method(self) -> str:
@@ -77,12 +78,20 @@ def read_run(folder: Path) -> RunRecord:
         return RunRecord(
             folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names, tuned,
             _as_arrays(pq.read_table(folder / JUDGED)) if (folder / JUDGED).is_file() else {},
-            _read_stages(folder) if "from_teacher" in examples else {},
+            _read_stages(folder) if "from_teacher" in examples else {}, noise_rate_found(folder, history),
         )  # fmt: skip
     except (pa.ArrowException, zipfile.BadZipFile, tomllib.TOMLDecodeError, OSError) as error:
         raise ThresherError(
             f"{folder} cannot be read ({error}): resume or repeat that run to write it anew."
         ) from error
+
+
+def noise_rate_found(folder: Path, history: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The noise rate that folds, or the run itself, found: rate, low, high and why."""
+    if (folder / FOLDS).is_file():
+        stored: dict[str, Any] = json.loads((folder / FOLDS).read_text(encoding="utf-8"))
+        return stored
+    return next((row["noise_rate"] for row in history if row.get("noise_rate")), None)
 
 
 def rows_of(known_ids: Array, wanted_ids: Array) -> tuple[Array, Array]:

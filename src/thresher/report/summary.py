@@ -57,11 +57,6 @@ def mean_of_last(history: Sequence[Mapping[str, Any]]) -> float | None:
     return _mean([row.get("score") for row in history[-LAST:]])
 
 
-def noise_rate_found(history: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The noise rate that a run found itself: rate, low, high and why."""
-    return next((row["noise_rate"] for row in history if row.get("noise_rate")), None)
-
-
 def noise_rate_text(found: Mapping[str, Any]) -> str:
     """What was taken for the share of wrong targets, and why.
 
