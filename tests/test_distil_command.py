@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 from thresher.cli import app
 from thresher.commands import options
 from thresher.commands.distil_settings import OPTIONS, UNUSED, DistilSettings
+from thresher.outcome import LEAST
 from thresher.settings import Settings
 
 WORDS = [
@@ -154,6 +156,9 @@ def test_rows_without_a_label_are_the_unlabelled_ones(tmp_path: Path) -> None:
     words = ["distil", "--data", f"{table}:kind", "--pool", "--validation", "20", *SHORT]
     told = found(*words, "--out", tmp_path / "a")
     assert (told["unlabelled"], told["labelled"], told["teacher_wrong"]) == (67, 87, None)
+    least = np.load(tmp_path / "a" / "debias" / LEAST)
+    for id_, row in zip(least["ids"].tolist(), map(json.loads, least["row"]), strict=True):
+        assert row == dict(zip("xy", map(float, lines[id_].split(",")[:2]), strict=True)), "as the table has it"
     said = tmp_path / "teacher.csv"  # the columns are not in the order of the classes
     said.write_text(
         "\n".join(

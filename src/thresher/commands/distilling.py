@@ -10,6 +10,7 @@ from torch import nn
 from thresher.commands.choices import filled, for_fit, make_schedule, make_views, one_of
 from thresher.commands.distil_settings import DistilSettings, is_table, refuse_unused
 from thresher.commands.parts import Parts, load_parts
+from thresher.commands.running import keep_rows_of
 from thresher.engine.fit import Moment
 from thresher.engine.run import Run
 from thresher.errors import ThresherError
@@ -108,6 +109,7 @@ def run_distil(
     for name, recipe in job.recipes.items():
         save(replace(settings, method=title(settings, name), weights=name), out / name / "run.toml")
         runs[name] = lessons.learn(recipe, hard=settings.hard, stage=name, out=out / name, batch=settings.batch)
+        keep_rows_of(settings, out / name)
     return lessons, runs
 
 

@@ -118,10 +118,15 @@ def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, co
         raise
     except torch.OutOfMemoryError as error:
         raise ThresherError(f"{job.settings.batch} examples do not fit onto the GPU: lower --batch.") from error
-    base, _, target = job.settings.data.partition(":")
-    if base.endswith(SUFFIXES):
-        keep_rows(out, read_table(Path(base).expanduser()).drop_columns((target or "target").split(",")))
+    keep_rows_of(job.settings, out)
     return run
+
+
+def keep_rows_of(settings: Settings, folder: Path) -> None:
+    """Where the data are a table, keep the least trusted rows of it in the run's folder, as people know them."""
+    base, _, target = settings.data.partition(":")
+    if base.endswith(SUFFIXES):
+        keep_rows(folder, read_table(Path(base).expanduser()).drop_columns((target or "target").split(",")))
 
 
 def _fit(job: Job, out: Path, found: Estimate | None, watch: Callable[[Moment], None], commit_every: float) -> Run:
