@@ -37,6 +37,7 @@ from thresher.schedules import Schedule, ramp
 from thresher.signals import confidence, given, loss, output_gradient_norm
 from thresher.views import View
 
+Trusted = Callable[[Setting], RuleLike]
 WARM, SURE = 15 / 115, 10 / 115  # shares of the run: 15 and 10 of the 115 epochs for which they were found
 SMALL = 2 / 3  # of the labels that are assumed to be clean, so many are called sure by their small losses
 CONFIDENT = from_average(KeepAbove(by=confidence, bound=0.8))
@@ -102,7 +103,7 @@ def growing(setting: Setting) -> RuleLike:
 def reclaim(
     setting: Setting,
     *,
-    trusted: Callable[[Setting], RuleLike] = agreeing,
+    trusted: Trusted = agreeing,
     rest: RuleLike | None = CONFIDENT,
     correct: RuleLike | None = None,
     trust: float = 0.8,

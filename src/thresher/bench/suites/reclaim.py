@@ -14,6 +14,7 @@ from thresher.recipes import Setting
 from thresher.recipes.reclaim import (
     DEBIASED,
     DEBIASED_HELD_OUT,
+    Trusted,
     anchored,
     central,
     growing,
@@ -33,9 +34,9 @@ def debiased_on_clean(task: Task) -> Measured:
     return measured(train_by(reclaim(setting, rest=DEBIASED), task, validation=task.clean), task)
 
 
-def anchored_growing(setting: Setting) -> Recipe:
-    """Reclaim for much noise: no class is given up, and the surest of each class are reclaimed, however unsure."""
-    return reclaim(setting, trusted=anchored, rest=growing(setting))
+def with_growing(trusted: Trusted, setting: Setting) -> Recipe:
+    """Reclaim for much noise: the surest of each class are reclaimed, however unsure."""
+    return reclaim(setting, trusted=trusted, rest=growing(setting))
 
 
 BASELINES = (
@@ -64,7 +65,12 @@ PARTS = (
     Entry("by-gradient", "trusted by output gradients (PRL)", recipe=partial(reclaim, trusted=short)),
     Entry("anchored", "small losses at all times", recipe=partial(reclaim, trusted=anchored)),
     Entry("joint", "predicted, or by output gradients", recipe=partial(reclaim, trusted=joint)),
-    Entry("growing", "small losses at all times, the surest of each class", recipe=anchored_growing),
+    Entry("growing", "small losses at all times, the surest of each class", recipe=partial(with_growing, anchored)),
+    Entry(
+        "joint-growing",
+        "predicted, or by output gradients, the surest of each class",
+        recipe=partial(with_growing, joint),
+    ),
     Entry("patient", "small losses first, agreement later", recipe=partial(reclaim, trusted=patient)),
     Entry("not-averaged", "the model itself as the teacher", recipe=partial(reclaim, average=0.0)),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim, mix=None)),
@@ -88,7 +94,7 @@ CLEAN_100 = ("standard", "l2rw", "reclaim", "debias-clean", "debias-held-out", "
 
 
 def cells(kind: Cell) -> tuple[Cell, ...]:
-    """Symmetric 40 and 60 and pair flips 40, of which the methods are told the rate."""
+    """Symmetric 40, 60 and 80 and pair flips 40, of which the methods are told the rate."""
     return tuple(
         replace(
             kind,
@@ -96,7 +102,7 @@ def cells(kind: Cell) -> tuple[Cell, ...]:
             corruption=f"{corruption}:{percent / 100:g}",
             noise_rate=percent / 100,
         )
-        for corruption, percent in (("symmetric", 40), ("symmetric", 60), ("pairflip", 40))
+        for corruption, percent in (("symmetric", 40), ("symmetric", 60), ("symmetric", 80), ("pairflip", 40))
     )
 
 
@@ -128,7 +134,7 @@ ELSEWHERE = (
     "reached 83.9 on CIFAR-10N worst."
 )
 ON_IMAGES = (*FOR_ALL, *(entry.name for entry in VIEWS))
-FEW = ("standard", "reclaim", "joint", "anchored", "growing", "patient", "by-centrality")
+FEW = ("standard", "reclaim", "joint", "anchored", "growing", "joint-growing", "patient", "by-centrality")
 SHORT = {"epochs": 40, "seeds": 1}
 PAPER = Scale(
     cells=(
