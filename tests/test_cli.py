@@ -178,6 +178,35 @@ def test_the_noise_rate_by_folds_is_measured_once_told_and_kept(tmp_path, monkey
     assert "<dt>noise rate found</dt><dd>0.35 (0.30 to 0.40): so it is</dd>" in (out / "report.html").read_text()
     kept = Ledger.read(out).to_pandas().groupby("epoch")["kept"].mean()
     assert kept.iloc[-1] == pytest.approx(0.65, abs=0.04)
+    (out / "noise_rate.json").write_text('{"rate": "much"}')
+    assert "noise_rate.json is damaged: delete it" in thresher("train", *words).output
+
+
+def test_a_run_by_folds_may_have_stages_and_be_stopped_before_it_is_saved(tmp_path, monkeypatch):
+    asked = []
+
+    def estimate(train, *_, **__):
+        asked.append(len(train))
+        return Estimate(0.35, 0.3, 0.4, "so it is")
+
+    monkeypatch.setattr(running, "noise_rate_by_folds", estimate)
+    words = [*QUICK, "--noise-rate", "folds", "--epochs", 2, "--json", "--out"]
+    assert told(thresher("train", "--method", "f-correction", *words, tmp_path / "a"))["noise_rate"]["rate"] == 0.35
+    given = {"method": "prl-l", "data": "blobs:200,3,4", "noise_rate": "folds", "epochs": 2}
+    job, other = (running.prepare(make_settings({**given, "seed": seed}, {})) for seed in (0, 7))
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    asked.clear()
+    with pytest.raises(KeyboardInterrupt):
+        running.start(job, tmp_path / "b", stop)
+    running.start(job, tmp_path / "b", None)
+    assert len(asked) == 1, "the same run knows its rate"
+    with pytest.raises(KeyboardInterrupt):
+        running.start(job, tmp_path / "c", stop)
+    running.start(other, tmp_path / "c", None)
+    assert len(asked) == 3, "another run does not"
 
 
 def test_the_least_trusted_rows_of_a_table_are_shown_as_they_are(tmp_path):

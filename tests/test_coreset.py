@@ -286,10 +286,31 @@ def test_a_stream_that_comes_in_another_order_the_second_time_is_refused(n: int)
     shuffled = DataLoader(
         TensorDataset(drawn(n, 4)), batch_size=30, shuffle=True, generator=torch.Generator().manual_seed(0)
     )
-    with pytest.raises(ThresherError, match="shuffle=False"):
-        streamed_facility_location(shuffled, 5)
+    for count in (1, 5):
+        with pytest.raises(ThresherError, match="shuffle=False"):
+            streamed_facility_location(shuffled, count)
     twice = drawn(n // 3, 4).repeat(3, 1)  # whoever stands for a medoid may be its double
     assert len(streamed_facility_location(list(twice.split(50)), 5).indices) == 5
+
+
+class Changing:
+    """A stream that is another one the second time."""
+
+    def __init__(self, *passes: list[Tensor]):
+        self.passes = iter(passes)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(next(self.passes))
+
+
+@pytest.mark.parametrize("n", [90, 3000], ids=["fits the sample", "does not fit it"])
+@pytest.mark.parametrize("change", [lambda rows: rows[:0], lambda rows: rows[:-1], lambda rows: rows.repeat(2, 1)])
+def test_a_stream_of_another_length_the_second_time_is_refused(n: int, change: Callable[[Tensor], Tensor]) -> None:
+    rows = drawn(n, 4) + 1e9
+    again = change(rows)
+    with pytest.raises(ThresherError, match="not the same the second time"):
+        streamed_facility_location(Changing([rows], [again] if len(again) else []), 5)
+    assert len(streamed_facility_location(Changing([rows], [rows]), 5).indices) == 5
 
 
 def test_a_stream_of_one_cluster_after_the_other_is_covered() -> None:

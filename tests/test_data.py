@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +19,11 @@ import torch
 from PIL import Image
 
 from thresher import Recipe, fit
-from thresher.data import Splits, in_memory, load, names, standardise_targets
+from thresher.data import Splits, in_memory, load, load_clean, names, standardise_targets
 from thresher.data.arrays import channel_statistics
 from thresher.data.splits import hold_out
 from thresher.errors import ThresherError
-from thresher.examples import Examples
+from thresher.examples import Examples, join
 
 
 @pytest.fixture(autouse=True)
@@ -600,8 +601,38 @@ def test_records_show_real_targets_in_the_unit_in_which_they_came(tmp_path: Path
         np.testing.assert_allclose(rows["target_0"], given, rtol=1e-6)
         np.testing.assert_allclose(rows["target_1"], -given, rtol=1e-6)
     np.testing.assert_allclose(seen["prediction_0"], np.full(len(given), float(given.mean())), rtol=1e-6)
-    scaled = standardise_targets(Splits(*(Examples(torch.zeros(20, 1), prices) for _ in range(2)))).train
-    torch.testing.assert_close(scaled.as_given(scaled.targets)[:, 0], prices.float())
+
+
+def test_what_is_taken_out_of_targets_can_be_put_back(tmp_path: Path) -> None:
+    prices = torch.linspace(90.0, 110.0, 20)
+    known = Examples(torch.zeros(20, 1), prices + 1, columns={"true_target": prices})
+    once = standardise_targets(Splits(known, known)).train
+    twice = standardise_targets(Splits(replace(once, targets=once.targets + 3), once)).train
+    for scaled in (once, twice):
+        torch.testing.assert_close(scaled.as_given(scaled.columns["true_target"])[:, 0], prices)
+    torch.testing.assert_close(once.as_given(once.targets)[:, 0], prices + 1)
+    lengths = Examples(torch.zeros(2, 1), torch.tensor([-1.0, 1.0]), target_scale=(100, np.array([5])))  # type: ignore[arg-type]
+    assert lengths.as_given(lengths.targets).tolist() == [[95.0], [105.0]]
+    with pytest.raises(ThresherError, match="different scales"):
+        join(lengths, replace(lengths, ids=torch.tensor([7, 8]), target_scale=None))
+    (tmp_path / "t.csv").write_text("x,y\n" + "\n".join(f"{place},{place + 0.5}" for place in range(40)))
+    (tmp_path / "clean.csv").write_text("x,y\n1.5,1.5\n2.5,2.5")
+    train = load(f"{tmp_path / 't.csv'}:y").train
+    clean = load_clean(str(tmp_path / "clean.csv"), train, f"{tmp_path / 't.csv'}:y")
+    assert clean.as_given(clean.targets).flatten().tolist() == pytest.approx([1.5, 2.5])
+
+
+@pytest.mark.parametrize(
+    ("targets", "scale", "said"),
+    [
+        ([0.5, 1.5], (torch.zeros(3), torch.ones(3)), "another shape"),
+        ([0.5, 1.5], (0.0, 0.0), "not above 0"),
+        ([0, 1], (0.0, 1.0), "another shape"),
+    ],
+)
+def test_a_scale_that_does_not_fit_is_refused_at_once(targets: list[float], scale: Any, said: str) -> None:
+    with pytest.raises(ThresherError, match=said):
+        Examples(torch.zeros(2, 1), torch.tensor(targets), target_scale=scale)
 
 
 def test_standardising_classes_is_refused() -> None:

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from thresher.cli import app
 from thresher.commands import options
 from thresher.commands.distil_settings import OPTIONS, UNUSED, DistilSettings
+from thresher.data import load
 from thresher.outcome import LEAST
 from thresher.settings import Settings
 
@@ -156,7 +157,8 @@ def test_rows_without_a_label_are_the_unlabelled_ones(tmp_path: Path) -> None:
     words = ["distil", "--data", f"{table}:kind", "--pool", "--validation", "20", *SHORT]
     told = found(*words, "--out", tmp_path / "a")
     assert (told["unlabelled"], told["labelled"], told["teacher_wrong"]) == (67, 87, None)
-    least = np.load(tmp_path / "a" / "debias" / LEAST)
+    with np.load(tmp_path / "a" / "debias" / LEAST) as stored:
+        least = dict(stored)
     for id_, row in zip(least["ids"].tolist(), map(json.loads, least["row"]), strict=True):
         assert row == dict(zip("xy", map(float, lines[id_].split(",")[:2]), strict=True)), "as the table has it"
     said = tmp_path / "teacher.csv"  # the columns are not in the order of the classes
@@ -170,6 +172,30 @@ def test_rows_without_a_label_are_the_unlabelled_ones(tmp_path: Path) -> None:
     )
     by_table = found(*words, "--teacher", said, "--epochs", "20", "--out", tmp_path / "b")
     assert by_table["students"][0]["last"] > 0.9
+
+
+@pytest.mark.usefixtures("no_report")
+def test_unlabelled_examples_from_elsewhere_are_no_rows_of_the_table(tmp_path: Path) -> None:
+    lines = [f"{place},{-place},{'ant' if place % 2 else 'bee'}" for place in range(150)]
+    (tmp_path / "bugs.csv").write_text("\n".join(["x,y,kind", *lines]))
+    np.savez(
+        tmp_path / "more.npz",
+        train_images=np.random.default_rng(0).normal(size=(90, 2)).astype(np.float32),
+        train_targets=np.arange(90) % 2,
+        test_images=np.zeros((4, 2), np.float32),
+        test_targets=np.arange(4) % 2,
+    )
+    words = ["distil", "--data", f"{tmp_path / 'bugs.csv'}:kind", "--unlabelled", tmp_path / "more.npz", *SHORT]
+    found(*words, "--out", tmp_path / "a")
+    with np.load(tmp_path / "a" / "debias" / LEAST) as stored:
+        least = dict(stored)
+    own = load(f"{tmp_path / 'bugs.csv'}:kind").train.ids.tolist()
+    rows = {id_: json.loads(row) for id_, row in zip(least["ids"].tolist(), least["row"], strict=True)}
+    assert any(id_ in own for id_ in rows)
+    assert any(id_ not in own for id_ in rows)
+    for id_, row in rows.items():
+        expected = {"x": id_, "y": -id_} if id_ in own else {"x": None, "y": None}
+        assert row == expected
 
 
 @pytest.mark.usefixtures("no_report")

@@ -139,6 +139,21 @@ def test_law_3_sweeps_leave_no_trace() -> None:
     assert counted[0] == sum(record["steps"] for record in run.history[: best["epoch"]])
 
 
+def test_law_3_views_that_draw_from_the_global_generator_leave_no_trace_either() -> None:
+    def jitter(images: Tensor, _: torch.Generator) -> Tensor:
+        return images + torch.randn_like(images)
+
+    averages = []
+    for outside in (1, 2):
+        torch.manual_seed(outside)
+        before, model = everything_random(), net(batch_norm=True, seed=0)
+        after = everything_random() if before != everything_random() else before
+        run = fit(Recipe(views=(jitter,), average=0.9), model, examples(44), epochs=2, batch=8, device="cpu")
+        assert everything_random() == after
+        averages.append(list(run.averages[0].state_dict().values()))
+    assert_same_tensors(*averages)
+
+
 @pytest.mark.parametrize("wanted", [signals.loss, signals.gradient_norm], ids=["loss", "gradient norm"])
 def test_law_3_one_sweep(wanted: signals.Signal) -> None:
     train, model = examples(30), net(dropout=0.5, batch_norm=True, seed=0)

@@ -76,10 +76,10 @@ def test_nothing_is_mixed_before_its_time_and_everything_from_then_on(mix: Any) 
     assert late.history[2]["loss"] != plain.history[2]["loss"]
 
 
-@pytest.mark.parametrize("make", [lambda: after(-1, Mixup()), lambda: after(1, after(2, Mixup()))])  # type: ignore[arg-type]
-def test_a_mix_that_never_begins_or_begins_twice_is_refused(make: Any) -> None:
-    with pytest.raises(ThresherError, match="of at least 0, and a mix"):
-        make()
+@pytest.mark.parametrize("given", [(-1, Mixup()), (1, after(2, Mixup())), (3, None), (Mixup(), 3)])
+def test_a_mix_that_never_begins_or_begins_twice_is_refused(given: tuple[Any, Any]) -> None:
+    with pytest.raises(ThresherError, match="a number of epochs from 0 on, and then a mix"):
+        after(*given)
 
 
 def test_without_clusters_nothing_is_mixed() -> None:

@@ -58,6 +58,9 @@ class Examples:
                 fill(self, "targets", self.targets[:, None])
         else:
             fill(self, "targets", self.targets.long())
+        if self.target_scale is not None:
+            scale = tuple(torch.as_tensor(part, dtype=torch.float64).cpu().reshape(-1) for part in self.target_scale)
+            fill(self, "target_scale", scale)
         if not self.checked:
             _check(self)
             fill(self, "checked", True)
@@ -131,11 +134,11 @@ class Examples:
         >>> heights.as_given(heights.targets).tolist()
         [[0.0], [2.0]]
         """
-        values = values.cpu().float()
-        if self.target_scale is None:
-            return values
-        mean, deviation = self.target_scale
-        return (values.to(mean.dtype) * deviation + mean).float()
+        values = values.cpu().double()
+        if self.target_scale is not None:
+            mean, deviation = self.target_scale
+            values = values * deviation + mean
+        return values.float()
 
     def as_model_input(self, inputs: Tensor) -> Tensor:
         """Floats for the model: uint8 inputs are normalised, everything else passes as it is."""
@@ -163,13 +166,20 @@ class Examples:
 
 
 def join(*sets: Examples) -> Examples:
-    """All these examples as one set, with the columns that every one of them has; names and scale are the first's.
+    """All these examples as one set, with the columns that every one of them has; all else is the first's.
 
     >>> two = Examples(torch.zeros(2, 1), torch.tensor([0, 1]))
     >>> join(two, replace(two, ids=torch.tensor([7, 8]))).ids.tolist()
     [0, 1, 7, 8]
     """
     columns = [name for name in sets[0].columns if all(name in each.columns for each in sets)]
+    scales = {
+        None if each.target_scale is None else str([part.tolist() for part in each.target_scale]) for each in sets
+    }
+    if len(scales) > 1:
+        raise ThresherError(
+            "These sets have targets of different scales: give all of them the same target_scale, or none."
+        )
     return replace(
         sets[0],
         inputs=joined([each.inputs for each in sets]),
@@ -201,6 +211,12 @@ def _check(examples: Examples) -> None:
         if not finite.all():
             bad = int((~finite).sum())
             raise ThresherError(f"{name} has {bad} examples with NaN or infinite inputs: remove or fill them first.")
+    if examples.target_scale is not None:
+        shapes = [tuple(part.shape) for part in examples.target_scale]
+        if examples.classes is not None or shapes != 2 * [tuple(targets.shape[1:])]:
+            raise ThresherError(f"{name} has a target_scale of another shape than its targets: give (mean, deviation).")
+        if not (examples.target_scale[1] > 0).all():
+            raise ThresherError(f"{name} has a target_scale with deviations that are not above 0: correct it.")
     if targets.ndim > 2:
         raise ThresherError(f"{name} has targets of shape {list(targets.shape)}: reshape them to [n] or [n, d].")
     _check_classes(examples)

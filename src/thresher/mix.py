@@ -82,8 +82,9 @@ class after:  # noqa: N801  # used like a function: after(15, Mixup())
     mix: Mix | MixFromSet
 
     def __post_init__(self) -> None:
-        if isinstance(self.mix, after) or self.epochs < 0:
-            raise ThresherError(f"after({self.epochs}, ...) needs a number of epochs of at least 0, and a mix.")
+        counted = isinstance(self.epochs, int | float) and self.epochs >= 0
+        if not counted or isinstance(self.mix, after) or not (callable(self.mix) or isinstance(self.mix, MixFromSet)):
+            raise ThresherError(f"after({self.epochs}, {self.mix}) needs a number of epochs from 0 on, and then a mix.")
 
 
 MixLike = Mix | MixFromSet | after

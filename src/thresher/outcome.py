@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import torch
 
 from thresher.data.folders import files_of
+from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.files import write_whole
 from thresher.ledger import Ledger
@@ -39,14 +40,30 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
     _write(folder / OUTCOME, _facts(train, trusted))
 
 
-def keep_rows(folder: Path, table: pa.Table) -> None:
-    """Keep the least trusted rows of a table, whose ids are their places in it, beside what the model saw of them."""
+def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:
+    """Keep the least trusted rows of a table beside what the model saw of them.
+
+    `ids` are those of examples that are rows of the table, which is where they stand in it; of others nothing is kept.
+    """
     with np.load(folder / LEAST) as stored:
         arrays = dict(stored)
     if "row" not in arrays:
-        rows = table.take(arrays["ids"]).to_pylist()
-        arrays["row"] = np.array([json.dumps(row, default=str) for row in rows])
+        theirs = np.isin(arrays["ids"], ids.cpu().numpy())
+        rows = iter(table.take(arrays["ids"][theirs]).to_pylist())
+        none = dict.fromkeys(table.column_names)
+        arrays["row"] = np.array([json.dumps(next(rows) if its else none, default=str) for its in theirs])
         write_whole(folder / LEAST, lambda place: _save(place, arrays))
+
+
+def by_folds_in(folder: Path) -> dict[str, Any] | None:
+    """The noise rate that folds found for the run in this folder: rate, low, high and why."""
+    try:
+        stored = json.loads((folder / FOLDS).read_text(encoding="utf-8"))
+        return {"rate": float(stored["rate"]), **{name: stored[name] for name in ("low", "high", "why")}}
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise ThresherError(f"{folder / FOLDS} is damaged: delete it, and the rate is measured again.") from error
 
 
 def class_names_in(folder: Path) -> list[str] | None:

@@ -109,8 +109,14 @@ def run_distil(
     for name, recipe in job.recipes.items():
         save(replace(settings, method=title(settings, name), weights=name), out / name / "run.toml")
         runs[name] = lessons.learn(recipe, hard=settings.hard, stage=name, out=out / name, batch=settings.batch)
-        keep_rows_of(settings, out / name)
+        keep_rows_of(settings, out / name, *_rows(settings, parts))
     return lessons, runs
+
+
+def _rows(settings: DistilSettings, parts: Parts) -> list[Examples]:
+    """The sets whose examples are of --data itself."""
+    own = [parts.labelled, parts.validation]
+    return own if settings.unlabelled is not None else [*own, parts.unlabelled]
 
 
 def _small_batch(batch: int, labelled: int) -> int:

@@ -21,10 +21,10 @@ from thresher.examples import Examples
 from thresher.folds import noise_rate_by_folds
 from thresher.models import build
 from thresher.noise_rate import Estimate
-from thresher.outcome import FOLDS, TUNED, keep_rows
+from thresher.outcome import FOLDS, TUNED, by_folds_in, keep_rows
 from thresher.procedures import Trainer, fine_tune, last_rate
 from thresher.recipes import Method, method
-from thresher.settings import Settings, refuse_another_run, saving
+from thresher.settings import Settings, first_difference, read_toml, refuse_another_run, saving
 from thresher.views import View
 
 VALIDATION = 0.1  # the share that early stopping keeps apart where nobody chose one
@@ -88,14 +88,19 @@ def _pooled(settings: Settings) -> Pooled:
     return load_with_pool(settings.data)
 
 
+def known_by_folds(job: Job, out: Path) -> Estimate | None:
+    """The noise rate that folds have found for this very run, where it has begun in this folder."""
+    begun = (out / "run.toml").exists() and first_difference(job.settings, read_toml(out / "run.toml")) is None
+    found = by_folds_in(out) if begun else None
+    return None if found is None else Estimate(**found)
+
+
 def _by_folds(job: Job, out: Path) -> Estimate | None:
     """The noise rate, where it is to come from folds: as the run in this folder found it, or measured now."""
     settings, train = job.settings, job.train
     if settings.noise_rate != "folds":
         return None
-    if (out / FOLDS).is_file():
-        return Estimate(**json.loads((out / FOLDS).read_text(encoding="utf-8")))
-    return noise_rate_by_folds(
+    return known_by_folds(job, out) or noise_rate_by_folds(
         train,
         lambda: build(settings.model, input_shape=train.input_shape, outputs=train.outputs),
         batch=min(settings.batch, len(train) // 2),
@@ -118,15 +123,16 @@ def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, co
         raise
     except torch.OutOfMemoryError as error:
         raise ThresherError(f"{job.settings.batch} examples do not fit onto the GPU: lower --batch.") from error
-    keep_rows_of(job.settings, out)
+    keep_rows_of(job.settings, out, job.train)
     return run
 
 
-def keep_rows_of(settings: Settings, folder: Path) -> None:
-    """Where the data are a table, keep the least trusted rows of it in the run's folder, as people know them."""
+def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
+    """Where the data are a table, keep the least trusted rows of these sets of it in the run's folder."""
     base, _, target = settings.data.partition(":")
     if base.endswith(SUFFIXES):
-        keep_rows(folder, read_table(Path(base).expanduser()).drop_columns((target or "target").split(",")))
+        table = read_table(Path(base).expanduser()).drop_columns((target or "target").split(","))
+        keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))
 
 
 def _fit(job: Job, out: Path, found: Estimate | None, watch: Callable[[Moment], None], commit_every: float) -> Run:

@@ -61,7 +61,7 @@ def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool
 
 def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.commands.progress import progress
-    from thresher.commands.running import fine_tuned, start
+    from thresher.commands.running import fine_tuned, known_by_folds, start
     from thresher.report.record import noise_rate_found
     from thresher.report.summary import noise_rate_text
 
@@ -73,7 +73,7 @@ def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") ->
         f"{trusted}{len(job.test):,} to test on",
         soft_wrap=True,
     )
-    if settings.noise_rate == "folds":
+    if settings.noise_rate == "folds" and known_by_folds(job, folder) is None:
         aside.print("First the noise rate, by trainings that hold examples out.", soft_wrap=True)
     with progress([settings.method], aside) as [watch]:
         run = start(job, folder, watch, commit_every)

@@ -35,7 +35,7 @@ def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
     if option not in ("", target):
         raise ThresherError(f"The targets of {base} are in its column {target}: call that of {path.name} so as well.")
     inputs, targets = rows_like(path, target, Path(base).expanduser(), train.class_names)
-    return Examples(inputs, targets, classes=train.classes)
+    return Examples(inputs, targets, classes=train.classes, target_scale=train.target_scale)
 
 
 def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Examples]:

@@ -93,9 +93,15 @@ def standardise_targets(splits: Splits) -> Splits:
         raise ThresherError(f"{splits.train.name} has classes: only real targets can be standardised.")
     mean, deviation = splits.train.targets.mean(0), splits.train.targets.std(0, correction=0)
     deviation = torch.where(deviation > 0, deviation, 1.0)
-    return Splits(
-        *(
-            replace(examples.with_targets((examples.targets - mean) / deviation), target_scale=(mean, deviation))
-            for examples in splits
-        )
-    )
+    return Splits(*(_standardised(examples, mean, deviation) for examples in splits))
+
+
+def _standardised(examples: Examples, mean: Tensor, deviation: Tensor) -> Examples:
+    """With these taken out of targets and true targets, and noted on top of what was taken out before."""
+    true = examples.columns.get("true_target")
+    columns = {} if true is None else {"true_target": (true.reshape(examples.targets.shape) - mean) / deviation}
+    scale = (mean.double().cpu(), deviation.double().cpu())
+    if examples.target_scale is not None:
+        before, unit = examples.target_scale
+        scale = (before + unit * scale[0], unit * scale[1])
+    return replace(examples.with_targets((examples.targets - mean) / deviation, **columns), target_scale=scale)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from thresher.errors import ThresherError
 from thresher.files import alone_in, write_whole
 from thresher.ledger import Ledger
+from thresher.outcome import FOLDS
 from thresher.seeding import derive
 
 Record = dict[str, Any]  # what history keeps of one epoch
@@ -144,7 +145,7 @@ class RunFolder:
 
     def _refuse_strangers(self) -> None:
         """A folder with someone else's files is not ours to fill."""
-        ours = {"run.toml", "history.jsonl", "ledger", "stages"}
+        ours = {"run.toml", "history.jsonl", "ledger", "stages", FOLDS}
         if not self.path.exists():
             return
         if not self.path.is_dir():

@@ -66,6 +66,8 @@ def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: 
 def _data(examples: Examples) -> list[Any]:
     """Ids, targets, and a number that other inputs would hardly give, rounded so that the same always give it."""
     found = describe([examples.ids, examples.targets])
+    if examples.target_scale is not None:
+        found += describe(examples.target_scale)
     if not isinstance(examples.inputs, Tensor):
         return [*found, None]
     some = examples.inputs[:: max(1, len(examples) // SAMPLED)].cpu().double()

@@ -197,7 +197,9 @@ class Training:
             )
         for learner in self.learners:
             if learner.average is not None and learner.rate != 0 and len(self.train) > 1:
-                renew_norms(learner.average, learner.model, self._first_views(), self.plan.precision)
+                with preserved(self.device):
+                    seed_global(self.device, self.plan.seed, "norms", self.epoch)
+                    renew_norms(learner.average, learner.model, self._first_views(), self.plan.precision)
         rate = self.learners[0].optimizer.param_groups[0]["lr"]
         skipped = self.step.take_skipped()
         self.epoch += 1
@@ -210,7 +212,7 @@ class Training:
             self.finished = self.steps_done >= self.plan.steps
 
     def _first_views(self) -> Iterator[Tensor]:
-        """Part of the training set, in batches, as signals are read on it."""
+        """Part of the training set, in batches, as batch rules read signals on it."""
         rows = some_of(self.train, self.sweeper.batch)
         for inputs in self.train.batches(rows, workers=self.plan.workers):
             yield self.recipe.views[0](inputs, self.generator) if self.recipe.views else inputs

@@ -190,8 +190,8 @@ def scatter(rows: Rows) -> Spec:
         tooltip=[
             "example:Q",
             "origin:N",
-            alt.Tooltip("given:Q", format=".4~g"),
-            alt.Tooltip("predicted:Q", format=".4~g"),
+            alt.Tooltip("given:Q", format=".6~g"),
+            alt.Tooltip("predicted:Q", format=".6~g"),
         ],
     )
     return finished(alt.layer(line, points), height=360)

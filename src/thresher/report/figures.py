@@ -120,17 +120,24 @@ def _trust_figure(run: RunRecord) -> Figure:
 def _scatter_figure(run: RunRecord) -> Figure:
     last = run.last_epoch
     targets = sorted(name.removeprefix("target_") for name in last if name.startswith("target_"))
-    given = np.concatenate([last[f"target_{name}"] for name in targets])
-    predicted = np.concatenate([last[f"prediction_{name}"] for name in targets])
+    given, predicted = ([last[f"{side}_{name}"] for name in targets] for side in ("target", "prediction"))
+    words = "On the dashed line the model agrees with the target it was given."
+    if len(targets) > 1:
+        words += " Each of the targets is shown less its mean, in its own deviations."
+        scales = [(np.nanmean(values), np.nanstd(values) or 1.0) for values in given]
+        given, predicted = (
+            [(values - mean) / deviation for values, (mean, deviation) in zip(side, scales, strict=True)]
+            for side in (given, predicted)
+        )
+    shown, said = np.concatenate(given), np.concatenate(predicted)
     origins = np.tile(last.get("origin", np.full(len(last["id"]), UNKNOWN)), len(targets))
     ids = np.tile(last["id"], len(targets))
-    usable = np.flatnonzero(np.isfinite(given) & np.isfinite(predicted))
+    usable = np.flatnonzero(np.isfinite(shown) & np.isfinite(said))
     picked = np.sort(np.random.default_rng(0).permutation(usable)[:MOST_POINTS])
     rows = [
-        {"example": int(ids[at]), "given": float(given[at]), "predicted": float(predicted[at]), "origin": origins[at]}
+        {"example": int(ids[at]), "given": float(shown[at]), "predicted": float(said[at]), "origin": origins[at]}
         for at in picked
     ]
-    words = "On the dashed line the model agrees with the target it was given."
     words += f" A random {len(picked):,} of {len(usable):,} target values." if len(picked) < len(usable) else ""
     return Figure("Given against predicted", words, charts.scatter(rows))
 

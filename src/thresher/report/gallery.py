@@ -144,7 +144,7 @@ def _label(run: RunRecord, columns: Columns, name: str, row: int) -> str | None:
     if run.is_regression:
         values = [columns[part][row] for place in range(3) if (part := f"{name}_{place}") in columns]
         more = ", …" if f"{name}_3" in columns else ""
-        return ", ".join(f"{value:.3g}" for value in values) + more if values else None
+        return ", ".join(f"{value:.6g}" for value in values) + more if values else None
     if name not in columns or not np.isfinite(columns[name][row]):
         return None
     return run.class_name(int(columns[name][row]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from thresher.errors import ThresherError
 from thresher.ledger import Ledger
-from thresher.outcome import FOLDS, JUDGED, LEAST, OUTCOME, TUNED, class_names_in
+from thresher.outcome import JUDGED, LEAST, OUTCOME, TUNED, by_folds_in, class_names_in
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -88,10 +88,7 @@ def read_run(folder: Path) -> RunRecord:
 
 def noise_rate_found(folder: Path, history: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The noise rate that folds, or the run itself, found: rate, low, high and why."""
-    if (folder / FOLDS).is_file():
-        stored: dict[str, Any] = json.loads((folder / FOLDS).read_text(encoding="utf-8"))
-        return stored
-    return next((row["noise_rate"] for row in history if row.get("noise_rate")), None)
+    return by_folds_in(folder) or next((row["noise_rate"] for row in history if row.get("noise_rate")), None)
 
 
 def rows_of(known_ids: Array, wanted_ids: Array) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """Facility location in one pass over data that need not fit into memory."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from numbers import Integral
@@ -47,8 +47,7 @@ def streamed_facility_location(
         raise ThresherError(f"count={count} cannot be chosen of {n} examples: give a whole number from 1 to {n}.")
     greedy = facility_location(sample.rows, count)
     if n == len(sample.places):
-        medoids = sample.rows[greedy.indices]
-        _refuse_another_order(medoids, _nearest(blocks, medoids[None], n)[1][greedy.indices])
+        _nearest(blocks, sample.rows[greedy.indices][None], [greedy.indices.tolist()], n)
         return greedy
     best = min(sieves, key=lambda sieve: float(sieve.reach.mean()))
     rows = dict(zip(best.chosen, best.rows, strict=True))
@@ -57,8 +56,7 @@ def streamed_facility_location(
             rows.setdefault(place, row)
     chosen = [list(rows), [sample.places[slot] for slot in greedy.indices.tolist()]]
     medoids = torch.stack([torch.stack(list(rows.values())), sample.rows[greedy.indices]])
-    better, nearest = _nearest(blocks, medoids, n)
-    _refuse_another_order(medoids[better], nearest[chosen[better]])
+    better, nearest = _nearest(blocks, medoids, chosen, n)
     return clusters(chosen[better], nearest)
 
 
@@ -163,27 +161,28 @@ def _guesses(sieves: dict[int, Sieve], best: float, count: int, slack: float, fa
     return {power: sieves.get(power) or Sieve((1 + slack) ** power, far.clone()) for power in powers}
 
 
-def _nearest(blocks: Iterable[Tensor], medoids: Tensor, n: int) -> tuple[int, Tensor]:
-    """Which of the sets [sets, count, d] has medoids nearer to all, and the places [n] of them, by a second pass."""
+def _nearest(blocks: Iterable[Tensor], medoids: Tensor, chosen: Sequence[Sequence[int]], n: int) -> tuple[int, Tensor]:
+    """Which of the sets [sets, count, d] has medoids nearer to all, and the places [n] of them, by a second pass.
+
+    It must find the `chosen` where the first one found them.
+    """
     sets, count, _ = medoids.shape
     found, first = torch.empty(sets, n, dtype=torch.long, device=medoids.device), 0
-    totals = medoids.new_zeros(sets)
+    totals, stood = medoids.new_zeros(sets), torch.tensor(chosen, device=medoids.device)
     for piece in _pieces(blocks, rows_at_once(sets * count, medoids)):
+        here = (stood >= first) & (stood < first + len(piece))
+        if first + len(piece) > n or not torch.equal(piece[stood[here] - first], medoids[here]):
+            break
         distances, found[:, first : first + len(piece)] = torch.cdist(piece, medoids).min(2)
         totals += distances.sum(1)
         first += len(piece)
-    better = int(totals.argmin())
-    return better, found[better]
-
-
-def _refuse_another_order(medoids: Tensor, nearest: Tensor) -> None:
-    """Refuse a second pass in which some medoid [count, d] was not where it stood in the first, nearest to itself."""
-    apart = (medoids[nearest] - medoids).norm(dim=1)
-    if bool((apart > 1e-4 * (medoids - medoids.mean(0)).norm(dim=1).max()).any()):
+    if first != n:
         raise ThresherError(
-            "The stream came in another order the second time: give blocks that keep theirs, such as a DataLoader "
+            "The stream was not the same the second time: give blocks that keep their order, such as a DataLoader "
             "with shuffle=False."
         )
+    better = int(totals.argmin())
+    return better, found[better]
 
 
 def _pieces(blocks: Iterable[Tensor], size: int = OFFERED) -> Iterator[Tensor]:
