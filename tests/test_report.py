@@ -9,7 +9,8 @@ import sys
 from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,9 +21,9 @@ from PIL import Image
 from thresher.errors import ThresherError
 from thresher.report import charts, write_report
 from thresher.report.confusion import disagreements
-from thresher.report.figures import run_figures
+from thresher.report.figures import _scatter_figure, run_figures
 from thresher.report.gallery import cards, png_address
-from thresher.report.record import read_run
+from thresher.report.record import RunRecord, read_run
 from thresher.report.summary import ranking_quality, run_names, summarise
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -424,3 +425,17 @@ def test_importing_the_report_loads_no_chart_library() -> None:
     code = f"import sys, thresher.report; print(sorted({heavy} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_targets_of_different_units_share_a_chart_in_their_own_deviations() -> None:
+    draws = np.random.default_rng(0)
+    price, rooms = draws.normal(5e6, 1e5, 50), draws.normal(3, 1, 50)
+    columns = {"id": np.arange(50), "target_0": price, "prediction_0": price, "target_1": rooms, "prediction_1": rooms}
+    for names, largest in (("01", 4.0), ("0", 6e6)):
+        last = {name: values for name, values in columns.items() if name == "id" or name[-1] in names}
+        figure = _scatter_figure(cast(RunRecord, SimpleNamespace(last_epoch=last)))
+        points = figure.spec["datasets"][figure.spec["layer"][1]["data"]["name"]]
+        assert len(points) == 50 * len(names)
+        assert largest / 4 < max(point["given"] for point in points) < largest
+        assert all(point["given"] == point["predicted"] for point in points)
+        assert ("in its own deviations" in figure.words) == (names == "01")

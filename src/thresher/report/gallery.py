@@ -143,8 +143,17 @@ def _label(run: RunRecord, columns: Columns, name: str, row: int) -> str | None:
     """A class by its name, real targets by up to three of their values."""
     if run.is_regression:
         values = [columns[part][row] for place in range(3) if (part := f"{name}_{place}") in columns]
-        more = ", …" if f"{name}_3" in columns else ""
-        return ", ".join(f"{value:.6g}" for value in values) + more if values else None
+        more = "; …" if f"{name}_3" in columns else ""
+        return "; ".join(_number(float(value)) for value in values) + more if values else None
     if name not in columns or not np.isfinite(columns[name][row]):
         return None
     return run.class_name(int(columns[name][row]))
+
+
+def _number(value: float) -> str:
+    """Six digits, and all of those before the point.
+
+    >>> _number(6949760.04), _number(1.5), _number(1e-7)
+    ('6,949,760', '1.5', '1e-07')
+    """
+    return f"{value:,.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:.6g}"
