@@ -172,6 +172,7 @@ def _nearest(blocks: Iterable[Tensor], medoids: Tensor, chosen: Sequence[Sequenc
     for piece in _pieces(blocks, rows_at_once(sets * count, medoids)):
         here = (stood >= first) & (stood < first + len(piece))
         if first + len(piece) > n or not torch.equal(piece[stood[here] - first], medoids[here]):
+            first = -1
             break
         distances, found[:, first : first + len(piece)] = torch.cdist(piece, medoids).min(2)
         totals += distances.sum(1)
