@@ -162,14 +162,20 @@ def test_the_noise_rate_that_was_found_is_told(tmp_path):
     assert told(trained(tmp_path / "b", "--json"))["noise_rate"] is None, "nothing was to be found"
 
 
-def test_the_noise_rate_by_folds_is_measured_once_told_and_kept(tmp_path, monkeypatch):
-    asked = []
+@pytest.fixture
+def asked(monkeypatch):
+    """The sizes of the sets whose noise rate folds were asked for; they always answer 0.35."""
+    sizes = []
 
     def estimate(train, *_, **__):
-        asked.append(len(train))
+        sizes.append(len(train))
         return Estimate(0.35, 0.3, 0.4, "so it is")
 
     monkeypatch.setattr(running, "noise_rate_by_folds", estimate)
+    return sizes
+
+
+def test_the_noise_rate_by_folds_is_measured_once_told_and_kept(tmp_path, asked):
     out = tmp_path / "a"
     words = [*QUICK, "--method", "prl-l", "--noise-rate", "folds", "--epochs", 2, "--out", out, "--json"]
     for _ in range(2):  # the second time the run is finished
@@ -182,14 +188,7 @@ def test_the_noise_rate_by_folds_is_measured_once_told_and_kept(tmp_path, monkey
     assert "noise_rate.json is damaged: delete it" in thresher("train", *words).output
 
 
-def test_a_run_by_folds_may_have_stages_and_be_stopped_before_it_is_saved(tmp_path, monkeypatch):
-    asked = []
-
-    def estimate(train, *_, **__):
-        asked.append(len(train))
-        return Estimate(0.35, 0.3, 0.4, "so it is")
-
-    monkeypatch.setattr(running, "noise_rate_by_folds", estimate)
+def test_a_run_by_folds_may_have_stages_and_be_stopped_before_it_is_saved(tmp_path, asked):
     words = [*QUICK, "--noise-rate", "folds", "--epochs", 2, "--json", "--out"]
     assert told(thresher("train", "--method", "f-correction", *words, tmp_path / "a"))["noise_rate"]["rate"] == 0.35
     given = {"method": "prl-l", "data": "blobs:200,3,4", "noise_rate": "folds", "epochs": 2}

@@ -139,6 +139,15 @@ def test_a_folder_is_not_continued_on_other_inputs(tmp_path: Path) -> None:
     assert_same_run(run(tmp_path / "run"), run(None))
 
 
+def test_a_folder_is_not_continued_in_another_unit(tmp_path: Path) -> None:
+    train = real_examples()
+    case: dict[str, Any] = {"model": partial(net, 2), "test": None}
+    interrupted(tmp_path / "run", stop_at(2, 3), train=train, **case)
+    scale = (torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    with pytest.raises(ThresherError, match="its data differs"):
+        run(tmp_path / "run", train=replace(train, target_scale=scale), **case)
+
+
 def test_the_first_epoch_is_saved_at_once_and_dear_saves_are_rare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
