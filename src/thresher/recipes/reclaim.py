@@ -33,13 +33,13 @@ from thresher.rules import (
     warmup,
 )
 from thresher.rules.rule import parts
-from thresher.schedules import Schedule, ramp
+from thresher.schedules import ramp
 from thresher.signals import confidence, given, loss, output_gradient_norm
 from thresher.views import View
 
 Trusted = Callable[[Setting], RuleLike]
 WARM, SURE = 15 / 115, 10 / 115  # shares of the run: 15 and 10 of the 115 epochs for which they were found
-SMALL = 2 / 3  # of the labels that are assumed to be clean, so many are called sure by their small losses
+SMALL = 0.4  # of each given class, what is called sure by its small losses
 CONFIDENT = from_average(KeepAbove(by=confidence, bound=0.8))
 DEBIASED = average_teaches(Debias())
 DEBIASED_HELD_OUT = average_teaches_held_out(Debias(), held_out=HoldOut(0.1))
@@ -54,26 +54,10 @@ def warm_epochs(setting: Setting, share: float = WARM) -> int:
     return max(1, round(share * setting.epochs))
 
 
-def smallest(setting: Setting) -> RuleLike:
-    """The smallest losses within each given class: two thirds of what is clean, or 40% where nobody says how much."""
-    keep = setting.keep()
-    share = 0.4 if isinstance(keep, Schedule) else SMALL * keep
-    return per_class(KeepSmallest(by=loss, fraction=share), of=given)
-
-
 def agreeing(setting: Setting) -> RuleLike:
-    """Labels that are predicted, and in the first epochs after the warm-up the smallest losses as well."""
-    return until(warm_epochs(setting, WARM + SURE), either(Agree(), smallest(setting)), then=Agree())
-
-
-def patient(setting: Setting) -> RuleLike:
-    """In the first epochs after the warm-up the smallest losses alone, afterwards labels that are predicted."""
-    return until(warm_epochs(setting, WARM + SURE), smallest(setting), then=Agree())
-
-
-def anchored(setting: Setting) -> RuleLike:
-    """Labels that are predicted and, at all times, the smallest losses: no class can be given up."""
-    return either(Agree(), smallest(setting))
+    """Labels that are predicted, and in the first epochs after the warm-up the smallest losses of each given class."""
+    small = per_class(KeepSmallest(by=loss, fraction=SMALL), of=given)
+    return until(warm_epochs(setting, WARM + SURE), either(Agree(), small), then=Agree())
 
 
 def central(setting: Setting) -> RuleLike:
@@ -103,7 +87,7 @@ def growing(setting: Setting) -> RuleLike:
 def reclaim(
     setting: Setting,
     *,
-    trusted: Trusted = agreeing,
+    trusted: Trusted = joint,
     rest: RuleLike | None = CONFIDENT,
     correct: RuleLike | None = None,
     trust: float = 0.8,
@@ -115,8 +99,7 @@ def reclaim(
 ) -> Recipe:
     """Trust some labels, let the averaged model label the rest, and train on both.
 
-    trusted   what selects, asked about the averaged model once an epoch: agreeing, joint, anchored, patient, central,
-              short
+    trusted   what selects, asked about the averaged model once an epoch: joint, agreeing, central, short
     rest      how much the others count under the averaged model's labels: 1 where its confidence is above 0.8
               (CONFIDENT), the surest of each class (growing(setting)), by Debias on a validation set or on held-out
               trusted examples (DEBIASED, DEBIASED_HELD_OUT), or not at all (None)
