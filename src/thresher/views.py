@@ -184,8 +184,8 @@ def weak() -> Chain:
 
 
 def strong() -> Chain:
-    """The weak view, then colour, an affine map and a hole of 8 pixels, for images of about 32 pixels."""
-    return Chain(PadCrop(4), Flip(), Colour(), Affine(), Cutout(8))
+    """The weak view, then colour, an affine map and a hole of 16 pixels, for images of about 32 pixels."""
+    return Chain(PadCrop(4), Flip(), Colour(), Affine(), Cutout(16))
 
 
 def _window(images: Tensor, vertical: int, horizontal: int, mirrored: bool, generator: Generator) -> Tensor:

@@ -71,8 +71,12 @@ def short(setting: Setting) -> RuleLike:
 
 
 def joint(setting: Setting) -> RuleLike:
-    """Labels that are predicted, and of each given class as many of the smallest output gradients as are clean."""
-    return either(Agree(), short(setting))
+    """Labels that are predicted and, in the first half of the run, those of the smallest output gradients.
+
+    Early on, as many of each given class as are clean hold on to classes that the average predicts too seldom. Later
+    the average knows better: of those it then contradicts most are wrong.
+    """
+    return until(round(setting.epochs / 2), either(Agree(), short(setting)), then=Agree())
 
 
 def growing(setting: Setting) -> RuleLike:
