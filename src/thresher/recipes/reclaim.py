@@ -71,12 +71,14 @@ def short(setting: Setting) -> RuleLike:
 
 
 def joint(setting: Setting) -> RuleLike:
-    """Labels that are predicted and, in the first half of the run, those of the smallest output gradients.
+    """Labels that are predicted, and those of the smallest output gradients: as many as are clean.
 
-    Early on, as many of each given class as are clean hold on to classes that the average predicts too seldom. Later
-    the average knows better: of those it then contradicts most are wrong.
+    In the first half of the run as many of each given class, which holds on to classes that the average predicts too
+    seldom; later of all. An average that has become good then predicts as many by itself, and of the labels that it
+    contradicts most are wrong.
     """
-    return until(round(setting.epochs / 2), either(Agree(), short(setting)), then=Agree())
+    later = either(Agree(), KeepSmallest(by=output_gradient_norm, fraction=setting.keep()))
+    return until(round(setting.epochs / 2), either(Agree(), short(setting)), then=later)
 
 
 def growing(setting: Setting) -> RuleLike:
