@@ -1,5 +1,6 @@
 """The clean set: taken out of a set whose truth is known, or read from files as the training set was read."""
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from thresher import Examples, Ledger, Recipe, ThresherError, fit
 from thresher.corruption import corrupt
 from thresher.data import load, load_clean, take_clean
 from thresher.data.builtin import digits
+from thresher.data.folders import files_of
 from thresher.engine.sweep import measure
 from thresher.procedures import Trainer, clean_only, fine_tune, with_clean
 
@@ -44,18 +46,18 @@ def test_no_more_can_be_taken_than_there_is_and_nothing_without_the_truth() -> N
 # From files.
 
 
-def save_images(folder: Path, *colours: str, each: int = 5) -> Path:
+def save_images(folder: Path, *colours: str, each: int = 5, first: int = 0) -> Path:
     for colour in colours:
         (folder / colour).mkdir(parents=True)
-        for number in range(each):
+        for number in range(first, first + each):
             Image.new("RGB", (20 + number, 24), colour).save(folder / colour / f"{number}.png")
     return folder
 
 
 def test_a_folder_with_one_image_of_the_last_class(tmp_path: Path) -> None:
     data = str(save_images(tmp_path / "photos", "blue", "green", "red")) + ":16"
-    train, trust = load(data).train, save_images(tmp_path / "trusted", "red", each=1)
-    clean = load_clean(str(trust), train, data)
+    train, trust = load(data).train, save_images(tmp_path / "trusted", "red", each=1, first=50)
+    clean = load_clean(str(trust), load(data), data)
     assert clean.targets.tolist() == [2], "classes go by their names"
     assert (clean.classes, clean.input_shape) == (3, (3, 16, 16))
     (picture,) = clean.batches([torch.tensor([0])])
@@ -64,13 +66,16 @@ def test_a_folder_with_one_image_of_the_last_class(tmp_path: Path) -> None:
     assert not set(clean.ids.tolist()) & set(train.ids.tolist())
     save_images(tmp_path / "more", "darkred", each=1)
     with pytest.raises(ThresherError, match="no class among the training examples 'darkred': did you mean 'red'"):
-        load_clean(str(tmp_path / "more"), train, data)
+        load_clean(str(tmp_path / "more"), load(data), data)
     with pytest.raises(ThresherError, match="has real targets"):
-        load_clean(str(trust), load("regression").train, "regression")
+        load_clean(str(trust), load("regression"), "regression")
 
 
 def test_own_images_from_the_command_line(tmp_path: Path) -> None:
-    photos, trust = save_images(tmp_path / "photos", "blue", "red"), save_images(tmp_path / "trusted", "red", each=1)
+    photos, trust = (
+        save_images(tmp_path / "photos", "blue", "red"),
+        save_images(tmp_path / "trusted", "red", each=1, first=50),
+    )
     words = ["--data", f"{photos}:8", "--clean", trust, "--model", "mlp:8", "--batch", 4, "--epochs", 2]
     for method in ("l2rw", "clean-only"):
         more = ["--fine-tune", "--fine-tune-steps", 5, "--method", method, "--out", tmp_path / method]
@@ -96,7 +101,7 @@ def test_rows_of_a_table_are_scaled_as_the_training_rows(tmp_path: Path) -> None
     (tmp_path / "rows.csv").write_text(ROWS)
     trust.write_text("label,town,age\nyes,rome,20.0\nmaybe,atlantis,\n")  # other columns first, and no number
     train = load(data).train
-    clean = load_clean(str(trust), train, data)
+    clean = load_clean(str(trust), load(data), data)
     assert train.class_names == ["maybe", "no", "yes"]
     assert clean.targets.tolist() == [2, 0]
     assert isinstance(train.inputs, Tensor)
@@ -111,12 +116,36 @@ def test_clean_rows_that_are_test_rows_are_warned_of(tmp_path: Path) -> None:
     rows = [f"{number},{number % 2}" for number in range(50)]
     (tmp_path / "rows.csv").write_text("\n".join(["x,label", *rows]))
     data = f"{tmp_path / 'rows.csv'}:label"
-    train, test = load(data)
-    with pytest.warns(UserWarning, match=f"{len(test)} rows of rows.csv are test rows.*remove them"):
-        load_clean(data, train, data)
-    checked = "".join(f"{number},{number % 2}\n" for number in train.ids.tolist())
+    known = load(data)
+    first = min(known.test.ids.tolist())
+    with pytest.warns(
+        UserWarning, match=rf"{len(known.test)} examples of .* are test ex.* number {first}, .*remove them"
+    ):
+        load_clean(data, known, data)
+    checked = "".join(f"{number},{number % 2}\n" for number in known.train.ids.tolist())
     (tmp_path / "checked.csv").write_text("x,label\n" + checked)
-    assert len(load_clean(str(tmp_path / "checked.csv"), train, data)) == len(train)
+    assert len(load_clean(str(tmp_path / "checked.csv"), known, data)) == len(known.train)
+
+
+def test_clean_images_that_are_test_images_are_warned_of(tmp_path: Path) -> None:
+    photos, trust = save_images(tmp_path / "photos", "blue", "red", each=20), tmp_path / "trusted"
+    data = f"{photos}:8"
+    known = load(data)
+    learnt, tested = (files_of(each.inputs) for each in known)
+    for number, file in enumerate([learnt[0], tested[0], tested[1]]):
+        (trust / file.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, trust / file.parent.name / f"{number}.png")
+    with pytest.warns(UserWarning, match=r"2 examples of .*trusted are test examples"):
+        load_clean(str(trust), known, data)
+
+
+def test_clean_arrays_that_are_test_images_are_warned_of(tmp_path: Path) -> None:
+    images, labels = np.random.default_rng(0).integers(0, 200, (60, 4, 4, 3), dtype=np.uint8), np.arange(60) % 3
+    whole = {"train_images": images[:40], "train_targets": labels[:40]}
+    np.savez(tmp_path / "all.npz", **whole, test_images=images[40:], test_targets=labels[40:])
+    np.savez(tmp_path / "few.npz", train_images=images[38:43], train_targets=labels[38:43])
+    with pytest.warns(UserWarning, match="3 examples of few are test examples.*the first is number 2"):
+        load_clean("few", load("all", data_dir=tmp_path), "all", data_dir=tmp_path)
 
 
 WRONG_ROWS = {
@@ -133,7 +162,7 @@ def test_rows_that_do_not_go_with_the_training_table(tmp_path: Path, text: str, 
     (tmp_path / "rows.csv").write_text(ROWS)
     (tmp_path / "trusted.csv").write_text(text)
     with pytest.raises(ThresherError, match=sentence):
-        load_clean(str(tmp_path / "trusted.csv"), load(data).train, data)
+        load_clean(str(tmp_path / "trusted.csv"), load(data), data)
 
 
 def test_real_targets_columns_of_another_name_and_files_of_another_kind(tmp_path: Path) -> None:
@@ -143,11 +172,11 @@ def test_real_targets_columns_of_another_name_and_files_of_another_kind(tmp_path
     train = load(data).train
     ages = torch.arange(5)[train.ids % 5] * 10 + 10.5
     scaled = (7 - ages.mean()) / ages.std(correction=0)
-    assert load_clean(f"{trust}:age", train, data).targets.flatten().tolist() == pytest.approx([scaled.item()])
+    assert load_clean(f"{trust}:age", load(data), data).targets.flatten().tolist() == pytest.approx([scaled.item()])
     with pytest.raises(ThresherError, match="in its column age"):
-        load_clean(f"{trust}:label", train, data)
+        load_clean(f"{trust}:label", load(data), data)
     with pytest.raises(ThresherError, match="of another kind than digits"):
-        load_clean(str(trust), load("digits").train, "digits")
+        load_clean(str(trust), load("digits"), "digits")
 
 
 def test_arrays_are_scaled_as_the_training_images_and_none_is_held_out(tmp_path: Path) -> None:
@@ -155,11 +184,11 @@ def test_arrays_are_scaled_as_the_training_images_and_none_is_held_out(tmp_path:
     images, labels = draws.integers(0, 200, (60, 4, 4, 3), dtype=np.uint8), np.arange(60) % 3
     np.savez(tmp_path / "all.npz", train_images=images, train_targets=labels)
     np.savez(tmp_path / "few.npz", train_images=images[:3] // 2, train_targets=labels[:3])
-    train = load("all", data_dir=tmp_path).train
-    clean = load_clean("few", train, "all", data_dir=tmp_path)
-    assert clean.normalise is train.normalise
+    known = load("all", data_dir=tmp_path)
+    clean = load_clean("few", known, "all", data_dir=tmp_path)
+    assert clean.normalise is known.train.normalise
     assert clean.targets.tolist() == [0, 1, 2]
-    two = load("all:2,1", data_dir=tmp_path).train
+    two = load("all:2,1", data_dir=tmp_path)
     assert load_clean("few:2,1", two, "all:2,1", data_dir=tmp_path).targets.tolist() == [1, 0]
 
 

@@ -338,8 +338,10 @@ def test_augmented_images_train(tmp_path):
 
 
 def test_reclaim_trains_on_a_weak_and_a_strong_view(tmp_path):
-    words = "--data digits:0,1 --corrupt symmetric:0.3 --noise-rate 0.3 --method reclaim --augment weak,strong --epochs 3"
-    result = thresher("train", *words.split(), "--out", tmp_path / "a")
+    words = (
+        "--data digits:0,1 --corrupt symmetric:0.3 --noise-rate 0.3 --method reclaim --augment weak,strong --epochs 3"
+    )
+    result = thresher("train", *words.split(), "--epochs", 3, "--out", tmp_path / "a")
     assert result.exit_code == 0, result.output
     assert "taught" in Ledger.read(tmp_path / "a").table().column_names
 

@@ -617,8 +617,8 @@ def test_what_is_taken_out_of_targets_can_be_put_back(tmp_path: Path) -> None:
         join(lengths, replace(lengths, ids=torch.tensor([7, 8]), target_scale=None))
     (tmp_path / "t.csv").write_text("x,y\n" + "\n".join(f"{place},{place + 0.5}" for place in range(40)))
     (tmp_path / "clean.csv").write_text("x,y\n1.5,1.5\n2.5,2.5")
-    train = load(f"{tmp_path / 't.csv'}:y").train
-    clean = load_clean(str(tmp_path / "clean.csv"), train, f"{tmp_path / 't.csv'}:y")
+    known = load(f"{tmp_path / 't.csv'}:y")
+    clean = load_clean(str(tmp_path / "clean.csv"), known, f"{tmp_path / 't.csv'}:y")
     assert clean.as_given(clean.targets).flatten().tolist() == pytest.approx([1.5, 2.5])
 
 

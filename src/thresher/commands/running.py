@@ -65,7 +65,7 @@ def prepare(settings: Settings, pooled: Pooled | None = None, answers: Mapping[i
     train, validation = splits.train, None
     if settings.corruption is not None:  # what is corrupted here is the truth
         train = train.with_columns(true_target=train.columns.get("true_target", train.targets))
-    train, clean = _clean_examples(settings, train)
+    train, clean = _clean_examples(settings, train, splits.test)
     if settings.corruption is not None:
         train = corrupt(train, settings.corruption, seed=settings.seed)
     if settings.validation is not None or settings.early_stop:
@@ -192,13 +192,14 @@ def _refuse_without_clean(settings: Settings, known: Method) -> None:
             )
 
 
-def _clean_examples(settings: Settings, train: Examples) -> tuple[Examples, Examples | None]:
+def _clean_examples(settings: Settings, train: Examples, test: Examples) -> tuple[Examples, Examples | None]:
     """What is left to train on, and the clean examples: taken out of it, or loaded."""
     if settings.clean is None:
         return train, None
     if settings.clean.isdigit():
         return take_clean(train, int(settings.clean), settings.seed)
-    return train, load_clean(settings.clean, train, settings.data, data_dir=settings.data_dir, seed=settings.seed)
+    known = Splits(train, test)
+    return train, load_clean(settings.clean, known, settings.data, data_dir=settings.data_dir, seed=settings.seed)
 
 
 def _epochs(settings: Settings, train: Examples) -> float:

@@ -10,7 +10,7 @@ import torch
 
 from thresher.data.arrays import from_arrays, from_npz, known_images
 from thresher.data.builtin import blobs, digits, regression
-from thresher.data.clean import read_like, take_clean
+from thresher.data.clean import read_like, take_clean, warn_of_test_examples
 from thresher.data.folders import celeba_gender, celeba_landmarks, image_folder, imagenet, in_memory, mini_webvision
 from thresher.data.human import human_labels
 from thresher.data.predictions import Predictions, read_predictions
@@ -61,17 +61,20 @@ def load(name: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Spl
     return REGISTRY[base](option, folder, seed) if base in REGISTRY else _from_path(_path_of(base, folder), option)
 
 
-def load_clean(name: str, train: Examples, data: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Examples:
-    """The examples of this name, file or folder as clean ones for a training set that `load(data)` gave.
+def load_clean(name: str, known: Splits, data: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Examples:
+    """The examples of this name, file or folder as clean ones for the training set that `load(data)` gave.
 
     All of them are taken, and read as the training set was: the same classes by name, size of images, scale of numbers.
+    Where test examples are among them a warning says so.
     """
+    train, test = known
     folder = _data_folder(data_dir)
     base, _, option = name.partition(":")
     if base in REGISTRY:
         clean = REGISTRY[base](option, folder, seed).train
     else:
         clean = read_like(_path_of(base, folder), option, train, data)
+    warn_of_test_examples(clean, train, test, name)
     return replace(
         clean,
         ids=torch.arange(len(clean)) + int(train.ids.max()) + 1,

@@ -1,11 +1,13 @@
 """Clean examples: taken out of a training set whose truth is known, or read from files of their own."""
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from thresher.data.arrays import all_of_npz
+from thresher.data.copies import among
 from thresher.data.folders import all_images
 from thresher.data.splits import Splits, only_classes, whole_numbers
 from thresher.data.tables import SUFFIXES, rows_like
@@ -36,6 +38,17 @@ def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
         raise ThresherError(f"The targets of {base} are in its column {target}: call that of {path.name} so as well.")
     inputs, targets = rows_like(path, target, Path(base).expanduser(), train.class_names)
     return Examples(inputs, targets, classes=train.classes, target_scale=train.target_scale)
+
+
+def warn_of_test_examples(clean: Examples, train: Examples, test: Examples, name: str) -> None:
+    """What is among both tells nothing: a test example may look like one that is learnt from anyway."""
+    tested = among(clean, test)
+    if tested.any() and len(met := (tested & ~among(clean, train)).nonzero()[:, 0]):
+        warnings.warn(
+            f"{len(met)} examples of {name} are test examples, which must not steer training (the first is number "
+            f"{int(met[0])}, counted from 0): remove them.",
+            stacklevel=3,
+        )
 
 
 def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Examples]:

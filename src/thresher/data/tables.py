@@ -1,6 +1,5 @@
 """Tables: CSV, TSV (also .gz) and Parquet files with one example a row."""
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,26 +73,11 @@ def rows_like(path: Path, target: str, training: Path, names: Sequence[str] | No
     for column in encoders:
         rows = _cast(rows, column, pa.string() if is_text(plain(known, column)) else pa.float64(), path)
     inputs, given = inputs_of(rows, encoders), [plain(rows, column) for column in wanted]
-    _warn_of_test_rows(inputs, inputs_of(known, encoders), learnt, path)
     if names is None:
         scale = _scale(_targets(known, target, training)[0][learnt], target)
         return inputs, _standardised(_real(given, wanted)[0], scale)
     _refuse_missing(given[0], target)
     return inputs, ids_of([str(value) for value in given[0].to_pylist()], names)
-
-
-def _warn_of_test_rows(inputs: Tensor, known: Tensor, learnt: Tensor, path: Path) -> None:
-    """Warn where rows equal some of the `known` that are not learnt from; what is among both tells nothing."""
-    trained = set(learnt.tolist())
-    seen = {known[place].numpy().tobytes() for place in trained}
-    tested = {row.numpy().tobytes() for place, row in enumerate(known) if place not in trained} - seen
-    met = [place for place, row in enumerate(inputs) if row.numpy().tobytes() in tested]
-    if met:
-        warnings.warn(
-            f"{len(met)} rows of {path.name} are test rows, which must not steer training (the first is row {met[0]}, "
-            "counted from 0): remove them.",
-            stacklevel=2,
-        )
 
 
 def _cast(rows: Any, column: str, kind: Any, path: Path) -> Any:

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from thresher.data.copies import among
 from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.signals import margins
@@ -58,25 +59,15 @@ def _refuse_copies(labelled: Examples, unlabelled: Examples, validation: Example
     Some sets repeat inputs by nature, tables with few columns above all. Then unlabelled examples repeat labelled ones
     as often as validation examples do, up to chance.
     """
-    seen = set(_prints(labelled))
-    copied = [id_ for id_, mark in zip(validation.ids.tolist(), _prints(validation), strict=False) if mark in seen]
+    copied = validation.ids[among(validation, labelled).to(validation.ids.device)]
     if len(copied) <= CHANCE:
         return
-    others = _prints(unlabelled)
-    usual = len(validation) * sum(mark in seen for mark in others) / max(len(others), 1)
+    usual = len(validation) * among(unlabelled, labelled).double().mean().item()
     if len(copied) > usual + CHANCE * math.sqrt(usual + 1):
         raise ThresherError(
-            f"{len(copied)} validation examples (such as id {copied[0]}) have the very inputs of labelled ones, far "
-            "more than unlabelled examples do: hold them out of the teacher's training."
+            f"{len(copied)} validation examples (such as id {int(copied[0])}) have the very inputs of labelled ones, "
+            "far more than unlabelled examples do: hold them out of the teacher's training."
         )
-
-
-def _prints(examples: Examples) -> list[int]:
-    """A number for each input that equal inputs share; nothing where inputs are not in memory."""
-    if not isinstance(examples.inputs, Tensor):
-        return []
-    rows = examples.inputs.cpu().reshape(len(examples), -1).contiguous().view(torch.uint8).numpy()
-    return [hash(row.tobytes()) for row in rows]
 
 
 def _kind(examples: Examples) -> torch.dtype | None:
