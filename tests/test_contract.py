@@ -46,6 +46,7 @@ from thresher.rules import (
     every,
     from_average,
     from_peer,
+    if_predicted,
     once,
     per_class,
     product,
@@ -139,6 +140,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "every": [(every(3, KEEP), EVERY_TASK), (every(2, Remembering()), EVERY_TASK)],
     "from_average": [(from_average(KEEP), EVERY_TASK), (from_average(per_class(KEEP)), LABELLED)],
     "from_peer": [(from_peer(KEEP), EVERY_TASK), (from_peer(per_class(KEEP)), LABELLED)],
+    "if_predicted": [(if_predicted(0.01, KEEP), LABELLED), (if_predicted(0.2, Remembering()), LABELLED)],
     "once": [(once(KEEP), EVERY_TASK)],
     "per_class": [
         (per_class(KEEP), LABELLED),

@@ -50,12 +50,14 @@ from thresher.rules import (
     average_teaches_held_out,
     either,
     from_average,
+    if_predicted,
     per_class,
     trusting,
     until,
     warmup,
 )
 from thresher.rules.rule import Decision, schedules_of
+from thresher.schedules import ramp
 from thresher.views import Flip, Shift, View
 
 SHAPES = [(1, 2), (3, 2), (40, 10)]
@@ -224,7 +226,7 @@ def test_agree_above_either_and_until() -> None:
 
 def test_the_ledger_and_the_history_say_what_was_trusted_and_taught() -> None:
     train = examples(60, corrupt=0.4)
-    recipe = reclaim(Setting(0.4, 3, 6), rest=Uniform(), mix=None)
+    recipe = reclaim(Setting(0.4, 3, 6), trusted=agreeing, rest=Uniform(), mix=None)
     run = fit(recipe, net(seed=2), train, epochs=6, batch=10, device="cpu")
     assert "trusted" not in run.history[0], "the warm-up trusts everyone"
     rows = run.ledger.to_pandas()
@@ -322,10 +324,24 @@ def test_an_averaged_model_has_batch_norm_statistics_of_its_own_unless_they_are_
     torch.testing.assert_close((mine.running_mean, mine.running_var), expected)
 
 
-@pytest.mark.parametrize("clean", [0.15, 0.4])
+def test_everyone_is_trusted_while_few_labels_are_predicted() -> None:
+    evidence = some_evidence(40, memory={"rule.seen": torch.tensor(3)})
+    predicted = float((evidence.outputs.argmax(1) == evidence.targets).float().mean())
+    few, enough = (predicted / 0.8 * much for much in (1.01, 0.99))
+    assert 0 < predicted < 1
+    unsure = ask(if_predicted(few, Agree()), evidence)
+    assert torch.equal(unsure.weights, torch.ones(40))
+    assert unsure.memory == evidence.memory
+    for clean in (enough, ramp(1.0, enough, epochs=1e-9)):
+        assert torch.equal(ask(if_predicted(clean, Agree()), evidence.but(epoch=1)).weights, Agree()(evidence))
+    assert torch.equal(ask(if_predicted(few, Agree(), enough=0.7), evidence).weights, Agree()(evidence))
+
+
+@pytest.mark.parametrize("clean", [0.3, 0.8])
 @pytest.mark.parametrize("epoch", [0, 4, 5, 9])
 def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean(epoch: int, clean: float) -> None:
-    evidence = some_evidence(40, epoch=epoch)
+    plain = some_evidence(40, epoch=epoch)
+    evidence = plain.but(raw_outputs=plain.raw_outputs + 1.5 * torch.eye(4)[plain.targets])  # so that many are predicted
     trusted = ask(joint(Setting(1 - clean, 4, 10)), evidence).weights > 0
     given, sizes = evidence.targets, evidence.read(signals.output_gradient_norm)
     small, predicted = set[int](), set((evidence.outputs.argmax(1) == given).nonzero()[:, 0].tolist())
@@ -333,7 +349,7 @@ def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean(epoch
         mine = group.nonzero()[:, 0]
         small |= set(mine[sizes[mine].argsort()[: round(clean * len(mine))]].tolist())
     assert set(trusted.nonzero()[:, 0].tolist()) == small | predicted
-    assert (small - predicted) if clean == 0.4 else (predicted - small)
+    assert (small - predicted) if clean == 0.8 else (predicted - small)
 
 
 PARTS: dict[str, Any] = {
@@ -373,7 +389,7 @@ def test_every_part_can_be_switched_and_is_another_method(part: dict[str, Any]) 
 
 
 def test_two_networks_each_have_a_teacher_of_their_own() -> None:
-    recipe = replace(reclaim(Setting(0.25, 3, 3)), peers=2)
+    recipe = replace(reclaim(Setting(0.25, 3, 3), trusted=agreeing), peers=2)
     run = fit(recipe, net, examples(44), epochs=3, batch=8, device="cpu")
     rows = run.ledger.to_pandas()
     one, other = (rows[(rows["peer"] == peer) & (rows["epoch"] == 2)]["taught"].to_numpy() for peer in (0, 1))

@@ -26,6 +26,7 @@ from thresher.rules import (
     average_teaches_held_out,
     either,
     from_average,
+    if_predicted,
     per_class,
     product,
     trusting,
@@ -75,10 +76,11 @@ def joint(setting: Setting) -> RuleLike:
 
     In the first half of the run as many of each given class, which holds on to classes that the average predicts too
     seldom; later of all. An average that has become good then predicts as many by itself, and of the labels that it
-    contradicts most are wrong.
+    contradicts most are wrong. As long as it predicts far fewer than are clean, everyone is trusted.
     """
     later = either(Agree(), KeepSmallest(by=output_gradient_norm, fraction=setting.keep()))
-    return until(round(setting.epochs / 2), either(Agree(), short(setting)), then=later)
+    half = until(round(setting.epochs / 2), either(Agree(), short(setting)), then=later)
+    return if_predicted(setting.keep(), half)
 
 
 def growing(setting: Setting) -> RuleLike:

@@ -22,7 +22,7 @@ from thresher.rules.rule import Decision, Rule, RuleLike, ask
 from thresher.rules.selected import Selected
 from thresher.rules.stochastic import stochastic_facility_location
 from thresher.rules.streaming import streamed_facility_location
-from thresher.rules.trust import Agree, HoldOut, average_teaches, average_teaches_held_out, trusting
+from thresher.rules.trust import Agree, HoldOut, average_teaches, average_teaches_held_out, if_predicted, trusting
 
 __all__ = [
     "Agree",
@@ -64,6 +64,7 @@ __all__ = [
     "facility_location",
     "from_average",
     "from_peer",
+    "if_predicted",
     "in_groups",
     "k_centre",
     "keep_smallest",

@@ -9,6 +9,7 @@ from torch import Tensor
 from thresher.engine.evidence import Evidence
 from thresher.errors import ThresherError
 from thresher.rules.rule import Decision, Rule, RuleLike, ask
+from thresher.schedules import Schedule
 from thresher.signals import Signal, given, predicted
 
 
@@ -51,6 +52,27 @@ class trusting(Rule):  # noqa: N801  # used like a function: trusting(Agree(), K
             {**others.columns, **chosen.columns, "trusted": trusted.float()},
             {**others.memory, **chosen.memory},
         )
+
+
+@dataclass(frozen=True)
+class if_predicted(Rule):  # noqa: N801
+    """The rule in epochs in which at least `enough` of the share `clean` of given labels are predicted.
+
+    In others weight 1 for everyone: whoever predicts fewer labels than are right knows less than the labels do.
+    """
+
+    clean: float | Schedule
+    rule: RuleLike
+    enough: float = 0.8
+    of: Signal = predicted
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch"})
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        found = Agree(self.of)(evidence)
+        if found.double().mean() < self.enough * evidence.value(self.clean):
+            return Decision(torch.ones_like(found), memory=evidence.memory)
+        return ask(self.rule, evidence, "rule")
 
 
 @dataclass(frozen=True)
