@@ -341,7 +341,7 @@ def test_everyone_is_trusted_while_few_labels_are_predicted() -> None:
 @pytest.mark.parametrize("epoch", [0, 4, 5, 9])
 def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean(epoch: int, clean: float) -> None:
     plain = some_evidence(40, epoch=epoch)
-    evidence = plain.but(raw_outputs=plain.raw_outputs + 1.5 * torch.eye(4)[plain.targets])  # so that many are predicted
+    evidence = plain.but(raw_outputs=plain.raw_outputs + 1.5 * torch.eye(4)[plain.targets])  # many are right
     trusted = ask(joint(Setting(1 - clean, 4, 10)), evidence).weights > 0
     given, sizes = evidence.targets, evidence.read(signals.output_gradient_norm)
     small, predicted = set[int](), set((evidence.outputs.argmax(1) == given).nonzero()[:, 0].tolist())
