@@ -177,6 +177,7 @@ METHODS: dict[str, Method] = {
             "trust some labels, let the averaged model label the rest, learn from both",
             "the five papers as one loop",
             clock="epoch",
+            needs=RATE,
             tasks=CLASSES,
         ),
         Method("top-q", active.top_q, "learn only from the largest losses of each batch", "Kawaguchi and Lu (2020)"),
