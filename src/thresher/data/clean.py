@@ -8,7 +8,7 @@ import torch
 
 from thresher.data.arrays import all_of_npz
 from thresher.data.copies import among
-from thresher.data.folders import all_images
+from thresher.data.folders import all_images, files_of
 from thresher.data.splits import Splits, only_classes, whole_numbers
 from thresher.data.tables import SUFFIXES, rows_like
 from thresher.errors import ThresherError
@@ -43,10 +43,12 @@ def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
 def warn_of_test_examples(clean: Examples, train: Examples, test: Examples, name: str) -> None:
     """What is among both tells nothing: a test example may look like one that is learnt from anyway."""
     tested = among(clean, test)
-    if tested.any() and len(met := (tested & ~among(clean, train)).nonzero()[:, 0]):
+    if tested.any() and (met := (tested & ~among(clean, train)).nonzero()[:, 0].tolist()):
+        files = files_of(clean.inputs)
+        first = files[met[0]] if files else f"number {met[0]}, counted from 0"
         warnings.warn(
-            f"{len(met)} examples of {name} are test examples, which must not steer training (the first is number "
-            f"{int(met[0])}, counted from 0): remove them.",
+            f"{len(met)} examples of {name} are test examples, which must not steer training (the first is {first}): "
+            "remove them.",
             stacklevel=3,
         )
 
