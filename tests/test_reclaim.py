@@ -350,6 +350,7 @@ def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean(epoch
         small |= set(mine[sizes[mine].argsort()[: round(clean * len(mine))]].tolist())
     assert set(trusted.nonzero()[:, 0].tolist()) == small | predicted
     assert (small - predicted) if clean == 0.8 else (predicted - small)
+    assert (ask(joint(Setting(0.2, 4, 10)), plain).weights == 1).all(), "far fewer than 80% are predicted"
 
 
 PARTS: dict[str, Any] = {
