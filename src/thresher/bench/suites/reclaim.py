@@ -37,7 +37,7 @@ def with_growing(setting: Setting) -> Recipe:
 
 
 def joint_then_agreement(setting: Setting) -> RuleLike:
-    """As by default in the first half of the run, and afterwards only labels that are predicted."""
+    """By prediction or gradient in the first half of the run, afterwards by prediction alone; and never everyone."""
     return until(round(setting.epochs / 2), either(Agree(), short(setting)), then=Agree())
 
 
