@@ -463,7 +463,6 @@ def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> No
     told_apart = {repr((entry.how(setting), sorted(entry.changes.items()))) for entry in made}
     assert len(told_apart) == len(made)
     assert suite.published["cifar10n-worse", "co-teaching"].value == 83.83
-    assert {cell.changes.get("epochs", 115) for cell in suite.scale("paper").cells} == {115, 40}
     recipe = next(entry for entry in suite.methods if entry.name == "reclaim").how(setting)
     assert recipe.each_epoch.epochs == 15
     assert recipe.average == over(1)

@@ -59,6 +59,7 @@ class Settings:
     pool: bool = False
     seed: int = 0
     precision: str = "auto"
+    compiled: bool = False
     deterministic: bool = False
     device: str | None = None
     workers: int = 0

@@ -53,6 +53,7 @@ class Setup:
     schedule: Schedule | None = None
     views: tuple[View, ...] = ()
     precision: str = "float32"
+    compiled: bool = False
     seeds: int = 3
     tuning_steps: int = 5000  # of methods that are fine-tuned on the clean set
     teaching: Teaching | None = None

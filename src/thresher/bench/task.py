@@ -153,6 +153,7 @@ def trainer(task: Task) -> Trainer:
         "optimizer": make_optimizer(setup.optimizer),
         "schedule": setup.schedule,
         "precision": one_of("precision", setup.precision, PRECISIONS),
+        "compiled": setup.compiled,
         "device": task.device,
         "seed": task.job.seed,
         "out": task.out,

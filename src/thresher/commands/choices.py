@@ -44,6 +44,7 @@ def for_fit(settings: Settings, out: Path, commit_every: float) -> dict[str, Any
         "precision": one_of("precision", settings.precision, PRECISIONS),
         "seed": settings.seed,
         "out": out,
+        "compiled": settings.compiled,
         "deterministic": settings.deterministic,
         "workers": settings.workers,
         "commit_every": commit_every,

@@ -93,6 +93,9 @@ SETTINGS: Mapping[str, Any] = {
     "seed": Annotated[int | None, _run(help="Same seed, same result (0).")],
     "device": Device,
     "precision": Annotated[str | None, _run(help="float32, or bfloat16 for mixed precision (auto: that on CUDA).")],
+    "compiled": Annotated[
+        bool | None, _run("--compiled", help="Let torch.compile make the training pass faster, after half a minute.")
+    ],
     "deterministic": Annotated[
         bool | None, _run("--deterministic", help="The same result bit for bit on a GPU too, though slower.")
     ],

@@ -3,7 +3,7 @@
 import copy
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,7 @@ def fit(
     precision: Precision = None,
     captured: bool | None = None,
     channels_last: bool | None = None,
+    compiled: bool = False,
     seed: int = 0,
     out: Path | str | None = None,
     watch: Callable[[Moment], None] | None = None,
@@ -80,6 +81,8 @@ def fit(
     until     stops early: a function of the epoch's record, such as `lambda record: record["train_score"] > 0.99`
     precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
               unless switched off (torch.float32, False, False), elsewhere float32 and neither
+    compiled  whether torch.compile makes the training pass faster, which takes half a minute at the start; passes that
+              look into the model, and those that only evaluate it, run as it is written
     commit_every  seconds after which an epoch's end is saved at the latest; sooner where a save takes little time
     """
     where = find_device(device)
@@ -106,7 +109,8 @@ def fit(
         taught = None if teacher is None else _placed(copy.deepcopy(teacher), plan, where)
         training = Training(recipe, models, placed, plan, taught)
         try:
-            return _loop(training, out, until, watch, commit_every)
+            with _compiling(models) if compiled else nullcontext():
+                return _loop(training, out, until, watch, commit_every)
         except KeyboardInterrupt as stop:
             saved = (
                 "nothing is saved: pass out= to keep runs" if out is None else f"run the same again to go on from {out}"
@@ -236,6 +240,29 @@ def _placed(model: nn.Module, plan: Plan, device: torch.device) -> nn.Module:
     if plan.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device)
+
+
+def _compiled(model: nn.Module) -> Callable[..., Any]:
+    def run(*inputs: Any) -> Any:
+        return model._call_impl(*inputs)  # type: ignore[no-untyped-call]
+
+    return torch.compile(run, dynamic=False)
+
+
+@contextmanager
+def _compiling(models: Sequence[nn.Module]) -> Iterator[None]:
+    """The models compiled for the one size of a batch; afterwards, when batches of any size may come, as they were.
+
+    This is what `model.compile()` does, but for models whose `forward` is PyTorch's own: it skips an nn.Sequential.
+    """
+    before = [model._compiled_call_impl for model in models]
+    for model in models:
+        model._compiled_call_impl = _compiled(model)
+    try:
+        yield
+    finally:
+        for model, call in zip(models, before, strict=True):
+            model._compiled_call_impl = call
 
 
 @contextmanager

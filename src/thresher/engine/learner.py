@@ -1,8 +1,9 @@
 """A learner: one network with its objective, its optimizer and its moving average."""
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,6 +40,10 @@ class Taps:
             self.seen[FEATURES] = inputs[0]
 
         return keep
+
+    def watching(self) -> AbstractContextManager[object]:
+        """What a forward pass must run inside so that the hooks are called."""
+        return as_written() if self.handles else nullcontext()
 
     def take(self) -> dict[str, Tensor]:
         """What the latest forward pass left, handed over so that nothing keeps its graph alive."""
@@ -146,6 +151,16 @@ class Learner:
         return 1 - self.rate
 
 
+def as_written() -> AbstractContextManager[object]:
+    """Inside, a model that `torch.compile` has compiled runs as it was written, layer by layer.
+
+    What looks into a model needs this: hooks, derivatives of single examples, other parameters in place of its own.
+    """
+    if "torch._dynamo" not in sys.modules:  # then nothing was compiled, and importing it takes seconds
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """The model in evaluation mode, every layer afterwards in the mode it had."""
@@ -168,7 +183,7 @@ def last_linear(model: nn.Module, inputs: Tensor) -> str:
     linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     handles = [module.register_forward_hook(keep(name)) for name, module in linears.items()]
     try:
-        with torch.no_grad(), evaluating(model):
+        with torch.no_grad(), evaluating(model), as_written():
             outputs = model(inputs)
     finally:
         for handle in handles:

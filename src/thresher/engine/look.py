@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from thresher.engine.aside import Aside
 from thresher.engine.evidence import Evidence
 from thresher.engine.factored import Factors, Recorder, record
-from thresher.engine.learner import FEATURES, Taps
+from thresher.engine.learner import FEATURES, Taps, as_written
 from thresher.engine.replay import Notes, Replayed
 from thresher.engine.tangent import Direction, by_forward_mode, by_two_backwards, direction_of
 from thresher.engine.teacher import Teacher
@@ -131,11 +131,12 @@ def _forward(
     # Gradients are of the first view alone, so that one is recorded by itself.
     together = views[:1] if isinstance(watcher, Recorder) else views
     inputs = together[0] if len(together) == 1 else torch.cat(together)
-    with watcher:
+    with watcher, taps.watching() if isinstance(watcher, nullcontext) else as_written():
         outputs = one_tensor(forward(inputs))
     layers = taps.take()
     if len(together) < len(views):
-        outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
+        with taps.watching():
+            outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
         layers = {name: torch.cat([layers[name], more]) for name, more in taps.take().items()}
     return inputs, outputs.float(), layers
 
@@ -199,7 +200,7 @@ class Passage:
         again = Replayed(self.watcher.calls)
 
         def losses(values: Mapping[str, Tensor]) -> Tensor:
-            with autocast(self.inputs.device, self.precision), again:
+            with autocast(self.inputs.device, self.precision), as_written(), again:
                 outputs = functional_call(self.model, dict(values), (self.inputs,)).float()
             n = len(evidence)
             layers = {name: value[:n] for name, value in self.taps.take().items()}
@@ -211,7 +212,8 @@ class Passage:
 def untraced(model: nn.Module, inputs: Tensor) -> Tensor:
     """A forward pass that writes to copies of the buffers, such as the running statistics of BatchNorm."""
     copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    return one_tensor(functional_call(model, copies, (inputs,)))
+    with as_written():
+        return one_tensor(functional_call(model, copies, (inputs,)))
 
 
 def one_tensor(outputs: object) -> Tensor:

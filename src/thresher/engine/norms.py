@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from thresher.engine.learner import as_written
 from thresher.engine.look import Precision, autocast
 from thresher.examples import Examples
 
@@ -40,7 +41,7 @@ def renew_norms(average: nn.Module, model: nn.Module, inputs: Iterable[Tensor], 
         layer.momentum = None  # the plain mean over batches
         layer.train()
     for batch in inputs:
-        with autocast(batch.device, precision):
+        with autocast(batch.device, precision), as_written():
             average(batch)
     for layer, momentum in zip(norms, momenta, strict=True):
         layer.momentum = momentum

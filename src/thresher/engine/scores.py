@@ -28,7 +28,9 @@ class Scores:
             found["score"] = found["scores"][self.metric]
             if len(measured) > 1:
                 found["scores"] |= {f"peer{place}": m[self.metric] for place, m in enumerate(measured)}
-            averages = [self._measure(own.average, own, "test")[self.metric] for own in self.learners if own.average]
+            averages = [
+                self._measure(own.average, own, "test")[self.metric] for own in self.learners if own.average is not None
+            ]
             if averages:
                 found["scores"]["average"] = fmean(averages)
         if self.keep_best:

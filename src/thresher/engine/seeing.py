@@ -111,7 +111,7 @@ class Seeing:
             outputs, layers = lesson.look.outputs, lesson.look.layers
         else:
             views = blend.of_inputs(views)
-            with autocast(views[0].device, self.precision):
+            with autocast(views[0].device, self.precision), learner.taps.watching():
                 outputs = learner.model(torch.cat(views)).float()
             layers = learner.taps.take()
             targets = blend.of_targets(targets, self.classes, lesson.weights if self.weighs else None)

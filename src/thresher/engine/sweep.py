@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from thresher.engine.capture import Captured
 from thresher.engine.evidence import Swept
 from thresher.engine.feed import Feed
-from thresher.engine.learner import Taps, evaluating
+from thresher.engine.learner import Taps, as_written, evaluating
 from thresher.engine.look import Precision, Ways, look, read_all
 from thresher.engine.teacher import TEACHER_OUTPUT, Teacher
 from thresher.examples import Examples
@@ -84,7 +84,7 @@ class Sweeper:
             return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
 
         grad = torch.set_grad_enabled(gradient_norm in wanted)
-        with preserved(device), evaluating(model), evaluating(objective), grad:
+        with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
             stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
             for start, row, inputs in zip(range(0, n, self.batch), rows, stream, strict=True):
                 if self.captured and examples.in_memory and gradient_norm not in wanted:

@@ -24,7 +24,7 @@ class Teacher:
     def __call__(self, evidence: Evidence) -> Evidence:
         if self.network is None or self.taps is None:
             return evidence.but(raw_outputs=evidence.columns[TEACHER_OUTPUT], layers={}, others={})
-        with torch.no_grad():
+        with torch.no_grad(), self.taps.watching():
             outputs = self.network(evidence.inputs).float()
         return evidence.but(raw_outputs=outputs, layers=self.taps.take(), others={})
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from thresher.engine.learner import evaluating, last_linear
+from thresher.engine.learner import as_written, evaluating, last_linear
 from thresher.engine.look import Batch, Ways, one_tensor
 from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError
@@ -108,7 +108,8 @@ def first_of(examples: Examples, count: int, seed: int = 0) -> Batch:
 
 def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor, whose: str = "") -> Tensor:
     try:
-        return one_tensor(model(inputs))
+        with as_written():  # compiling for one or two examples would take long
+            return one_tensor(model(inputs))
     except (RuntimeError, ValueError, TypeError) as error:
         raise ThresherError(
             f"The model cannot take inputs{whose} of shape {list(inputs.shape)} ({inputs.dtype}): "

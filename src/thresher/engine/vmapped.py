@@ -6,6 +6,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.dropout import _DropoutNd
 
 from thresher.engine.factored import refuse_batch_norm, supported
+from thresher.engine.learner import as_written
 from thresher.errors import ThresherError
 
 
@@ -26,7 +27,8 @@ def norms_by_vmap(model: nn.Module, inputs: Tensor, output_gradients: Tensor, ch
 
     def along(parameters: dict[str, Tensor], example: Tensor, output_gradient: Tensor) -> Tensor:
         buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}  # a pass may write to them
-        outputs: Tensor = functional_call(model, (parameters, others, buffers), (example[None],))
+        with as_written():
+            outputs: Tensor = functional_call(model, (parameters, others, buffers), (example[None],))
         return (outputs[0] * output_gradient).sum()
 
     def norms(examples: Tensor, output_gradients: Tensor) -> Tensor:

@@ -85,7 +85,7 @@ def _widths(model: nn.Module, layers: Sequence[str], inputs: Tensor) -> dict[str
             raise ThresherError(f"There is no layer {name!r} in {type(model).__name__}: choose one of {names}.")
     taps = Taps(model, layers)
     try:
-        with torch.no_grad(), evaluating(model):
+        with torch.no_grad(), evaluating(model), taps.watching():
             model(inputs)
         found = taps.take()
     finally:

@@ -1,0 +1,106 @@
+"""Compiled models: the training pass runs compiled, what looks into a model as written, and the result is the same."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from every_recipe import ALL_RECIPES, CLEAN
+from tiny import assert_same_run, assert_same_tensors, examples, net, tensors
+from torch import Tensor, nn
+
+from thresher import Recipe, Run, fit
+from thresher.objectives import Pair, Variational
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")  # torch of itself
+TRAIN = examples(40, seed=1)
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """How many examples each graph was compiled for; it then runs as it is, so that results are the same."""
+    sizes: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        sizes.append(next(len(each) for each in inputs if each.shape[1:] == (1, 4, 4)))
+        return graph.forward
+
+    torch.compiler.reset()
+    with torch.compiler.set_stance(force_backend=backend):
+        yield sizes
+
+
+def train(recipe: Recipe, make: Callable[[], nn.Module] = net, **more: Any) -> Run:
+    return fit(recipe, make, TRAIN, test=TRAIN, clean=CLEAN, validation=CLEAN, epochs=3, batch=10, **more)
+
+
+@pytest.mark.parametrize("name", ["standard", "reclaim", "co-teaching", "crust", "views", "relabel and mix"])
+def test_the_training_pass_is_compiled_once(name: str) -> None:
+    plain = train(ALL_RECIPES[name])
+    with counted() as sizes:
+        fast = train(ALL_RECIPES[name], compiled=True)
+    assert_same_run(fast, plain)
+    assert sizes
+    assert set(sizes) <= {10, 20}  # a batch, or two views of it: never one example, nor the size of a sweep
+    assert len(sizes) <= len(fast.models)
+
+
+WATCHED = {
+    **{name: ALL_RECIPES[name] for name in ("prl-g", "l2rw", "d2l", "features", "agreement of the peer")},
+    "layers": Recipe(objective=Variational((Pair("1", "1", 8, 8),), strength=0.1)),
+}
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_what_looks_into_the_model_runs_as_written(name: str) -> None:
+    teacher = {"teacher": net(seed=3)} if name == "layers" else {}
+    plain = train(WATCHED[name], **teacher)
+    with counted() as sizes:
+        fast = train(WATCHED[name], compiled=True, **teacher)
+    assert_same_run(fast, plain)
+    assert sizes == []
+
+
+class Own(nn.Module):
+    """A model with a forward of its own: PyTorch compiles no nn.Sequential in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = net()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.inner(inputs)
+        return outputs
+
+
+def compiled() -> nn.Module:
+    model: nn.Module = torch.compile(Own())
+    return model
+
+
+def compiled_in_place() -> nn.Module:
+    model = Own()
+    model.compile()  # type: ignore[no-untyped-call]
+    return model
+
+
+@pytest.mark.parametrize("name", ["reclaim", "l2rw", "prl-g", "d2l"])
+@pytest.mark.parametrize("make", [compiled, compiled_in_place])
+def test_a_model_that_its_owner_compiled_learns_the_same(name: str, make: Callable[[], nn.Module]) -> None:
+    plain = train(ALL_RECIPES[name], Own)
+    with counted() as sizes:
+        fast = train(ALL_RECIPES[name], make)
+    assert bool(sizes) == (name == "reclaim")
+    assert fast.history[-1]["scores"] == plain.history[-1]["scores"]
+    assert_same_tensors(tensors(fast), tensors(plain))
+
+
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_afterwards_the_model_is_as_it_was(batch_norm: bool) -> None:
+    model = net(seed=1, batch_norm=batch_norm)
+    with counted() as sizes:
+        train(Recipe(average=0.9), model, compiled=True)  # type: ignore[arg-type]
+        assert len(sizes) == 1
+        model(TRAIN.inputs[:3])  # type: ignore[index]
+    assert len(sizes) == 1
