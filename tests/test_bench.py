@@ -31,7 +31,7 @@ from thresher.bench.processes import Events, Worker, listen
 from thresher.bench.provenance import provenance
 from thresher.bench.published import Published, published
 from thresher.bench.results import append, read, results_file
-from thresher.bench.runner import Place, run_jobs
+from thresher.bench.runner import Place, next_place, run_jobs
 from thresher.bench.setup import Setup
 from thresher.bench.suite import Cell, Entry, Scale, Suite
 from thresher.bench.suites import SUITES
@@ -419,6 +419,23 @@ def test_a_row_is_computed_as_by_hand() -> None:
 def test_the_gap_is_to_the_score_the_paper_reports() -> None:
     best = {("blobs-40", "standard"): Published(80.0, "Figure 5", score="best")}
     assert compare(replace(TINY, published=best), "small", numbers())[0].gap == pytest.approx(5.0)
+
+
+def test_a_process_stays_with_its_cell_and_seed_and_away_from_those_of_others() -> None:
+    first, second = jobs_of(TINY, "small"), jobs_of(TINY, "small", methods=["standard"])
+    assert [(job.entry.name, job.seed) for job in first] == [
+        ("standard", 0),
+        ("prl-l", 0),
+        ("standard", 1),
+        ("prl-l", 1),
+    ]
+    zero, one = second
+    assert next_place(first, None, []) == 0
+    assert next_place(first, None, [zero]) == 2  # a new process takes what nobody is at
+    assert next_place(first, one, [zero]) == 2
+    assert next_place(first[1:], zero, [one]) == 0
+    assert next_place(first[:2], one, [zero, None]) == 0  # nothing else is left: it helps
+    assert next_place(first[:2], None, [zero, one]) == 0
 
 
 def test_seeds_beyond_the_suite_count_too() -> None:

@@ -21,11 +21,12 @@ PATIENCE = 5.0  # seconds a process has to end by itself
 
 @dataclass(eq=False)
 class Worker:
-    """A process, the job it is at, and the memory that job has told to take."""
+    """A process, the job it is at and the latest it got, and the memory that job has told to take."""
 
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
     job: Job | None = None
+    latest: Job | None = None
     memory: int | None = None
 
 
@@ -72,7 +73,8 @@ def hand_over(worker: Worker, job: Job, options: dict[str, Any]) -> None:
             f"{job.name} cannot be sent to another process ({error}): use functions that can be imported in the suite."
         ) from error
     assert worker.process.stdin is not None
-    worker.job, worker.memory = job, None
+    worker.job = worker.latest = job
+    worker.memory = None
     with contextlib.suppress(BrokenPipeError):  # if it has died, the listener says so
         worker.process.stdin.write(asked)
         worker.process.stdin.flush()

@@ -94,9 +94,27 @@ def _hand_out(
                 return
             idle = start(events, place.threads)
             workers.append(idle)
-        job = waiting.popleft()
+        others = [worker.latest for worker in workers if worker is not idle]
+        place_of_next = next_place(waiting, idle.latest, others)
+        job = waiting[place_of_next]
+        del waiting[place_of_next]
         hand_over(idle, job, place.options(job))
         watcher.started(job)
+
+
+def next_place(waiting: Sequence[Job], latest: Job | None, others: Sequence[Job | None]) -> int:
+    """Which job a process does next: one of the cell and the seed that it is at, then of those that no other is at.
+
+    What a cell and a seed share, such as a teacher, is so made in one process and once.
+    """
+    kin, taken = _kin(latest), {_kin(other) for other in others}
+    places = [place for place, job in enumerate(waiting) if _kin(job) == kin]
+    places += [place for place, job in enumerate(waiting) if _kin(job) not in taken]
+    return places[0] if places else 0
+
+
+def _kin(job: Job | None) -> tuple[str, int] | None:
+    return None if job is None else (job.cell.name, job.seed)
 
 
 def _outcome(message: dict[str, Any]) -> dict[str, Any]:
