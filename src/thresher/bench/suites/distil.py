@@ -143,6 +143,7 @@ PAPER_SCALE = Scale(
         views=(Chain(Flip(), Shift(0.1)),),
         optimizer={"name": "adam", "lr": 1e-3},
         precision="bfloat16",
+        seeds=5,
     ),
     notes=(
         f"{EPOCHS} epochs for every student and {LABELLED_EPOCHS} for teachers and pretraining, where the paper has "
