@@ -74,3 +74,14 @@ def test_code_keeps_its_place(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Title\n\n```python\na = 1\n```\ntext\n```sh\nrm\n```\n```python\nb = a\n```\n")
     assert code_of(page).splitlines() == ["", "", "", "a = 1", "", "", "", "", "", "", "b = a"]
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    seen, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        seen.add(page)
+        links = re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        waiting += [linked for link in links if (linked := (page.parent / link).resolve()) not in seen]
+    pages = {page.resolve() for page in (ROOT / "docs").rglob("*.md")}
+    assert pages - seen == set()

@@ -12,7 +12,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"
 @pytest.mark.parametrize("name", METHODS)
 def test_the_table_has_every_method(name: str) -> None:
     method = METHODS[name]
-    assert f"| {name} | {method.summary} | {method.paper} |" in README
+    assert f"| [{name}](docs/methods/{name}.md) | {method.summary} | {method.paper} |" in README
 
 
 def test_the_table_has_no_other_method() -> None:

@@ -19,8 +19,8 @@ def averages_table(suite: Suite, rows: Sequence[Row], score: str = "last") -> tu
     """
     ours = {data: _averages([row for row in rows if row.cell.data == data], score) for data in _data_of(rows)}
     theirs = _published_averages(suite) if score == "last" else {}
-    heads = ["method", *(f"{data} ({cells} cells)" for data, (cells, _) in ours.items())]
-    heads += [f"{data}, the paper's ({cells} cells)" for data, (cells, _) in theirs.items()]
+    heads = ["method", *(f"{data} ({_cells(cells)})" for data, (cells, _) in ours.items())]
+    heads += [f"{data}, the paper's ({_cells(cells)})" for data, (cells, _) in theirs.items()]
     lines = []
     for entry in suite.methods:
         words = [scores.get(entry.name, "") for _, scores in (*ours.values(), *theirs.values())]
@@ -80,6 +80,10 @@ def _two(pair: Pair, digits: int) -> str:
 def digits_of(metric: str) -> int:
     """How many decimals a score of this metric is printed with."""
     return 1 if metric in PERCENT else 3
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell" + "s" * (count != 1)
 
 
 def _data_of(rows: Sequence[Row]) -> list[str]:

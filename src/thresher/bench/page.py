@@ -126,9 +126,9 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
         return []
     parts = [
         "## On average",
-        f"Means over the cells that were run, of the {suite.final}; a method that lacks one of them has none.",
+        f"Means over the cells that were run, of the {suite.final}; blank where a method lacks one of them.",
         table(*averages_table(suite, rows)),
-        f"The same of the best {suite.clock}: where it is far above, a method has learnt what it later forgot.",
+        f"The same of the best {suite.clock}: far above means that a method later learnt the noise by heart.",
         table(*averages_table(suite, rows, "best")),
     ]
     if of_the_paper:

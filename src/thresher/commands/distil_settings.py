@@ -78,7 +78,7 @@ TEACHING: Mapping[str, Any] = {
     "match": Annotated[
         str | None,
         _teaching(
-            help="Let layers of the student tell the teacher's, too (VID): body=body, or several with commas, each "
+            help="Also train layers of the student to predict the teacher's (VID): body=body, or several with commas, each "
             "student=teacher."
         ),
     ],

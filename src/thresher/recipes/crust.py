@@ -14,7 +14,7 @@ STRONG = 8.0  # the α of mixup: 1 is the usual one, 8 their choice for wrong la
 def crust(setting: Setting) -> Recipe:  # noqa: ARG001
     """The most central half of each predicted class, every epoch: the selection of the released code.
 
-    It groups by the given label; by the predicted one, as the paper has it, the half is cleaner.
+    It groups by the given label; by the predicted one, as the paper has it, the half is cleaner under heavy noise.
     """
     rule = per_class(Centrality(fraction=FRACTION))
     return Recipe(each_epoch=warmup(WARM_EPOCHS, rule), mix=after(WARM_EPOCHS, SameClassMixup()))

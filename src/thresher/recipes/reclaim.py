@@ -86,7 +86,7 @@ def joint(setting: Setting) -> RuleLike:
 def growing(setting: Setting) -> RuleLike:
     """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths by mid-run.
 
-    Where most labels are wrong nobody's confidence comes near 0.8, and the surest are still mostly right.
+    Where most labels are wrong few confidences come near 0.8 for long, and the surest are still mostly right.
     """
     share = ramp(0.2, 0.9, epochs=max(setting.epochs / 2, 1), after=warm_epochs(setting))
     return from_average(per_class(KeepLargest(by=confidence, fraction=share)))

@@ -129,7 +129,7 @@ class average_teaches_held_out(average_teaches):  # noqa: N801
     """The same where there is no validation set: on examples that are held out and trusted, as if they were right.
 
     They are not all right, and whoever trusts by what the teacher says will find the teacher right: the weights are
-    then too large. A validation set is better.
+    then too large.
     """
 
     held_out: HoldOut = HoldOut()
