@@ -10,8 +10,10 @@ from every_recipe import ALL_RECIPES, CLEAN
 from tiny import assert_same_run, assert_same_tensors, examples, net, tensors
 from torch import Tensor, nn
 
-from thresher import Recipe, Run, fit
+from thresher import Recipe, Run, fit, signals, weigh
+from thresher.engine.compiled import as_written
 from thresher.objectives import Pair, Variational
+from thresher.rules import KeepSmallest
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")  # torch of itself
 TRAIN = examples(40, seed=1)
@@ -35,7 +37,7 @@ def train(recipe: Recipe, make: Callable[[], nn.Module] = net, **more: Any) -> R
     return fit(recipe, make, TRAIN, test=TRAIN, clean=CLEAN, validation=CLEAN, epochs=3, batch=10, **more)
 
 
-@pytest.mark.parametrize("name", ["standard", "reclaim", "co-teaching", "crust", "views", "relabel and mix"])
+@pytest.mark.parametrize("name", ["standard", "reclaim", "co-teaching", "crust", "d2l", "views", "relabel and mix"])
 def test_the_training_pass_is_compiled_once(name: str) -> None:
     plain = train(ALL_RECIPES[name])
     with counted() as sizes:
@@ -47,7 +49,7 @@ def test_the_training_pass_is_compiled_once(name: str) -> None:
 
 
 WATCHED = {
-    **{name: ALL_RECIPES[name] for name in ("prl-g", "l2rw", "d2l", "features", "agreement of the peer")},
+    **{name: ALL_RECIPES[name] for name in ("prl-g", "l2rw", "features", "agreement of the peer")},
     "layers": Recipe(objective=Variational((Pair("1", "1", 8, 8),), strength=0.1)),
 }
 
@@ -56,7 +58,7 @@ WATCHED = {
 def test_what_looks_into_the_model_runs_as_written(name: str) -> None:
     teacher = {"teacher": net(seed=3)} if name == "layers" else {}
     plain = train(WATCHED[name], **teacher)
-    with counted() as sizes:
+    with counted() as sizes, pytest.warns(UserWarning, match="changes nothing"):
         fast = train(WATCHED[name], compiled=True, **teacher)
     assert_same_run(fast, plain)
     assert sizes == []
@@ -91,7 +93,7 @@ def test_a_model_that_its_owner_compiled_learns_the_same(name: str, make: Callab
     plain = train(ALL_RECIPES[name], Own)
     with counted() as sizes:
         fast = train(ALL_RECIPES[name], make)
-    assert bool(sizes) == (name == "reclaim")
+    assert bool(sizes) == (name in ("reclaim", "d2l"))
     assert fast.history[-1]["scores"] == plain.history[-1]["scores"]
     assert_same_tensors(tensors(fast), tensors(plain))
 
@@ -103,4 +105,58 @@ def test_afterwards_the_model_is_as_it_was(batch_norm: bool) -> None:
         train(Recipe(average=0.9), model, compiled=True)  # type: ignore[arg-type]
         assert len(sizes) == 1
         model(TRAIN.inputs[:3])  # type: ignore[index]
+    assert len(sizes) == 1
+
+
+def test_passes_with_dropout_run_as_written() -> None:
+    rule = KeepSmallest(by=signals.mutual_information, fraction=0.5)
+    with counted() as sizes:
+        train(Recipe(each_batch=rule), lambda: net(dropout=0.2), compiled=True)
+    assert len(sizes) == 1
+
+
+def test_more_models_are_compiled_than_torch_would_by_itself() -> None:
+    with counted() as sizes:
+        for width in range(2, 12):
+            model = nn.Sequential(nn.Flatten(), nn.Linear(16, width), nn.Linear(width, 3))
+            fit(Recipe(), model, TRAIN, epochs=1, batch=10, compiled=True)
+    assert len(sizes) == 10
+
+
+def test_in_a_compiled_fit_the_model_still_takes_names() -> None:
+    class Scaled(Own):
+        def forward(self, inputs: Tensor, scale: float = 1.0) -> Tensor:
+            return scale * super().forward(inputs)
+
+    model, seen = Scaled(), list[float]()
+
+    def nothing(_record: dict[str, Any]) -> bool:
+        seen.append(model(TRAIN.inputs, scale=0.0).abs().sum().item())
+        return False
+
+    with counted():
+        fit(Recipe(), model, TRAIN, epochs=1, batch=10, compiled=True, until=nothing)
+    assert seen == [0.0]
+
+
+def test_weigh_inside_a_compiled_step() -> None:
+    model, rule = net(seed=1), KeepSmallest(by=signals.loss, fraction=0.5)
+
+    def step(inputs: Tensor, targets: Tensor) -> Tensor:
+        return weigh(rule, model, inputs, targets)
+
+    expected = step(TRAIN.inputs, TRAIN.targets)  # type: ignore[arg-type]
+    found = torch.compile(step, backend="eager")(TRAIN.inputs, TRAIN.targets)
+    torch.testing.assert_close(found, expected)
+
+
+def test_threads_that_overlap_leave_the_stance_as_it_was() -> None:
+
+    first, second = as_written(), as_written()
+    with counted() as sizes:
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        second.__exit__(None, None, None)
+        train(Recipe(), compiled=True)
     assert len(sizes) == 1

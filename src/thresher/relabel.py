@@ -97,6 +97,8 @@ class PredictedLabels(Relabel):
     reads: ClassVar[frozenset[str]] = frozenset({"given_share"})
 
     def __call__(self, evidence: Evidence) -> Tensor:
+        if "given_share" not in evidence.columns:  # before a warm-up is over, nobody has said
+            return as_mixable(evidence.targets, evidence.classes)
         share = evidence.columns["given_share"][:, None]
         guesses = as_mixable(evidence.read(predicted), evidence.classes)
         return share * as_mixable(evidence.targets, evidence.classes) + (1 - share) * guesses

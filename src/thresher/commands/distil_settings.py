@@ -78,8 +78,8 @@ TEACHING: Mapping[str, Any] = {
     "match": Annotated[
         str | None,
         _teaching(
-            help="Also train layers of the student to predict the teacher's (VID): body=body, or several with commas, each "
-            "student=teacher."
+            help="Also train layers of the student to predict the teacher's (VID): body=body, or several with commas, "
+            "each student=teacher."
         ),
     ],
     "confidence": Annotated[str | None, _teaching(help="margin or entropy (margin).")],

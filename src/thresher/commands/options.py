@@ -42,8 +42,8 @@ SETTINGS: Mapping[str, Any] = {
     "clean": Annotated[
         str | None,
         _data(
-            help="Trusted examples: the folder or file they lie in; or, where the truth is known, how many to set aside "
-            "from the training set."
+            help="Trusted examples: the folder or file they lie in; or, where the truth is known, how many to set "
+            "aside from the training set."
         ),
     ],
     "clean_batch": Annotated[int | None, _data(help="Clean examples a step looks at (as many as --batch, or all).")],

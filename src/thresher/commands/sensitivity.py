@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 Methods = Annotated[str, typer.Option("--method", help="The method, or several separated by commas.")]
 Rates = Annotated[
-    str, typer.Option(help="The noise rates to tell it, two or more, such as 0.3,0.4,0.5; if not given, around the true one.")
+    str,
+    typer.Option(
+        help="The noise rates to tell it, two or more, such as 0.3,0.4,0.5; if not given, around the true one."
+    ),
 ]
 
 

@@ -155,6 +155,9 @@ def _check_clocks(recipe: Recipe) -> None:
 def check_averaged(recipe: Recipe) -> None:
     """Refuse signals that training takes from the networks themselves, but not from their averages."""
     asked = [part.rule for part in parts(recipe.each_batch) if isinstance(part, from_average)]
+    for part in parts((recipe.each_batch, recipe.each_epoch)):
+        if isinstance(part, from_average) and "peer" in needs_of(part.rule):
+            raise ThresherError("An average has no peer: write from_peer(from_average(rule)), the average of the peer.")
     missing = [signal for signal in signals_of(tuple(asked)) if signal.prepared and signal is not features]
     swept = (recipe.each_epoch, recipe.relabel_on("epoch"))
     if gradient_norm in signals_of(swept) and "average" in needs_of(swept):

@@ -3,7 +3,8 @@
 import copy
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import nn
 
 from thresher.device import find_device
 from thresher.engine.checkpoint import Record, RunFolder
+from thresher.engine.compiled import compiling
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer, default_optimizer
 from thresher.engine.plan import Plan
@@ -108,8 +110,10 @@ def fit(
         models = _models(recipe, model, plan, where)
         taught = None if teacher is None else _placed(copy.deepcopy(teacher), plan, where)
         training = Training(recipe, models, placed, plan, taught)
+        if compiled and training.step.seeing.looks_inside:
+            warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=2)
         try:
-            with _compiling(models) if compiled else nullcontext():
+            with compiling(models) if compiled else nullcontext():
                 return _loop(training, out, until, watch, commit_every)
         except KeyboardInterrupt as stop:
             saved = (
@@ -242,36 +246,14 @@ def _placed(model: nn.Module, plan: Plan, device: torch.device) -> nn.Module:
     return model.to(device)
 
 
-def _compiled(model: nn.Module) -> Callable[..., Any]:
-    def run(*inputs: Any) -> Any:
-        return model._call_impl(*inputs)  # type: ignore[no-untyped-call]
-
-    return torch.compile(run, dynamic=False)
-
-
-@contextmanager
-def _compiling(models: Sequence[nn.Module]) -> Iterator[None]:
-    """The models compiled for the one size of a batch; afterwards, when batches of any size may come, as they were.
-
-    This is what `model.compile()` does, but for models whose `forward` is PyTorch's own: it skips an nn.Sequential.
-    """
-    before = [model._compiled_call_impl for model in models]
-    for model in models:
-        model._compiled_call_impl = _compiled(model)
-    try:
-        yield
-    finally:
-        for model, call in zip(models, before, strict=True):
-            model._compiled_call_impl = call
-
-
 @contextmanager
 def _determinism(wanted: bool) -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.use_deterministic_algorithms(before, warn_only=warns)

@@ -1,7 +1,6 @@
 """A learner: one network with its objective, its optimizer and its moving average."""
 
 import copy
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from thresher.average import Growing
-from thresher.engine.optimizer import MakeOptimizer, prepare
+from thresher.engine.compiled import as_written
+from thresher.engine.optimizer import MakeOptimizer, load_optimizer, prepare
 from thresher.errors import ThresherError
 
 if TYPE_CHECKING:  # objectives may look at layers, and so at this file
@@ -24,6 +24,7 @@ class Taps:
 
     def __init__(self, model: nn.Module, layers: Sequence[str] = (), head: str | None = None):
         self.seen: dict[str, Tensor] = {}
+        self.for_objective = bool(layers)
         modules = dict(model.named_modules())
         self.handles = [modules[name].register_forward_hook(self._keep_output(name)) for name in layers]
         if head is not None:
@@ -41,9 +42,9 @@ class Taps:
 
         return keep
 
-    def watching(self) -> AbstractContextManager[object]:
-        """What a forward pass must run inside so that the hooks are called."""
-        return as_written() if self.handles else nullcontext()
+    def watching(self, features: bool = False) -> AbstractContextManager[object]:
+        """What a forward pass must run inside so that the hooks are called that somebody needs."""
+        return as_written() if self.for_objective or features else nullcontext()
 
     def take(self) -> dict[str, Tensor]:
         """What the latest forward pass left, handed over so that nothing keeps its graph alive."""
@@ -117,10 +118,7 @@ class Learner:
     def load_state(self, saved: Mapping[str, Any], device: torch.device) -> None:
         self.model.load_state_dict(saved["model"])
         self.objective.load_state_dict(saved["objective"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"] = group["lr"].to(device)
+        load_optimizer(self.optimizer, saved["optimizer"])
         if self.average is not None:
             self.average.load_state_dict(saved["average"])
         self.moves.copy_(saved["moves"])
@@ -149,16 +147,6 @@ class Learner:
         if isinstance(self.rate, Growing):
             return torch.clamp_min(1 / (self.moves + 1), 1 - self.rate.rate)
         return 1 - self.rate
-
-
-def as_written() -> AbstractContextManager[object]:
-    """Inside, a model that `torch.compile` has compiled runs as it was written, layer by layer.
-
-    What looks into a model needs this: hooks, derivatives of single examples, other parameters in place of its own.
-    """
-    if "torch._dynamo" not in sys.modules:  # then nothing was compiled, and importing it takes seconds
-        return nullcontext()
-    return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
 
 
 @contextmanager

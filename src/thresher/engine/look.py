@@ -12,9 +12,10 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from thresher.engine.aside import Aside
+from thresher.engine.compiled import as_written
 from thresher.engine.evidence import Evidence
 from thresher.engine.factored import Factors, Recorder, record
-from thresher.engine.learner import FEATURES, Taps, as_written
+from thresher.engine.learner import FEATURES, Taps
 from thresher.engine.replay import Notes, Replayed
 from thresher.engine.tangent import Direction, by_forward_mode, by_two_backwards, direction_of
 from thresher.engine.teacher import Teacher
@@ -93,7 +94,7 @@ def look(
     watcher, aside = _watcher(model, wanted, ways), Aside(device)
     forward = partial(untraced, model) if leave_no_trace else model
     with autocast(device, precision):
-        inputs, outputs, layers = _forward(forward, views, watcher, taps)
+        inputs, outputs, layers = _forward(forward, views, watcher, taps, features in wanted)
     evidence = Evidence(
         ids=batch.ids,
         targets=prediction(outputs[:n], facts["classes"]) if by_prediction else batch.targets,
@@ -118,24 +119,28 @@ def look(
     factors = passage.differentiate(evidence, wanted, keep_graph, direction)
     for signal in wanted:
         if signal.passes is not None:
-            with autocast(device, precision):
+            with autocast(device, precision), as_written():
                 evidence.known[signal] = signal.passes(model, views[0])
             taps.take()
     return Look(evidence, outputs, layers, factors)
 
 
 def _forward(
-    forward: Callable[[Tensor], Tensor], views: list[Tensor], watcher: AbstractContextManager[object], taps: Taps
+    forward: Callable[[Tensor], Tensor],
+    views: list[Tensor],
+    watcher: AbstractContextManager[object],
+    taps: Taps,
+    with_features: bool,
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """The inputs of the pass that is watched, and the outputs and layers of all views."""
     # Gradients are of the first view alone, so that one is recorded by itself.
     together = views[:1] if isinstance(watcher, Recorder) else views
     inputs = together[0] if len(together) == 1 else torch.cat(together)
-    with watcher, taps.watching() if isinstance(watcher, nullcontext) else as_written():
+    with watcher, taps.watching(with_features) if isinstance(watcher, nullcontext) else as_written():
         outputs = one_tensor(forward(inputs))
     layers = taps.take()
     if len(together) < len(views):
-        with taps.watching():
+        with taps.watching(with_features):
             outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
         layers = {name: torch.cat([layers[name], more]) for name, more in taps.take().items()}
     return inputs, outputs.float(), layers

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from thresher.engine.learner import as_written
+from thresher.engine.compiled import as_written
 from thresher.engine.look import Precision, autocast
 from thresher.examples import Examples
 

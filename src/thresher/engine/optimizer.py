@@ -1,6 +1,7 @@
 """An optimizer step that can be skipped without asking the host."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from thresher.errors import ThresherError
 
+ABOUT_DEVICE = ("fused", "foreach", "capturable")  # options that say how a device computes, and not what
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 # What an optimizer creates at its first step and does not start from zero.
@@ -43,6 +45,16 @@ def prepare(optimizer: Optimizer) -> Optimizer:
                 for parameter in group["params"]:
                     optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return optimizer
+
+
+def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Take over a saved state; how this device computes stays as `prepare` has it, wherever the state was saved."""
+    here = [{name: group[name] for name in ("lr", *ABOUT_DEVICE) if name in group} for group in optimizer.param_groups]
+    optimizer.load_state_dict(saved)
+    for group, own in zip(optimizer.param_groups, here, strict=True):
+        rate = float(group["lr"])
+        group.update(own)
+        group["lr"] = own["lr"].fill_(rate) if isinstance(own["lr"], Tensor) else rate
 
 
 def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:

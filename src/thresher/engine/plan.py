@@ -10,7 +10,7 @@ from torch import Tensor
 from thresher.engine.checkpoint import describe
 from thresher.engine.learner import Learner
 from thresher.engine.look import Precision
-from thresher.engine.optimizer import MakeOptimizer
+from thresher.engine.optimizer import ABOUT_DEVICE, MakeOptimizer
 from thresher.engine.teacher import TEACHER_OUTPUT
 from thresher.examples import Examples
 from thresher.recipe import Recipe
@@ -45,7 +45,8 @@ def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: 
     clean = sets["clean"] if "clean" in needs else None
     teachers = [sets[name] for name in ("train", "validation") if name == "train" or name in needs]
     said = {"teacher": describe([each.columns[TEACHER_OUTPUT] for each in teachers])} if "teacher" in needs else {}
-    hidden = ("params", "lr", "fused", "foreach", "capturable")
+    held = dict(learner.objective.named_buffers())  # such as the weights of classes
+    hidden = ("params", "lr", *ABOUT_DEVICE)
     groups = [{k: describe(v) for k, v in group.items() if k not in hidden} for group in optimizer.param_groups]
     return {
         "recipe": describe(recipe),
@@ -55,12 +56,19 @@ def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: 
         "batch": plan.batch,
         "clean": None if clean is None else [_data(clean), plan.clean_batch],
         **said,
+        **_checked_by(recipe, sets, plan),
+        **({"objective": describe(held)} if held else {}),
         "seed": plan.seed,
         "optimizer": [type(optimizer).__name__, learner.base_rates, groups],
         "keep": "best_on_validation" if plan.keep_best else "last",
         "schedule": describe(plan.schedule),
         "precision": str(plan.precision),
     }
+
+
+def _checked_by(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan) -> dict[str, Any]:
+    used = plan.keep_best or "validation" in needs_of(recipe)
+    return {"validation": _data(sets["validation"])} if used else {}
 
 
 def _data(examples: Examples) -> list[Any]:

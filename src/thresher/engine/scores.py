@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from thresher.engine.learner import Learner
 from thresher.engine.sweep import Sweeper, measure, metric_of
@@ -38,14 +38,24 @@ class Scores:
                 self._measure(own.model, own, "validation")[self.metric] for own in self.learners
             )
             if self.best is None or found["validation"] > self.best["score"]:
-                states = [{k: v.cpu().clone() for k, v in own.model.state_dict().items()} for own in self.learners]
-                self.best = {"score": found["validation"], "epoch": epoch, "models": states}
+                states = [[_copied(network) for network in _networks(own)] for own in self.learners]
+                self.best = {"score": found["validation"], "epoch": epoch, "networks": states}
         return found
 
     def restore_best(self) -> None:
         if self.best is not None:
-            for learner, state in zip(self.learners, self.best["models"], strict=True):
-                learner.model.load_state_dict(state)
+            for learner, states in zip(self.learners, self.best["networks"], strict=True):
+                for network, state in zip(_networks(learner), states, strict=True):
+                    network.load_state_dict(state)
 
     def _measure(self, model: nn.Module, learner: Learner, name: str) -> dict[str, float]:
         return measure(self.sweeper(model, learner.objective, self.sets[name]).outputs, self.sets[name])
+
+
+def _networks(learner: Learner) -> list[nn.Module]:
+    """All of a learner that learns."""
+    return [learner.model, learner.objective, *([] if learner.average is None else [learner.average])]
+
+
+def _copied(network: nn.Module) -> dict[str, Tensor]:
+    return {name: value.cpu().clone() for name, value in network.state_dict().items()}

@@ -46,6 +46,8 @@ class Seeing:
         self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
         self.wanted, self.needs = signals_of((*asked, recipe.mix)), needs_of(asked)
         self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
+        inside = {gradient_norm, clean_agreement, features} & set(self.wanted)
+        self.looks_inside = bool(learners[0].objective.layers) or (bool(inside) and recipe.mix is None)
         own = next(learners[0].objective.parameters(), None)
         self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None
 
@@ -54,10 +56,16 @@ class Seeing:
     ) -> list[Look]:
         """For each network its look at its batch, with the other evidence its rules read and the signals computed."""
         looks = [self._look(*own, views, now, clean, mixes) for own in zip(self.learners, batches, strict=True)]
-        return [
-            replace(own, evidence=self._linked(place, looks, batches[place], views[:1], now))
-            for place, own in enumerate(looks)
+        seen = [
+            self._with_average(learner, own.evidence, batch, views[:1], now)
+            for learner, own, batch in zip(self.learners, looks, batches, strict=True)
         ]
+        if "peer" in self.needs:
+            others = [seen[(place + 1) % len(seen)] for place in range(len(seen))]
+            seen = [own.but(others={**own.others, "peer": peer}) for own, peer in zip(seen, others, strict=True)]
+        for evidence in seen:
+            read_all(evidence, self.wanted)
+        return [replace(own, evidence=evidence) for own, evidence in zip(looks, seen, strict=True)]
 
     def _look(
         self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now, clean: Batch | None, mixes: bool
@@ -84,23 +92,19 @@ class Seeing:
         )  # fmt: skip
         return Look(evidence, empty, {}, None)
 
-    def _linked(self, place: int, looks: Sequence[Look], batch: Batch, views: Sequence[Tensor], now: Now) -> Evidence:
-        """The evidence of one network with the other evidence its rules read, and its signals computed."""
-        learner, evidence = self.learners[place], looks[place].evidence
-        others = dict(evidence.others)
-        if "peer" in self.needs:
-            others["peer"] = looks[(place + 1) % len(looks)].evidence
-        if "average" in self.needs and learner.average is not None:
-            with torch.no_grad():
-                others["average"] = look(
-                    learner.average, learner.objective, learner.average_taps or Taps(learner.average), batch,
-                    views=views, precision=self.precision, classes=self.classes,
-                    wanted=[features] if features in self.wanted else [], **vars(now),
-                ).evidence  # fmt: skip
-        if others:
-            evidence = evidence.but(others=others)
-        read_all(evidence, self.wanted)
-        return evidence
+    def _with_average(
+        self, learner: Learner, evidence: Evidence, batch: Batch, views: Sequence[Tensor], now: Now
+    ) -> Evidence:
+        """Evidence beside which the average's is, where rules read that."""
+        if "average" not in self.needs or learner.average is None:
+            return evidence
+        with torch.no_grad():
+            average = look(
+                learner.average, learner.objective, learner.average_taps or Taps(learner.average), batch,
+                views=views, precision=self.precision, classes=self.classes,
+                wanted=[features] if features in self.wanted else [], **vars(now),
+            ).evidence  # fmt: skip
+        return evidence.but(others={**evidence.others, "average": average})
 
     def to_learn(self, learner: Learner, lesson: Lesson, views: Sequence[Tensor]) -> list[Evidence]:
         """The evidence of each view that the losses come from: the look's own, or of a new pass over mixed inputs."""

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from thresher.engine.capture import Captured
+from thresher.engine.compiled import as_written
 from thresher.engine.evidence import Swept
 from thresher.engine.feed import Feed
-from thresher.engine.learner import Taps, as_written, evaluating
+from thresher.engine.learner import Taps, evaluating
 from thresher.engine.look import Precision, Ways, look, read_all
 from thresher.engine.teacher import TEACHER_OUTPUT, Teacher
 from thresher.examples import Examples

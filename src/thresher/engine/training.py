@@ -62,6 +62,7 @@ class Training:
         device = train.targets.device
         tried = try_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
         try_sets(models[0], sets, plan.seed)
+        self.noise_rate = NoiseRate(recipe, train, plan.epochs)  # refuses, so before there are hooks
         self.learners = _learners(recipe, models, train, plan, tried.head)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "nobody asked for it"
         captured = self.refusal is None
@@ -78,7 +79,6 @@ class Training:
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
-        self.noise_rate = NoiseRate(recipe, train, plan.epochs)
         self.visits = TrainStream(train, recipe.draw, plan.batch, plan.seed)
         self.partners = PartnerStream(recipe.mix, train, plan.seed)
         read = columns_of(recipe) if seeing.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
@@ -130,7 +130,8 @@ class Training:
                 (self.train, None if drawn is None else drawn.partner),
             )
         )
-        rows, key = last_visits(order, len(self.train)), (*phase(self.recipe, epoch), drawn is None)
+        rows = last_visits(order, len(self.train))
+        key = (*phase(self.recipe, epoch), drawn is None, *map(frozenset, self.feed.decided))
         with preserved(self.device):
             for done, brought in enumerate(zip(inputs, clean_inputs, partner_inputs, strict=True)):
                 if plan.schedule is not None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from thresher.engine.learner import as_written, evaluating, last_linear
+from thresher.engine.compiled import as_written
+from thresher.engine.learner import evaluating, last_linear
 from thresher.engine.look import Batch, Ways, one_tensor
 from thresher.engine.ways import ways_through
 from thresher.errors import ThresherError

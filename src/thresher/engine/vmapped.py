@@ -5,8 +5,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.dropout import _DropoutNd
 
+from thresher.engine.compiled import as_written
 from thresher.engine.factored import refuse_batch_norm, supported
-from thresher.engine.learner import as_written
 from thresher.errors import ThresherError
 
 

@@ -121,8 +121,8 @@ def _see(
             inputs=batch.inputs, **facts,
         )  # fmt: skip
     head = last_linear(model, batch.inputs[:2]) if features in wanted else None
-    taps = Taps(model, objective.layers, head)
     ways = _known_ways(model, objective, wanted, batch, clean, facts["classes"])
+    taps = Taps(model, objective.layers, head)
     try:
         with torch.set_grad_enabled(gradient_norm in wanted or clean_agreement in wanted):
             evidence = look(

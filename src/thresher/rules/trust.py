@@ -109,6 +109,7 @@ class average_teaches(Rule):  # noqa: N801
     rule: RuleLike
 
     needs: ClassVar[frozenset[str]] = frozenset({"average", "validation"})
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch"})
     provides: ClassVar[frozenset[str]] = frozenset({"teacher", "validation", "from_teacher"})
 
     def __call__(self, evidence: Evidence) -> Decision:
@@ -137,6 +138,10 @@ class average_teaches_held_out(average_teaches):  # noqa: N801
     needs: ClassVar[frozenset[str]] = frozenset({"average"})
 
     def known(self, evidence: Evidence) -> Evidence:
+        if "trusted" not in evidence.columns:
+            raise ThresherError(
+                "average_teaches_held_out asks which examples are trusted: use it as the rest of trusting(rule, rest)."
+            )
         places = self.held_out.places(evidence.ids) & (evidence.columns["trusted"] > 0)
         return evidence.at(places.nonzero()[:, 0])
 

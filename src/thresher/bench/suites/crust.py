@@ -115,8 +115,8 @@ PAPER_SCALE = Scale(
         "have. cifar10n-worse has the labels that people gave.",
         "On the short cells CRUST ends below Standard although nine of ten labels it keeps are right: half of the "
         "examples make half of the steps, and in so few epochs Standard has not learnt the wrong labels by heart. What "
-        "crust-facility keeps is dirtier than what it chooses from, and it ends far below Standard. The full cells have "
-        "not been run here.",
+        "crust-facility keeps is dirtier than what it chooses from, and it ends far below Standard. The full cells "
+        "have not been run here.",
         "The paper reports the best epoch, so the gap is that of our best epochs. Its row of CRUST stands beside both "
         "selections: its text describes medoids, its code takes the most central examples.",
     ),

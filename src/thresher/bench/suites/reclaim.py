@@ -114,7 +114,8 @@ SMALL = Scale(
     notes=(
         "digits come with scikit-learn. fashion is the first 3,000 training and 2,000 test images of Fashion-MNIST. "
         "No views here: the network is an MLP, so that the suite takes less than half an hour of one core.",
-        "digits-clean-100 has 100 clean examples beside 60% symmetric noise, for the three methods that use them; the others have the rest.",
+        "digits-clean-100 has 100 clean examples beside 60% symmetric noise, for the three methods that use them; the "
+        "others have the rest.",
     ),
 )
 
@@ -147,9 +148,8 @@ PAPER = Scale(
     ),
     notes=(
         "ResNet-18 with a stem for small images, 140 epochs in batches of 256, each as a weak and a strong view, for "
-        "all methods alike. In so many epochs Standard learns the wrong labels by heart; compare its best epoch with the "
-        "published one. Symmetric 80 has 250 epochs "
-        "and a smaller learning rate.",
+        "all methods alike. In so many epochs Standard learns the wrong labels by heart; compare its best epoch with "
+        "the published one. Symmetric 80 has 250 epochs and a smaller learning rate.",
         ELSEWHERE,
     ),
 )

@@ -1,0 +1,76 @@
+"""Models that torch.compile has compiled: where they run so, and where they run as they are written."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import nn
+
+MODELS = 256  # that one process may compile, each for a size of batch of its own; torch would stop at 8
+
+
+@contextmanager
+def compiling(models: Sequence[nn.Module]) -> Iterator[None]:
+    """The models compiled for the one size of a batch; afterwards, when batches of any size may come, as they were.
+
+    This is what `model.compile()` does, but for models whose `forward` is PyTorch's own: it skips an nn.Sequential.
+    """
+    import torch._dynamo  # takes a second
+
+    before = [model._compiled_call_impl for model in models]
+    for model in models:
+        model._compiled_call_impl = _compiled(model)
+    try:
+        with torch._dynamo.config.patch(recompile_limit=MODELS, accumulated_recompile_limit=MODELS):
+            yield
+    finally:
+        for model, call in zip(models, before, strict=True):
+            model._compiled_call_impl = call
+
+
+def _compiled(model: nn.Module) -> Callable[..., Any]:
+    def run(*inputs: Any, **named: Any) -> Any:
+        return model._call_impl(*inputs, **named)  # type: ignore[no-untyped-call]
+
+    return torch.compile(run, dynamic=False)
+
+
+def as_written() -> AbstractContextManager[object]:
+    """Inside, a compiled model runs as it was written, layer by layer.
+
+    What looks into a model needs this: hooks, derivatives of single examples, other parameters in place of its own.
+    """
+    if "torch._dynamo" not in sys.modules:  # then nothing was compiled, and importing it takes seconds
+        return nullcontext()
+    if torch.compiler.is_dynamo_compiling():  # inside somebody's compiled step, which is as it is
+        return nullcontext()
+    return _STANCE.held()
+
+
+class _Stance:
+    """Torch has one stance for the whole process: the first that enters sets it, the last that leaves sets it back."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside = Lock(), 0
+        self.outer: Any = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self.lock:
+            if self.inside == 0:
+                self.outer = torch.compiler.set_stance("force_eager")
+                self.outer.__enter__()
+            self.inside += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
+                if self.inside == 0:
+                    self.outer.__exit__(None, None, None)
+
+
+_STANCE = _Stance()
