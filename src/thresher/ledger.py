@@ -171,6 +171,14 @@ def epoch_table(
     return pa.table({**columns, **extra})
 
 
+def _in_form(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), table], promote_options="default")
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    write_whole(path, lambda place: pq.write_table(table, place, compression="zstd"))
+
+
 class Ledger:
     """The record of a run: in memory until it is committed to its folder, and readable from either."""
 
@@ -195,11 +203,26 @@ class Ledger:
         """Write what is pending as one more part; a part counts once the checkpoint names it."""
         if self.folder is None or not self.pending:
             return
-        name = f"part-{len(self.parts):05d}.parquet"
         table = pa.concat_tables(self.pending, promote_options="default")
-        write_whole(self.folder / name, lambda path: pq.write_table(table, path, compression="zstd"))
+        if self.parts:
+            table = self._of_one_form(table)
+        name = f"part-{len(self.parts):05d}.parquet"
+        _write(table, self.folder / name)
         self.parts.append(name)
         self.pending = []
+
+    def _of_one_form(self, table: pa.Table) -> pa.Table:
+        """The table with the columns of all parts, which get those that are new: any reader then reads the folder.
+
+        A rule may begin to give columns of its own later in a run; the earlier rows have no value there.
+        """
+        assert self.folder is not None
+        known = pq.read_schema(self.folder / self.parts[0])
+        schema = pa.unify_schemas([known, table.schema])
+        if len(schema) > len(known):
+            for path in (self.folder / part for part in self.parts):
+                _write(_in_form(pq.read_table(path), schema), path)
+        return _in_form(table, schema)
 
     def discard_uncommitted(self) -> None:
         """Remove parts that no checkpoint names: a run that died between the two writes left them."""
@@ -211,11 +234,11 @@ class Ledger:
     def table(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
         """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
         stored = [] if self.folder is None else [self.folder / part for part in self.parts]
-        # A rule may begin to give columns of its own later in a run; the earlier rows have no value there.
+        # Pending rows may have columns that the parts do not have yet.
         schema = pa.unify_schemas([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
         for pending in self.pending:
-            rows = pa.concat_tables([schema.empty_table(), pending], promote_options="default")
+            rows = _in_form(pending, schema)
             rows = rows if where is None else rows.filter(where)
             tables.append(rows if columns is None else rows.select(columns))
         return pa.concat_tables(tables)

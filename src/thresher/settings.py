@@ -14,7 +14,7 @@ from thresher.files import write_whole
 from thresher.naming import unknown
 
 # Where and by what a run is computed, which may change from one start to the next.
-PLACES = ("data_dir", "device", "workers")
+PLACES = ("data_dir", "device", "workers", "compiled")
 
 
 @dataclass(frozen=True)

@@ -125,11 +125,11 @@ def _about_teacher(found: dict[str, Any]) -> str:
     parts = []
     if found["teacher"] is not None:
         parts.append(f"the teacher has an accuracy of {percent(found['teacher']['last'])}")
-    parts.append(f"{percent(found['teacher_wrong_on_validation'])} of its labels for validation examples are wrong")
+    parts.append(f"{percent(found['teacher_wrong_on_validation'])} of the teacher's labels for validation are wrong")
     if found["teacher_wrong"] is not None:
         parts.append(f"{percent(found['teacher_wrong'])} of those that the student learns from")
     if found["before"] is not None:
-        parts.append(f"the student had {percent(found['before']['last'])} before it met the teacher")
+        parts.append(f"the student's accuracy was {percent(found['before']['last'])} before it met the teacher")
     words = ", ".join(parts)
     sentences = f"{words[0].upper()}{words[1:]}.\n"
     if found["surer_of_validation"] > SURER:

@@ -26,6 +26,7 @@ from thresher.signals import entropy, margin
 from thresher.views import View
 
 CONFIDENCES = {"margin": margin, "entropy": entropy}
+USUAL_EPOCHS = 60
 STAGES = ("teacher", "pretraining")
 
 
@@ -45,6 +46,7 @@ def prepare_distil(settings: DistilSettings) -> DistilJob:
     one_of("confidence", settings.confidence, CONFIDENCES)
     views, parts = make_views(settings.augment), load_parts(settings)
     full = filled(settings, parts.labelled.input_shape)
+    full = replace(full, epochs=USUAL_EPOCHS if full.epochs is None else full.epochs)
     if full.teacher == "auto":
         full = replace(full, teacher=full.model)
     names = [name.strip() for name in full.weights.split(",")]
@@ -53,7 +55,7 @@ def prepare_distil(settings: DistilSettings) -> DistilJob:
 
 def _recipe(name: str, settings: DistilSettings, labelled: Examples) -> Recipe:
     base = method(settings.method).recipe(
-        noise_rate=settings.noise_rate, classes=labelled.classes, epochs=float(settings.epochs or 1)
+        noise_rate=settings.noise_rate, classes=labelled.classes, epochs=float(settings.epochs or 0)
     )
     if settings.match is not None:
         base = replace(base, objective=_matching(settings.match, settings, labelled))
@@ -72,8 +74,10 @@ def _matching(text: str, settings: DistilSettings, labelled: Examples) -> Variat
     if is_table(settings.teacher):
         raise ThresherError("--match looks at the layers of the teacher, and a table has none: give a model instead.")
     pairs = [pair.strip().split("=") for pair in text.split(",")]
-    if any(len(pair) != 2 for pair in pairs):
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):
         raise ThresherError(f"--match {text} is not understood: write student=teacher, such as body=body,head=head.")
+    if len({layer for layer, _ in pairs}) < len(pairs):
+        raise ThresherError(f"--match {text} names a layer of the student twice: give each a single one to predict.")
     inputs = next(iter(labelled.batches([torch.arange(1)])))
     with everything_seeded(settings.seed, "match"):
         student, teacher = (_builder(name, labelled)() for name in (settings.model, settings.teacher))
@@ -85,7 +89,8 @@ def run_distil(
 ) -> tuple[Lessons, dict[str, Run]]:
     """Every stage in its folder inside `out`, each of which goes on where it was left."""
     settings, parts = job.settings, job.parts
-    epochs = settings.epochs or 60
+    epochs = settings.epochs
+    assert epochs is not None
     refuse_another_run(out, settings)
     lessons = teach(
         _builder(settings.model, parts.labelled),
@@ -108,7 +113,8 @@ def run_distil(
     runs = {}
     for name, recipe in job.recipes.items():
         save(replace(settings, method=title(settings, name), weights=name), out / name / "run.toml")
-        runs[name] = lessons.learn(recipe, hard=settings.hard, stage=name, out=out / name, batch=settings.batch)
+        batch = min(settings.batch, len(lessons.train))
+        runs[name] = lessons.learn(recipe, hard=settings.hard, stage=name, out=out / name, batch=batch)
         keep_rows_of(settings, out / name, *_rows(settings, parts))
     return lessons, runs
 

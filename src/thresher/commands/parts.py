@@ -1,5 +1,6 @@
 """From the settings of a distillation to its sets: labelled, unlabelled, validation and test."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -88,6 +89,8 @@ def _others(name: str, train: Examples, settings: DistilSettings) -> Examples:
 def _split(settings: DistilSettings, seen: Tensor, all_labelled: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Positions for validation, labels and the rest; whom the teacher has `seen` is labelled, where there is room."""
     n, wanted = len(seen), VALIDATION if settings.validation is None else settings.validation
+    if not (0 < wanted < 1 or (wanted >= 1 and math.isfinite(wanted) and wanted == int(wanted))):
+        raise ThresherError(f"--validation {wanted:g} is no share and no count: give 0.1, or a whole number from 1 on.")
     known = round(wanted * n) if wanted < 1 else int(wanted)
     count = n - known if all_labelled else settings.labelled or 0
     if count < 1 or known < 1 or count + known > n - (not all_labelled):
@@ -96,7 +99,8 @@ def _split(settings: DistilSettings, seen: Tensor, all_labelled: bool) -> tuple[
             "at least 1 that leave some over."
         )
     if known > (new := int((~seen).sum())):
-        raise ThresherError(f"The teacher has learnt from all but {new} examples: lower --validation to that.")
+        fix = f"lower --validation to {new}" if new else "add some that it has not seen"
+        raise ThresherError(f"The teacher has learnt from all but {new} examples: {fix}.")
     order = torch.randperm(n, generator=generator(settings.seed, "distil"))
     order = order[seen[order].long().argsort(stable=True)]
     validation, rest = order[:known], order[known:]

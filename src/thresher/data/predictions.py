@@ -24,6 +24,8 @@ ROUNDED = 0.05  # so far a row of rounded probabilities may be from 1 in sum
 class Predictions:
     """What a teacher says of examples by id: probabilities [n, classes], and which of them it has learnt from.
 
+    Arrays are as good as tensors: Predictions(ids, model.predict_proba(X)).
+
     >>> said = Predictions(torch.tensor([7, 5]), torch.tensor([[0.33, 0.66], [1.0, 0.0]]))
     >>> said.of(Examples(torch.zeros(2, 1), torch.tensor([0, 1]), ids=torch.tensor([5, 6])))
     (tensor([[1., 0.],
@@ -36,13 +38,22 @@ class Predictions:
     name: str = "the table"
 
     def __post_init__(self) -> None:
+        given = {"ids": self.ids, "probabilities": self.probabilities, "trained_on": self.trained_on}
+        for name, value in given.items():
+            if value is not None:
+                object.__setattr__(self, name, torch.as_tensor(value))
         ids, chances = self.ids, self.probabilities
         if ids.ndim != 1 or ids.is_floating_point() or chances.ndim != 2 or not 0 < len(ids) == len(chances):
             shapes = f"ids {list(ids.shape)} ({ids.dtype}) and probabilities {list(chances.shape)}"
             raise ThresherError(f"{self.name} holds {shapes}: give whole numbers [n] and [n, classes].")
         sums = chances.sum(1, keepdim=True)
-        if not (chances >= 0).all() or not ((sums - 1).abs() <= ROUNDED).all():
-            raise ThresherError(f"{self.name} has rows that are no probabilities: make each non-negative, with sum 1.")
+        good = (chances >= 0).all(1) & ((sums[:, 0] - 1).abs() <= ROUNDED)
+        if not good.all():
+            first = int((~good).nonzero()[0])
+            raise ThresherError(
+                f"{self.name} has rows that are no probabilities, first that of id {ids[first]}, whose sum is "
+                f"{sums[first, 0]:g}: make each non-negative, with sum 1."
+            )
         if len(torch.unique(ids)) < len(ids):
             raise ThresherError(f"{self.name} has ids that repeat: give one row for each example.")
         if self.trained_on is not None and (self.trained_on.shape != ids.shape or self.trained_on.dtype != torch.bool):

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -12,8 +13,26 @@ from torch import nn
 MODELS = 256  # that one process may compile, each for a size of batch of its own; torch would stop at 8
 
 
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def plain(model: nn.Module) -> nn.Module:
+    """The model itself, also where `torch.compile(model)` has wrapped it: its names are then its own."""
+    inner = getattr(model, "_orig_mod", model)
+    assert isinstance(inner, nn.Module)
+    return inner
+
+
+def compiler_of(model: nn.Module, wanted: bool) -> Compiler | None:
+    """What compiles the passes of a model: its owner's choice where `torch.compile(model)` wrapped it, else ours."""
+    if plain(model) is not model:
+        owners: Compiler = model.dynamo_ctx  # type: ignore[assignment]
+        return owners
+    return partial(torch.compile, dynamic=False) if wanted else None
+
+
 @contextmanager
-def compiling(models: Sequence[nn.Module]) -> Iterator[None]:
+def compiling(models: Sequence[nn.Module], compilers: Sequence[Compiler | None]) -> Iterator[None]:
     """The models compiled for the one size of a batch; afterwards, when batches of any size may come, as they were.
 
     This is what `model.compile()` does, but for models whose `forward` is PyTorch's own: it skips an nn.Sequential.
@@ -21,8 +40,9 @@ def compiling(models: Sequence[nn.Module]) -> Iterator[None]:
     import torch._dynamo  # takes a second
 
     before = [model._compiled_call_impl for model in models]
-    for model in models:
-        model._compiled_call_impl = _compiled(model)
+    for model, compiler in zip(models, compilers, strict=True):
+        if compiler is not None:
+            model._compiled_call_impl = compiler(_passes(model))
     try:
         with torch._dynamo.config.patch(recompile_limit=MODELS, accumulated_recompile_limit=MODELS):
             yield
@@ -31,11 +51,11 @@ def compiling(models: Sequence[nn.Module]) -> Iterator[None]:
             model._compiled_call_impl = call
 
 
-def _compiled(model: nn.Module) -> Callable[..., Any]:
+def _passes(model: nn.Module) -> Callable[..., Any]:
     def run(*inputs: Any, **named: Any) -> Any:
         return model._call_impl(*inputs, **named)  # type: ignore[no-untyped-call]
 
-    return torch.compile(run, dynamic=False)
+    return run
 
 
 def as_written() -> AbstractContextManager[object]:

@@ -15,7 +15,7 @@ from torch import nn
 
 from thresher.device import find_device
 from thresher.engine.checkpoint import Record, RunFolder
-from thresher.engine.compiled import compiling
+from thresher.engine.compiled import compiler_of, compiling, plain
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer, default_optimizer
 from thresher.engine.plan import Plan
@@ -84,7 +84,7 @@ def fit(
     precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
               unless switched off (torch.float32, False, False), elsewhere float32 and neither
     compiled  whether torch.compile makes the training pass faster, which takes half a minute at the start; passes that
-              look into the model, and those that only evaluate it, run as it is written
+              look into the model, and those that only evaluate it, run as it is written; dropout draws other numbers
     commit_every  seconds after which an epoch's end is saved at the latest; sooner where a save takes little time
     """
     where = find_device(device)
@@ -100,20 +100,23 @@ def fit(
         clean_batch=_clean_batch(clean, clean_batch, batch),
         keep_best=keep == "best_on_validation",
     )
+    if workers < 0:
+        raise ThresherError(f"workers={workers} cannot be: give the number of processes that read data, or 0.")
     if keep not in ("last", "best_on_validation"):
         raise ThresherError(f'keep={keep!r} is unknown: give "last" or "best_on_validation".')
     if keep == "best_on_validation" and validation is None:
         raise ThresherError("keep='best_on_validation' needs a validation set: pass validation=Examples(...).")
     sets = {"train": train, "test": test, "clean": clean, "validation": validation}
     placed = {name: examples.to(where) for name, examples in sets.items() if examples is not None}
-    with _determinism(deterministic):
-        models = _models(recipe, model, plan, where)
-        taught = None if teacher is None else _placed(copy.deepcopy(teacher), plan, where)
+    with _determinism() if deterministic else nullcontext():
+        given = _models(recipe, model, plan, where)
+        models, compilers = [plain(each) for each in given], [compiler_of(each, compiled) for each in given]
+        taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan, where)
         training = Training(recipe, models, placed, plan, taught)
         if compiled and training.step.seeing.looks_inside:
             warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=2)
         try:
-            with compiling(models) if compiled else nullcontext():
+            with compiling(models, compilers) if any(compilers) else nullcontext():
                 return _loop(training, out, until, watch, commit_every)
         except KeyboardInterrupt as stop:
             saved = (
@@ -247,12 +250,11 @@ def _placed(model: nn.Module, plan: Plan, device: torch.device) -> nn.Module:
 
 
 @contextmanager
-def _determinism(wanted: bool) -> Iterator[None]:
+def _determinism() -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled()
     warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ class Distillation(Objective):
 
     def __init__(self, temperature: float = 1.0):
         super().__init__()
-        if not temperature > 0:
+        if not 0 < temperature < float("inf"):
             raise ThresherError(f"temperature={temperature} divides outputs: give a number above 0.")
         self.temperature = temperature
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from thresher.engine.compiled import plain
 from thresher.engine.evidence import Evidence
 from thresher.engine.learner import Taps, evaluating
 from thresher.errors import ThresherError
@@ -73,7 +74,8 @@ def pairs_between(
     >>> pairs_between(small, large, {"0": "0"}, torch.zeros(1, 2))
     (Pair(student='0', teacher='0', student_width=3, teacher_width=7),)
     """
-    own, theirs = _widths(student, list(layers), inputs), _widths(teacher, list(layers.values()), inputs)
+    own = _widths(plain(student), list(layers), inputs)
+    theirs = _widths(plain(teacher), list(layers.values()), inputs)
     return tuple(Pair(name, other, own[name], theirs[other]) for name, other in layers.items())
 
 

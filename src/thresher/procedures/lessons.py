@@ -20,6 +20,7 @@ from thresher.engine.trial import try_sets
 from thresher.errors import ThresherError
 from thresher.examples import Examples, join
 from thresher.mix import as_mixable
+from thresher.noise_rate import NoiseRate
 from thresher.objectives import CrossEntropy, as_objective
 from thresher.procedures.apart import check_apart, refuse_seen
 from thresher.procedures.trainer import Trainer
@@ -102,6 +103,10 @@ def teach(
     settings    go to `fit` in every stage: batch, optimizer, schedule, test, device, seed, out, ...
     """
     check_apart(labelled, unlabelled, validation)
+    lengths = {"epochs": epochs, "teacher_epochs": teacher_epochs, "pretraining_epochs": pretraining_epochs}
+    for name, count in lengths.items():
+        if count is not None and count < 1:
+            raise ThresherError(f"{name}={count} trains nothing: give at least 1.")
     sets = {"train": labelled, "unlabelled": unlabelled, "validation": validation}
     # What is learnt together is seen on one scale.
     given = {name: replace(each, normalise=labelled.normalise) for name, each in sets.items() if each is not None}
@@ -135,8 +140,12 @@ def _try(model: TeacherLike, sets: Mapping[str, Examples]) -> nn.Module | None:
         if "validation" in sets:
             refuse_seen(model.learnt_from(sets["validation"]), f"what {model.name} learnt from")
         return None
+    if not callable(model):
+        raise ThresherError(
+            f"A {type(model).__name__} cannot teach: give a network, a function that makes one, or a table."
+        )
     with preserved():
-        made = model if isinstance(model, nn.Module) else model()  # type: ignore[operator]
+        made = model if isinstance(model, nn.Module) else model()
     device = next(made.parameters()).device
     try_sets(made, {name: examples.subset([0]).to(device) for name, examples in sets.items()}, 0)
     return made
@@ -163,6 +172,7 @@ def _rehearse(
         said = train.columns[TEACHER_OUTPUT] if network is None else network
         given = {"validation": known, "teacher": said, "peer": recipe.peers > 1 or None, "average": recipe.average}
         check_recipe(recipe, as_objective(recipe.objective, classes), train, {**trainer.settings, **given})
+        NoiseRate(recipe, train, trainer.settings["epochs"])
 
 
 def _union(
