@@ -80,6 +80,28 @@ def test_readable_by_others(tmp_path: Path) -> None:
     assert kept == (counted["weight"].sum(), len(counted))
 
 
+def test_columns_that_come_later_are_in_every_part(tmp_path: Path) -> None:
+    """A rule gives one column in the second epoch, another in the third, and none in the last."""
+
+    def rule(evidence: Evidence) -> Decision:
+        columns = {2: {"early": evidence.ids.float()}, 3: {"late": evidence.ids % 2}}
+        return Decision(torch.ones(len(evidence)), columns.get(evidence.epoch + 1, {}))
+
+    ours = run(Recipe(each_epoch=rule), out=tmp_path / "run", epochs=4).ledger.to_pandas()
+    parts = sorted((tmp_path / "run" / "ledger").iterdir())
+    assert len(parts) == 4
+    assert len({tuple(pq.read_schema(part).names) for part in parts}) == 1
+    theirs = pd.read_parquet(tmp_path / "run" / "ledger")
+    pd.testing.assert_frame_equal(theirs, ours, check_exact=True)
+    assert theirs.groupby("epoch")[["early", "late"]].count().values.tolist() == [[0, 0], [44, 0], [0, 44], [0, 0]]
+    assert polars.read_parquet([str(part) for part in parts])["late"].null_count() == 3 * 44
+    with duckdb.connect() as database:
+        counted = database.execute(
+            f"select count(early), count(late) from '{tmp_path}/run/ledger/*.parquet'"
+        ).fetchone()
+    assert counted == (44, 44)
+
+
 def test_selected_columns_and_rows_are_the_same_from_memory_and_from_disk(tmp_path: Path) -> None:
     here, there = run(Recipe(each_batch=KEEP)).ledger, run(Recipe(each_batch=KEEP), out=tmp_path / "run").ledger
     where = (pc.field("epoch") == 2) & pc.field("kept")

@@ -59,6 +59,17 @@ def test_columns_are_found_by_the_names_of_the_classes(tmp_path: Path) -> None:
             read_predictions(path, PETS)
 
 
+def test_arrays_and_lists_are_as_good_as_tensors() -> None:
+    ids, chances = [4, 2], [[0.25, 0.75], [1.0, 0.0]]
+    tensors = Predictions(torch.tensor(ids), torch.tensor(chances), torch.tensor([True, False]))
+    for made in (np.array, list):
+        given = Predictions(made(ids), made(chances), made([True, False]))  # type: ignore[arg-type]
+        assert torch.equal(given.ids, tensors.ids)
+        assert torch.equal(given.probabilities, tensors.probabilities)
+        assert given.trained_on is not None
+        assert given.trained_on.tolist() == [True, False]
+
+
 def test_rounded_probabilities_are_scaled_to_sum_one() -> None:
     said = Predictions(torch.tensor([1]), torch.tensor([[0.33, 0.33, 0.33]]))
     torch.testing.assert_close(said.probabilities, torch.full((1, 3), 1 / 3))

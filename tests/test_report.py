@@ -82,6 +82,21 @@ def test_a_folder_with_only_a_history_is_enough(tmp_path: Path) -> None:
     assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", page.read_text()) == ["Training loss"], "nobody was tested"
 
 
+def test_what_was_reclaimed_is_shown_where_it_was(tmp_path: Path) -> None:
+    told = [
+        {"epoch": 1},
+        {"epoch": 2, "trusted": 0.5, "reclaimed": 0.25, "trusted_clean": 0.9, "reclaimed_right": 0.8},
+    ]
+    for name, rows in (("a", told), ("b", [{"epoch": 1}])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "history.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    both = write_report([tmp_path / "a", tmp_path / "b"], tmp_path / "report.html")
+    titles = re.findall(r"<figure>\s*<h3>(.*?)</h3>", both.read_text())
+    assert titles == ["Trusted and reclaimed", "Right labels among them"]
+    shown = [{row["set"]: row["share"] for row in rows_of_chart(spec)} for spec in charts_of(both)]
+    assert shown == [{"trusted": 0.5, "reclaimed": 0.25}, {"trusted": 0.9, "reclaimed": 0.8}]
+
+
 def test_the_page_is_a_pure_function_of_the_folders(tmp_path: Path) -> None:
     runs = [write_fake_run(tmp_path / method, method=method, epochs=3) for method in ("standard", "prl-l")]
     first = write_report(runs, tmp_path / "a.html").read_bytes()

@@ -51,7 +51,28 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
             lines, whole = (base_rates if key == "clean_share" else []), key == "kept"
             spec = charts.curve(rows, key, title=axis, share=share, colours=colours, lines=lines, whole=whole)
             figures.append(Figure(title, words, spec))
-    return [*figures, *shared_figures(runs, colours)]
+    return [*figures, *_reclaim_figures(runs, colours), *shared_figures(runs, colours)]
+
+
+def _reclaim_figures(runs: Sequence[RunRecord], colours: Mapping[str, str]) -> list[Figure]:
+    """How much was trusted and how much got another label, and how often that was right, of runs that did so."""
+    of_all = "The share of examples whose given label was trusted, and dashed of those that learnt another one instead."
+    of_them = (
+        "How many of the trusted labels are right, and dashed how many of those that took the place of given ones."
+    )
+    plans = [
+        ("Trusted and reclaimed", of_all, ("trusted", "reclaimed")),
+        ("Right labels among them", of_them, ("trusted_clean", "reclaimed_right")),
+    ]
+    figures = []
+    for title, words, keys in plans:
+        sets = zip(keys, ("trusted", "reclaimed"), strict=True)
+        rows = [row for key, name in sets for row in epoch_rows(runs, key, name, "share")]
+        if rows:
+            figures.append(
+                Figure(title, words, charts.curve(rows, "share", title="share", share=True, colours=colours))
+            )
+    return figures
 
 
 def _score_figure(runs: Sequence[RunRecord], metric: str, rates: str, alone: bool) -> Figure:
