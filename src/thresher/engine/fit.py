@@ -18,7 +18,7 @@ from thresher.engine.checkpoint import Record, RunFolder
 from thresher.engine.compiled import compiler_of, compiling, plain
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import MakeOptimizer, default_optimizer
-from thresher.engine.plan import Plan
+from thresher.engine.plan import Plan, clean_batch_of, length_of, precision_on
 from thresher.engine.run import Run
 from thresher.engine.training import Training
 from thresher.errors import ThresherError
@@ -89,15 +89,15 @@ def fit(
     """
     where = find_device(device)
     plan = Plan(
-        **_length(train, epochs, steps, batch),
+        **length_of(train, epochs, steps, batch),
         seed=seed,
-        precision=_precision(precision, where),
+        precision=precision_on(precision, where),
         workers=workers,
         schedule=schedule,
         make_optimizer=optimizer,
         captured=where.type == "cuda" if captured is None else captured,
         channels_last=where.type == "cuda" if channels_last is None else channels_last,
-        clean_batch=_clean_batch(clean, clean_batch, batch),
+        clean_batch=clean_batch_of(clean, clean_batch, batch),
         keep_best=keep == "best_on_validation",
     )
     if workers < 0:
@@ -191,37 +191,6 @@ def _watched_epoch(
     training.finished = training.finished or training.stopped
     if watch is not None:
         watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
-
-
-def _length(train: Examples, epochs: int | None, steps: int | None, batch: int) -> dict[str, Any]:
-    """How long to train, as the plan has it, or why not."""
-    if (epochs is None) == (steps is None):
-        raise ThresherError("fit() needs to know how long to train: give exactly one of epochs= and steps=.")
-    length = epochs if epochs is not None else steps
-    if length is None or length < 1:
-        what = "steps" if epochs is None else "epochs"
-        raise ThresherError(f"Training for {length} {what} does nothing: give at least 1.")
-    if batch < 1 or batch > len(train):
-        raise ThresherError(f"batch={batch} does not fit {len(train)} training examples: give 1 to {len(train)}.")
-    return {"epochs": length * batch / len(train) if epochs is None else float(length), "steps": steps, "batch": batch}
-
-
-def _clean_batch(clean: Examples | None, wanted: int | None, batch: int) -> int:
-    """How many clean examples a step looks at."""
-    if wanted is None:
-        return 1 if clean is None else min(batch, len(clean))
-    if clean is None:
-        raise ThresherError(f"clean_batch={wanted} takes batches of a clean set: pass clean=Examples(...).")
-    if not 1 <= wanted <= len(clean):
-        raise ThresherError(f"clean_batch={wanted} does not fit {len(clean)} clean examples: give 1 to {len(clean)}.")
-    return wanted
-
-
-def _precision(wanted: Precision, device: torch.device) -> Precision:
-    """bfloat16 on CUDA unless something else is wanted; None stands for plain float32."""
-    if wanted is None and device.type == "cuda":
-        return torch.bfloat16
-    return None if wanted == torch.float32 else wanted
 
 
 def _models(

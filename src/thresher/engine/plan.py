@@ -12,6 +12,7 @@ from thresher.engine.learner import Learner
 from thresher.engine.look import Precision
 from thresher.engine.optimizer import ABOUT_DEVICE, MakeOptimizer
 from thresher.engine.teacher import TEACHER_OUTPUT
+from thresher.errors import ThresherError
 from thresher.examples import Examples
 from thresher.recipe import Recipe
 from thresher.rules.rule import needs_of
@@ -37,6 +38,37 @@ class Plan:
     channels_last: bool = False
     clean_batch: int = 1
     keep_best: bool = False  # on the validation set, else the last
+
+
+def length_of(train: Examples, epochs: int | None, steps: int | None, batch: int) -> dict[str, Any]:
+    """How long to train, as the plan has it, or why not."""
+    if (epochs is None) == (steps is None):
+        raise ThresherError("fit() needs to know how long to train: give exactly one of epochs= and steps=.")
+    length = epochs if epochs is not None else steps
+    if length is None or length < 1:
+        what = "steps" if epochs is None else "epochs"
+        raise ThresherError(f"Training for {length} {what} does nothing: give at least 1.")
+    if batch < 1 or batch > len(train):
+        raise ThresherError(f"batch={batch} does not fit {len(train)} training examples: give 1 to {len(train)}.")
+    return {"epochs": length * batch / len(train) if epochs is None else float(length), "steps": steps, "batch": batch}
+
+
+def clean_batch_of(clean: Examples | None, wanted: int | None, batch: int) -> int:
+    """How many clean examples a step looks at."""
+    if wanted is None:
+        return 1 if clean is None else min(batch, len(clean))
+    if clean is None:
+        raise ThresherError(f"clean_batch={wanted} takes batches of a clean set: pass clean=Examples(...).")
+    if not 1 <= wanted <= len(clean):
+        raise ThresherError(f"clean_batch={wanted} does not fit {len(clean)} clean examples: give 1 to {len(clean)}.")
+    return wanted
+
+
+def precision_on(wanted: Precision, device: torch.device) -> Precision:
+    """bfloat16 on CUDA unless something else is wanted; None stands for plain float32."""
+    if wanted is None and device.type == "cuda":
+        return torch.bfloat16
+    return None if wanted == torch.float32 else wanted
 
 
 def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: Learner) -> dict[str, Any]:
