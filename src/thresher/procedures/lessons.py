@@ -94,7 +94,8 @@ def teach(
     """Algorithm 1 of weighted distillation up to the student's training: teacher, its labels, a pretrained student.
 
     student     a function that makes one, to be pretrained on the labelled examples, or a module that already is
-    unlabelled  its targets are never looked at, so zeros will do; a column `true_target` only tells how often the teacher is right
+    unlabelled  its targets are never looked at, so zeros will do; a column `true_target` only tells how often the
+                teacher is right
     validation  for `Debias`: labelled examples the teacher has not seen, which the student may see
     teacher     a function that makes a network, trained here on the labelled examples; a trained network; or a table of
                 probabilities (Predictions, or the path of a Parquet, CSV or npz file)
