@@ -355,7 +355,7 @@ BAD = {
     "--method standard --data-dir nowhere": "There is no data folder nowhere",
     "--method standard --corrupt symetric:0.4": "did you mean 'symmetric'?",
     "--method standard --corrupt symmetric": "has no number",
-    "--method standard --model mpl": "did you mean mlp?",
+    "--method standard --model mpl": "did you mean 'mlp'?",
     "--method standard --batch 1000": "batch=1000 does not fit 200",
     "--method standard --epochs 0": "does nothing",
     "--method standard --epochs 1 --steps 1": "not both",

@@ -10,6 +10,7 @@ import click
 import pytest
 import typer
 
+from thresher import corruption, data, models
 from thresher.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -85,3 +86,11 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         waiting += [linked for link in links if (linked := (page.parent / link).resolve()) not in seen]
     pages = {page.resolve() for page in (ROOT / "docs").rglob("*.md")}
     assert pages - seen == set()
+
+
+def test_the_page_of_names_has_all_of_them_and_no_other() -> None:
+    page = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+    known = {*data.names(), *corruption.names(), *models.MODELS}
+    assert listed == known | {"timm:NAME", "package.module:factory"}

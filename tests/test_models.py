@@ -221,15 +221,15 @@ def test_a_factory_is_told_what_it_names(factory: str, shape: tuple[int, int]) -
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("resnet33", "did you mean resnet32?"),
-        ("zzz", "did you mean "),
+        ("resnet33", "did you mean 'resnet"),
+        ("zzz", "choose one of cnn9"),
         ("mobilnet:2", "did you mean mobilenet?"),
         ("no_such_package.networks:make", "give package.module:factory"),
         (":make", "give package.module:factory"),
         ("own_networks:missing", "no function 'missing'"),
         ("own_networks:constant", "no function 'constant'"),
         ("own_networks:number", "return a torch.nn.Module"),
-        ("mlp-gn", "did you mean mlp"),
+        ("mlp-gn", "did you mean 'mlp"),
         ("resnet20:3", "takes no setting"),
         ("mobilenet:wide", "write mobilenet:2"),
         ("mobilenet:", "write mobilenet:2"),

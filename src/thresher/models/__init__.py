@@ -18,6 +18,7 @@ from thresher.models.mobilenet import MobileNet
 from thresher.models.norm import batch_to_group_norm, freeze_batch_norm
 from thresher.models.preactivation import resnet11, wrn_28_10
 from thresher.models.resnet import cifar_resnet, resnet18
+from thresher.naming import unknown
 
 __all__ = ["MODELS", "Known", "batch_to_group_norm", "build", "freeze_batch_norm", "names"]
 
@@ -87,7 +88,7 @@ def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module
     if base == "timm":
         return from_timm(setting, input_shape, outputs)
     if not colon:
-        raise ThresherError(f"There is no model {name!r}: did you mean {_nearest(name, cutoff=0.0)}?")
+        raise unknown("model", name, [*MODELS, "timm:NAME", "package.module:factory"])
     try:
         module = import_module(base)
     except (ImportError, ValueError) as failed:
@@ -112,5 +113,5 @@ def _registered(name: str, setting: str | None, input_shape: tuple[int, ...], ou
     return NORMS[ending](model) if ending else model
 
 
-def _nearest(name: str, cutoff: float = 0.6) -> str | None:
-    return next(iter(get_close_matches(name, [*names(), "timm:NAME"], n=1, cutoff=cutoff)), None)
+def _nearest(name: str) -> str | None:
+    return next(iter(get_close_matches(name, [*names(), "timm:NAME"], n=1)), None)
