@@ -71,6 +71,13 @@ def _values(run: RunRecord, place: int) -> list[str]:
 
 
 def _cell(value: Any) -> str:
+    """A value of a table, short enough for many columns beside each other.
+
+    >>> _cell(None), _cell("rent"), _cell(39), _cell(0.30000000000000004)
+    ('', 'rent', '39', '0.3')
+    """
+    if isinstance(value, float):
+        return f"{value:.6g}"
     return "" if value is None else str(value)
 
 
