@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 
 from thresher import Examples, Recipe, ThresherError, fit, signals
 from thresher.average import Growing
+from thresher.bench.results import read
 from thresher.bench.suites import SUITES
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits
@@ -454,6 +457,19 @@ REFUSED = {
 def test_refusals(wrong: Any, sentence: str) -> None:
     with pytest.raises(ThresherError, match=sentence):
         wrong()
+
+
+def test_the_page_says_what_is_stored() -> None:
+    root = Path(__file__).parent.parent
+    page = (root / "docs" / "methods" / "reclaim.md").read_text(encoding="utf-8")
+    stored = [row for row in read(root / "results" / "reclaim-paper.jsonl")[0] if row["status"] == "ok"]
+
+    def mean(cell: str, method: str) -> str:
+        return f"{100 * fmean(row['last'] for row in stored if (row['cell'], row['method']) == (cell, method)):.1f}"
+
+    worse, plain = mean("cifar10n-worse", "reclaim"), mean("cifar10n-worse", "standard")
+    assert f"score {worse} on average of three seeds; plain training ends at {plain}." in page
+    assert f"it is {mean('cifar10-symmetric-50', 'reclaim')} (one seed)" in page
 
 
 def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> None:
