@@ -10,8 +10,8 @@ from every_recipe import ALL_RECIPES, CLEAN
 from tiny import assert_same_run, assert_same_tensors, examples, net, tensors
 from torch import Tensor, nn
 
-from thresher import Recipe, Run, fit, signals, weigh
-from thresher.engine.compiled import as_written
+from thresher import Recipe, Run, ThresherError, fit, signals, weigh
+from thresher.engine.compiled import MODELS, as_written, compiling
 from thresher.objectives import Pair, Variational
 from thresher.rules import KeepSmallest
 
@@ -160,3 +160,52 @@ def test_threads_that_overlap_leave_the_stance_as_it_was() -> None:
         second.__exit__(None, None, None)
         train(Recipe(), compiled=True)
     assert len(sizes) == 1
+
+
+def test_overlapping_fits_leave_the_limit_as_it_was() -> None:
+    import torch._dynamo
+
+    before = torch._dynamo.config.recompile_limit
+    first, second = compiling([], []), compiling([], [])
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    inside = torch._dynamo.config.recompile_limit
+    second.__exit__(None, None, None)
+    assert (inside, torch._dynamo.config.recompile_limit) == (MODELS, before)
+
+
+def test_a_model_with_a_hook_does_not_run_by_the_graph_of_one_without() -> None:
+    def hooked() -> nn.Module:
+        model = net(seed=1)
+        model[1].register_forward_hook(lambda layer, given, output: 2 * output)  # type: ignore[index, operator]  # noqa: ARG005
+        return model
+
+    expected = train(Recipe(), hooked)
+    with counted() as sizes:
+        train(Recipe(), lambda: net(seed=1), compiled=True)
+        found = train(Recipe(), hooked, compiled=True)
+    assert len(sizes) == 2
+    assert_same_run(found, expected)
+
+
+def test_the_owners_way_to_compile_is_kept() -> None:
+    asked = list[int]()
+
+    def own(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:  # noqa: ARG001
+        asked.append(1)
+        return graph.forward
+
+    torch.compiler.reset()
+    train(Recipe(), lambda: torch.compile(Own(), backend=own))
+    assert asked == [1]
+
+
+def test_what_a_wrapper_cannot_say_is_refused() -> None:
+    inner = Own()
+    with pytest.raises(ThresherError, match="the same model twice"):
+        train(Recipe(peers=2), lambda: torch.compile(inner))
+    wrapped: nn.Module = torch.compile(Own())
+    wrapped.register_forward_hook(lambda layer, given, output: output)  # noqa: ARG005
+    with pytest.raises(ThresherError, match="put them on the model itself"):
+        train(Recipe(), wrapped)  # type: ignore[arg-type]

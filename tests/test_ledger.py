@@ -16,6 +16,7 @@ from tiny import by_id, examples, net, real_examples, streamed
 from torch import Tensor
 
 from thresher import Examples, Ledger, Recipe, Run, ThresherError, fit, signals
+from thresher import ledger as ledger_module
 from thresher.corruption import corrupt
 from thresher.engine.evidence import Evidence
 from thresher.ledger import residual_belief
@@ -100,6 +101,35 @@ def test_columns_that_come_later_are_in_every_part(tmp_path: Path) -> None:
             f"select count(early), count(late) from '{tmp_path}/run/ledger/*.parquet'"
         ).fetchone()
     assert counted == (44, 44)
+
+
+def test_a_kill_while_parts_get_new_columns_leaves_one_form_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(**columns: list[Any]) -> pa.Table:
+        return pa.table({"id": [1, 2], **columns})
+
+    parts = ["part-00000.parquet", "part-00001.parquet"]
+    ledger = Ledger(tmp_path)
+    for _ in parts:
+        ledger.add(rows())
+        ledger.commit()
+    writes = iter(range(1))
+    whole = ledger_module._write
+    monkeypatch.setattr(ledger_module, "_write", lambda table, path: (next(writes), whole(table, path)))
+    ledger.add(rows(late=[1, 2]))
+    with pytest.raises(StopIteration):
+        ledger.commit()
+    monkeypatch.undo()
+    again = Ledger(tmp_path, parts)
+    again.add(rows(late=[1, 2]))
+    again.commit()
+    again.add(rows(late=[1.5, 2.5]))
+    again.commit()
+    forms = [pq.read_schema(tmp_path / part) for part in again.parts]
+    assert len(forms) == 4
+    assert all(form == forms[0] for form in forms)
+    assert again.table().column("late").to_pylist() == [None] * 4 + [1.0, 2.0, 1.5, 2.5]
 
 
 def test_selected_columns_and_rows_are_the_same_from_memory_and_from_disk(tmp_path: Path) -> None:

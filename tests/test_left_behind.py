@@ -25,6 +25,7 @@ from thresher.rules import (
     every,
     from_average,
     from_peer,
+    product,
     until,
     warmup,
 )
@@ -165,3 +166,17 @@ def test_held_out_examples_are_those_that_something_trusts() -> None:
 def test_workers_are_counted() -> None:
     with pytest.raises(ThresherError, match="workers=-1"):
         train(Recipe(), workers=-1)
+
+
+def test_a_rule_keeps_its_memory_in_epochs_in_which_another_gives_some() -> None:
+    seen = list[set[str]]()
+
+    def now_and_then(evidence: Evidence) -> Decision:
+        seen.append(set(evidence.memory))
+        return Decision(torch.ones(len(evidence)), memory={"first": torch.ones(1)} if evidence.epoch == 0 else {})
+
+    def always(evidence: Evidence) -> Decision:
+        return Decision(torch.ones(len(evidence)), memory={"latest": torch.ones(1)})
+
+    train(Recipe(each_epoch=product(now_and_then, always)), epochs=3)
+    assert [bool(each) for each in seen] == [False, True, True]

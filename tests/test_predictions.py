@@ -66,6 +66,7 @@ def test_arrays_and_lists_are_as_good_as_tensors() -> None:
         given = Predictions(made(ids), made(chances), made([True, False]))  # type: ignore[arg-type]
         assert torch.equal(given.ids, tensors.ids)
         assert torch.equal(given.probabilities, tensors.probabilities)
+        assert given.probabilities.dtype == torch.float32
         assert given.trained_on is not None
         assert given.trained_on.tolist() == [True, False]
 

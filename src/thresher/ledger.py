@@ -172,7 +172,7 @@ def epoch_table(
 
 
 def _in_form(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables([schema.empty_table(), table], promote_options="default")
+    return pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
 
 
 def _write(table: pa.Table, path: Path) -> None:
@@ -203,7 +203,7 @@ class Ledger:
         """Write what is pending as one more part; a part counts once the checkpoint names it."""
         if self.folder is None or not self.pending:
             return
-        table = pa.concat_tables(self.pending, promote_options="default")
+        table = pa.concat_tables(self.pending, promote_options="permissive")
         if self.parts:
             table = self._of_one_form(table)
         name = f"part-{len(self.parts):05d}.parquet"
@@ -218,9 +218,9 @@ class Ledger:
         """
         assert self.folder is not None
         known = pq.read_schema(self.folder / self.parts[0])
-        schema = pa.unify_schemas([known, table.schema])
-        if len(schema) > len(known):
-            for path in (self.folder / part for part in self.parts):
+        schema = pa.unify_schemas([known, table.schema], promote_options="permissive")
+        if schema != known:
+            for path in (self.folder / part for part in reversed(self.parts)):  # last the one that is asked
                 _write(_in_form(pq.read_table(path), schema), path)
         return _in_form(table, schema)
 
@@ -235,7 +235,8 @@ class Ledger:
         """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
         stored = [] if self.folder is None else [self.folder / part for part in self.parts]
         # Pending rows may have columns that the parts do not have yet.
-        schema = pa.unify_schemas([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
+        forms = [*map(pq.read_schema, stored), *(table.schema for table in self.pending)]
+        schema = pa.unify_schemas(forms, promote_options="permissive")
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
         for pending in self.pending:
             rows = _in_form(pending, schema)

@@ -108,9 +108,8 @@ def next_place(waiting: Sequence[Job], latest: Job | None, others: Sequence[Job 
     What a cell and a seed share, such as a teacher, is so made in one process and once.
     """
     kin, taken = _kin(latest), {_kin(other) for other in others}
-    places = [place for place, job in enumerate(waiting) if _kin(job) == kin]
-    places += [place for place, job in enumerate(waiting) if _kin(job) not in taken]
-    return places[0] if places else 0
+    kins = [_kin(job) for job in waiting]
+    return min(range(len(waiting)), key=lambda place: (kins[place] != kin, kins[place] in taken))
 
 
 def _kin(job: Job | None) -> tuple[str, int] | None:

@@ -41,9 +41,15 @@ class Predictions:
         given = {"ids": self.ids, "probabilities": self.probabilities, "trained_on": self.trained_on}
         for name, value in given.items():
             if value is not None:
-                object.__setattr__(self, name, torch.as_tensor(value))
+                object.__setattr__(self, name, value if isinstance(value, Tensor) else _tensor(name, value))
         ids, chances = self.ids, self.probabilities
-        if ids.ndim != 1 or ids.is_floating_point() or chances.ndim != 2 or not 0 < len(ids) == len(chances):
+        if (
+            ids.ndim != 1
+            or ids.is_floating_point()
+            or ids.dtype == torch.bool
+            or chances.ndim != 2
+            or not 0 < len(ids) == len(chances)
+        ):
             shapes = f"ids {list(ids.shape)} ({ids.dtype}) and probabilities {list(chances.shape)}"
             raise ThresherError(f"{self.name} holds {shapes}: give whole numbers [n] and [n, classes].")
         sums = chances.sum(1, keepdim=True)
@@ -58,7 +64,8 @@ class Predictions:
             raise ThresherError(f"{self.name} has ids that repeat: give one row for each example.")
         if self.trained_on is not None and (self.trained_on.shape != ids.shape or self.trained_on.dtype != torch.bool):
             raise ThresherError(f"{TRAINED_ON} of {self.name} does not say yes or no of each: give [n] of booleans.")
-        object.__setattr__(self, "probabilities", chances.float() / sums)
+        object.__setattr__(self, "ids", ids.long())
+        object.__setattr__(self, "probabilities", (chances / sums).float())
 
     def of(self, examples: Examples) -> tuple[Tensor, Tensor]:
         """Its probabilities [n, classes] of these examples, and which of them it knows [n]; zeros for the others."""
@@ -158,3 +165,10 @@ def _ids_of_files(files: Sequence[str | None], path: Path, sets: Sequence[Exampl
         if len(endings[length]) < len(known):
             raise ThresherError(f"Column {FILE!r} of {path} may mean several images: give more of their paths.")
     return torch.tensor([endings[len(parts)].get(parts, -1) if parts else -1 for parts in asked])
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    try:
+        return torch.from_numpy(np.array(value))
+    except TypeError as error:
+        raise ThresherError(f"{name} are no numbers ({error}): give arrays of them.") from error

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from thresher.errors import ThresherError
+
 MODELS = 256  # that one process may compile, each for a size of batch of its own; torch would stop at 8
 
 
@@ -26,6 +28,10 @@ def plain(model: nn.Module) -> nn.Module:
 def compiler_of(model: nn.Module, wanted: bool) -> Compiler | None:
     """What compiles the passes of a model: its owner's choice where `torch.compile(model)` wrapped it, else ours."""
     if plain(model) is not model:
+        if model._forward_hooks or model._forward_pre_hooks:
+            raise ThresherError(
+                "A compiled model has hooks that training would not call: put them on the model itself."
+            )
         owners: Compiler = model.dynamo_ctx  # type: ignore[assignment]
         return owners
     return partial(torch.compile, dynamic=False) if wanted else None
@@ -37,14 +43,12 @@ def compiling(models: Sequence[nn.Module], compilers: Sequence[Compiler | None])
 
     This is what `model.compile()` does, but for models whose `forward` is PyTorch's own: it skips an nn.Sequential.
     """
-    import torch._dynamo  # takes a second
-
     before = [model._compiled_call_impl for model in models]
     for model, compiler in zip(models, compilers, strict=True):
         if compiler is not None:
             model._compiled_call_impl = compiler(_passes(model))
     try:
-        with torch._dynamo.config.patch(recompile_limit=MODELS, accumulated_recompile_limit=MODELS):
+        with _LIMITS.held():
             yield
     finally:
         for model, call in zip(models, before, strict=True):
@@ -70,19 +74,19 @@ def as_written() -> AbstractContextManager[object]:
     return _STANCE.held()
 
 
-class _Stance:
-    """Torch has one stance for the whole process: the first that enters sets it, the last that leaves sets it back."""
+class _Held:
+    """A setting of the whole process: the first that enters makes it, and the last that leaves takes it back."""
 
-    def __init__(self) -> None:
-        self.lock, self.inside = Lock(), 0
-        self.outer: Any = None
+    def __init__(self, make: Callable[[], AbstractContextManager[object]]):
+        self.make, self.lock, self.inside = make, Lock(), 0
+        self.entered: AbstractContextManager[object] = nullcontext()
 
     @contextmanager
     def held(self) -> Iterator[None]:
         with self.lock:
             if self.inside == 0:
-                self.outer = torch.compiler.set_stance("force_eager")
-                self.outer.__enter__()
+                self.entered = self.make()
+                self.entered.__enter__()
             self.inside += 1
         try:
             yield
@@ -90,7 +94,17 @@ class _Stance:
             with self.lock:
                 self.inside -= 1
                 if self.inside == 0:
-                    self.outer.__exit__(None, None, None)
+                    self.entered.__exit__(None, None, None)
 
 
-_STANCE = _Stance()
+def _many_models() -> AbstractContextManager[object]:
+    import torch._dynamo  # takes a second
+
+    # Graphs are kept for the whole process: without guards of hooks, one model would run by the graph of another.
+    changes = {"recompile_limit": MODELS, "accumulated_recompile_limit": MODELS, "skip_nnmodule_hook_guards": False}
+    patched: AbstractContextManager[object] = torch._dynamo.config.patch(changes)
+    return patched
+
+
+_STANCE = _Held(lambda: torch.compiler.set_stance("force_eager"))
+_LIMITS = _Held(_many_models)

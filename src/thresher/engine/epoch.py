@@ -66,7 +66,7 @@ def _decide(rule: RuleLike, learners: Sequence[Learner], sights: Sequence[Eviden
     for learner, decision in zip(learners, decisions, strict=True):
         if not (decision.weights.isfinite() & (decision.weights >= 0)).all():
             raise ThresherError("The epoch rule gave negative or NaN weights: let it give finite, non-negative ones.")
-        learner.epoch_memory = dict(decision.memory) or learner.epoch_memory
+        learner.epoch_memory.update(decision.memory)
     return decisions
 
 

@@ -207,7 +207,7 @@ def _models(
         for peer in range(recipe.peers):
             seed_global(device, plan.seed, "model", peer)
             models.append(_placed(model(), plan, device))
-    if len(set(models)) < len(models):
+    if len({plain(each) for each in models}) < len(models):
         raise ThresherError("The model function gave the same model twice: let it make a new model each time.")
     return models
 

@@ -53,7 +53,7 @@ class Scores:
 
 
 def _networks(learner: Learner) -> list[nn.Module]:
-    """All of a learner that learns."""
+    """Everything of a learner that one would use afterwards."""
     return [learner.model, learner.objective, *([] if learner.average is None else [learner.average])]
 
 

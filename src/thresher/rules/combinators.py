@@ -60,10 +60,11 @@ class every(Rule):  # noqa: N801
     def __call__(self, evidence: Evidence) -> Decision:
         memory = evidence.memory
         if "asked" in memory and evidence.epoch < int(memory["asked"]) + self.period:
-            kept = {name[5:]: value for name, value in memory.items() if name.startswith("kept.")}
+            kept = {name[5:]: value for name, value in memory.items() if name.startswith("kept.") and len(value)}
             return Decision(memory["weights"], kept, memory)
         decision = ask(self.rule, evidence, "rule")
-        kept = {f"kept.{name}": value for name, value in decision.columns.items()}
+        gone = {name: value[:0] for name, value in memory.items() if name.startswith("kept.")}
+        kept = gone | {f"kept.{name}": value for name, value in decision.columns.items()}
         asked = torch.tensor(evidence.epoch)
         return Decision(
             decision.weights, decision.columns, {**decision.memory, **kept, "weights": decision.weights, "asked": asked}
