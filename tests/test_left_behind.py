@@ -33,6 +33,7 @@ from thresher.rules.rule import Decision, RuleLike
 
 TRAIN, HELD = examples(40, seed=1), examples(12, seed=7)
 KEEP = KeepSmallest(by=signals.loss, fraction=0.5)
+TAUGHT = Recipe(average=0.9, each_epoch=average_teaches(KeepAbove(by=signals.confidence, bound=0.2)))
 
 
 def train(recipe: Recipe, model: Any = net, **more: Any) -> Any:
@@ -104,9 +105,10 @@ def test_the_best_epoch_is_that_of_the_average_too() -> None:
     ("first", "second"),
     [
         ({"validation": HELD, "keep": "best_on_validation"}, {"validation": TRAIN, "keep": "best_on_validation"}),
+        ({"recipe": TAUGHT, "validation": HELD}, {"recipe": TAUGHT, "validation": TRAIN}),
         ({"recipe": Recipe(objective=Learnt())}, {"recipe": Recipe(objective=Learnt(2.0))}),
     ],
-    ids=["validation set", "buffers of the objective"],
+    ids=["validation set", "validation set that a rule reads", "buffers of the objective"],
 )
 def test_a_folder_is_not_continued_under_another(first: Any, second: Any, tmp_path: Path) -> None:
     given: dict[str, Any] = {"recipe": Recipe(), "out": tmp_path / "run"}
