@@ -143,7 +143,7 @@ def _try(model: TeacherLike, sets: Mapping[str, Examples]) -> nn.Module | None:
         return None
     if not callable(model):
         raise ThresherError(
-            f"A {type(model).__name__} cannot teach: give a network, a function that makes one, or a table."
+            f"A {type(model).__name__} is no model: give a network, a function that makes one, or a teacher's table."
         )
     with preserved():
         made = model if isinstance(model, nn.Module) else model()
@@ -173,7 +173,7 @@ def _rehearse(
         said = train.columns[TEACHER_OUTPUT] if network is None else network
         given = {"validation": known, "teacher": said, "peer": recipe.peers > 1 or None, "average": recipe.average}
         check_recipe(recipe, as_objective(recipe.objective, classes), train, {**trainer.settings, **given})
-        NoiseRate(recipe, train, trainer.settings["epochs"])
+        NoiseRate(recipe, train, trainer.settings["epochs"])  # refuses a run too short to find it in
 
 
 def _union(
