@@ -1,7 +1,9 @@
 """The bench: every result is stored once, whatever happens to its process, and the tables say what is stored."""
 
 import fcntl
+import io
 import json
+import math
 import os
 import pickle
 import platform
@@ -19,14 +21,17 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
 from thresher import ThresherError, fit
 from thresher.bench import results as results_module
 from thresher.bench.cli import app
 from thresher.bench.compare import compare, left_out
+from thresher.bench.display import print_tables
 from thresher.bench.jobs import Job, answered, head_of, jobs_of, missing, plain
 from thresher.bench.page import write_page
+from thresher.bench.plot import panel_height
 from thresher.bench.processes import Events, Worker, listen
 from thresher.bench.provenance import provenance
 from thresher.bench.published import Published, published
@@ -466,6 +471,36 @@ def test_what_was_not_run_says_so(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.svg"))
     page = write_page(TINY, "small", numbers()[:1], tmp_path, Path("r.jsonl")).read_text()
     assert "| PRL(L) | 80 (Table 9) | not run here |" in page
+
+
+def test_pictures_that_a_page_no_longer_shows_are_removed(tmp_path: Path) -> None:
+    for name in ("tiny-small.svg", "tiny-small-blobs.svg", "tiny-rates-small.svg", "tiny-small-blobs.png"):
+        (tmp_path / name).write_text("old")
+    write_page(TINY, "small", numbers(), tmp_path, Path("r.jsonl"))
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["tiny-rates-small.svg", "tiny-small-blobs.png", "tiny-small.md", "tiny-small.svg"]
+    assert (tmp_path / "tiny-small.svg").read_text() != "old"
+
+
+def test_the_terminal_has_tables_of_what_was_run_and_names_the_rest() -> None:
+    other = replace(TINY.scale("small").cells[0], name="blobs-60")
+    two = replace(TINY, scales={"small": replace(TINY.scale("small"), cells=(*TINY.scale("small").cells, other))})
+    console = Console(width=200, record=True, file=io.StringIO())
+    print_tables(two, "small", numbers(), console)
+    shown = console.export_text()
+    assert "tiny · blobs-40" in shown
+    assert "tiny · blobs-60" not in shown
+    assert "Nothing was run here of blobs-60." in shown
+
+
+def test_a_panel_begins_where_the_curves_come_to_and_not_where_they_start() -> None:
+    def curve(method: str, scores: list[float]) -> list[dict[str, Any]]:
+        return [{"method": method, "epoch": epoch, "score": score} for epoch, score in enumerate(scores, 1)]
+
+    values = [*curve("long", [5.0, 20.0, 40.0, 50.0, 60.0, 55.0]), *curve("short", [10.0, 70.0])]
+    assert panel_height(values, -math.inf, late=True).domainMin == 50.0
+    assert panel_height(values, -math.inf, late=False).domainMin == 5.0
+    assert panel_height(values, 52.0, late=True).domainMin == 55.0
 
 
 # suites

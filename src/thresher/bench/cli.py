@@ -97,7 +97,8 @@ def show(
 
     from thresher.bench.across import insert_in_pages, side_by_side
     from thresher.bench.compare import compare
-    from thresher.bench.page import print_tables, write_page
+    from thresher.bench.display import print_tables
+    from thresher.bench.page import write_page
     from thresher.bench.results import read, results_file
     from thresher.bench.suites import suite as find
 

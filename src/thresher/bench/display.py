@@ -1,4 +1,4 @@
-"""One live display for everything that runs."""
+"""What the terminal shows: everything that runs, live, and the tables of what was stored."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +8,13 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-from thresher.bench.compare import in_table_units
-from thresher.bench.jobs import Job
+from thresher.bench.compare import compare, in_table_units, left_out
+from thresher.bench.jobs import Job, Result
+from thresher.bench.page import about, cell_table, nothing_of, tried_cells
 from thresher.bench.runner import Place, run_jobs
+from thresher.bench.suite import Suite
 
 
 def run_and_show(jobs: Sequence[Job], path: Path, place: Place, console: Console) -> list[dict[str, Any]]:
@@ -60,3 +63,24 @@ def in_words(name: str, result: dict[str, Any]) -> str:
         return f"[red]failed[/red] {escape(name)}: {escape(result['reason'])}"
     last, best = (in_table_units(result["metric"], result[score]) for score in ("last", "best"))
     return f"{escape(name)}: {result['metric']} {last:.4g}, best {best:.4g}, {result['seconds']:.0f} s"
+
+
+def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: Console) -> None:
+    """The tables of the suite's page."""
+    rows = compare(suite, scale, results)
+    tried, empty = tried_cells(suite, scale, rows)
+    for cell in tried:
+        shown = Table(title=f"{suite.name} · {cell.name}", caption=about(suite, scale, cell))
+        heads, body = cell_table(suite, rows, cell)
+        for head in heads:
+            shown.add_column(head, justify="left" if head == "method" else "right", no_wrap=head == "method")
+        for line in body:
+            shown.add_row(*line)
+        console.print(shown)
+        for row in rows:
+            if row.cell is cell and row.reasons:
+                console.print(f"{row.entry.name} failed: {row.reasons[-1]}", markup=False)
+    if empty:
+        console.print(nothing_of(empty), highlight=False)
+    if other := left_out(suite, scale, results):
+        console.print(f"{other} stored results were made with other settings and are left out.")

@@ -1,4 +1,4 @@
-"""The comparison as a page of the docs and as tables in the terminal, made from stored results only."""
+"""The comparison as a page of the docs, made from stored results only."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,10 @@ READING = {  # what to look at, where a score belongs to an epoch and where it b
 
 
 def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
-    """Write SUITE-SCALE.md and, beside it, pictures: curves, and scores against numbers that cells differ in."""
+    """Write SUITE-SCALE.md and, beside it, pictures: curves, and scores against numbers that cells differ in.
+
+    Pictures of an earlier page that this one does not show are removed.
+    """
     rows = compare(suite, scale, results)
     curves = curves_svg(suite, rows)
     drawn, bare = {}, [data.partition(":")[0] for data in curves]
@@ -47,6 +50,9 @@ def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path
     for axis, svg in numbers_svg(rows).items():
         measure = "error" if axis.as_errors else "score"
         drawn[_picture(suite, scale, axis.title)] = (f"The {measure} of each method against: {axis.title}", svg)
+    for old in {*folder.glob(_picture(suite, scale, "")), *folder.glob(f"{suite.name}-{scale}-*.svg")}:
+        if old.name not in drawn:
+            old.unlink()
     for name, (_, svg) in drawn.items():
         _write(folder / name, svg)
     page = folder / f"{suite.name}-{scale}.md"
@@ -93,16 +99,20 @@ def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, 
 
 def _cells(suite: Suite, scale: str, rows: Sequence[Row]) -> list[str]:
     """The table of each cell, and the names of those in which nothing was run."""
-    parts, empty = [], []
-    for cell in suite.scale(scale).cells:
+    parts, (tried, empty) = [], tried_cells(suite, scale, rows)
+    for cell in tried:
         here = [row for row in rows if row.cell is cell]
-        if not any(row.results or row.reasons for row in here):
-            empty.append(cell.name)
-            continue
         parts += [f"## {cell.name}", about(suite, scale, cell), table(*cell_table(suite, here, cell))]
         parts += [f"{row.entry.name} failed: {row.reasons[-1]}" for row in here if row.reasons]
         parts.append(_columns_table(suite, here))
     return parts + _not_run(rows, empty)
+
+
+def tried_cells(suite: Suite, scale: str, rows: Sequence[Row]) -> tuple[list[Cell], list[str]]:
+    """The cells in which something was run, and the names of the others."""
+    names = {row.cell.name for row in rows if row.results or row.reasons}
+    cells = suite.scale(scale).cells
+    return [cell for cell in cells if cell.name in names], [cell.name for cell in cells if cell.name not in names]
 
 
 def _not_run(rows: Sequence[Row], cells: Sequence[str]) -> list[str]:
@@ -114,9 +124,13 @@ def _not_run(rows: Sequence[Row], cells: Sequence[str]) -> list[str]:
         if row.paper is not None and row.cell.name in cells:
             printed.setdefault(row.entry.label or row.entry.name, {})[row.cell.name] = _as_printed(row.paper)
     known = [cell for cell in cells if any(cell in numbers for numbers in printed.values())]
-    body = [[label, *(numbers.get(cell, "") for cell in known)] for label, numbers in printed.items()]
-    said = f"Nothing was run here of {', '.join(cells)}."
-    return ["## Not run here", said, *(["The paper's numbers:", table(["method", *known], body)] if body else [])]
+    body = [[label, *(found.get(cell, "") for cell in known)] for label, found in printed.items()]
+    numbers = ["The paper's numbers:", table(["method", *known], body)] if body else []
+    return ["## Not run here", nothing_of(cells), *numbers]
+
+
+def nothing_of(cells: Sequence[str]) -> str:
+    return f"Nothing was run here of {', '.join(cells)}."
 
 
 def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
@@ -203,26 +217,6 @@ def about(suite: Suite, scale: str, cell: Cell, told: str | None = None) -> str:
         f"{cell.metric} on {cell.data}, {corruption}{clean}; methods are {told}; "
         f"{setup.model}, {setup.optimizer['name']} ({options}), batch {setup.batch}, {length}."
     )
-
-
-def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: Any) -> None:
-    """The same tables for the terminal."""
-    from rich.table import Table
-
-    rows = compare(suite, scale, results)
-    for cell in suite.scale(scale).cells:
-        shown = Table(title=f"{suite.name} · {cell.name}", caption=about(suite, scale, cell))
-        heads, body = cell_table(suite, rows, cell)
-        for head in heads:
-            shown.add_column(head, justify="left" if head == "method" else "right", no_wrap=head == "method")
-        for line in body:
-            shown.add_row(*line)
-        console.print(shown)
-        for row in rows:
-            if row.cell is cell and row.reasons:
-                console.print(f"{row.entry.name} failed: {row.reasons[-1]}", markup=False)
-    if other := left_out(suite, scale, results):
-        console.print(f"{other} stored results were made with other settings and are left out.")
 
 
 def _columns_table(suite: Suite, rows: Sequence[Row]) -> str:

@@ -1,5 +1,6 @@
 """Curves over epochs with bands over seeds, as SVG."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -101,10 +102,7 @@ def _panels(points: Sequence[dict[str, Any]], metrics: Mapping[str, str], clock:
     panels = []
     for name, metric in metrics.items():
         values = [point for point in points if point["cell"] == name]
-        # Curves that leave the picture are cut at its edge.
-        lowest = LOWEST_R2 if metric == "r2" else None
-        shown = [point["score"] for point in values if lowest is None or point["score"] >= lowest]
-        height = alt.Scale(zero=False) if lowest is None or not shown else alt.Scale(domain=[min(shown), max(shown)])
+        height = panel_height(values, LOWEST_R2 if metric == "r2" else -math.inf, late=clock == "epoch")
         base = alt.Chart({"values": values}).encode(
             x=alt.X(
                 "epoch:Q",
@@ -123,6 +121,17 @@ def _panels(points: Sequence[dict[str, Any]], metrics: Mapping[str, str], clock:
     chart = alt.concat(*panels, columns=COLUMNS).configure(background="white")
     svg: str = vl_convert.vegalite_to_svg(chart.to_dict())
     return svg
+
+
+def panel_height(values: Sequence[dict[str, Any]], lowest: float, *, late: bool) -> Any:
+    """From the least that the curves come to, after the first half of their runs if `late`: the climb before that would
+    flatten all that follows. Curves that leave the picture are cut at its edge."""
+    import altair as alt
+
+    ends = {point["method"]: point["epoch"] for point in values}
+    reached = [point["score"] for point in values if not late or point["epoch"] > ends[point["method"]] / 2]
+    shown = [score for score in reached if score >= lowest]
+    return alt.Scale(zero=False, domainMin=min(shown)) if shown else alt.Scale(zero=False)
 
 
 def legend() -> Any:
