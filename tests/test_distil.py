@@ -145,6 +145,19 @@ def test_a_student_trained_by_another_paper(name: str) -> None:
             lessons().learn(recipe)
 
 
+def test_the_validation_set_is_clean_where_a_recipe_asks_for_clean_examples() -> None:
+    recipe = student_recipe(None, method("l2rw").recipe())
+    made, own = lessons(recipes=[recipe]), ALL.subset(torch.arange(100, 130))
+    soft = replace(KNOWN, targets=torch.eye(3)[KNOWN.targets], classes=3)
+    other = replace(own, targets=torch.eye(3)[own.targets], classes=3)
+    told = [made.learn(recipe), made.learn(recipe, clean=soft), made.learn(recipe, clean=other)]
+    told.append(lessons(recipes=[recipe], clean=other).learn(recipe))
+    asked, as_given, by_others, settled = (weights_of(run) for run in told)
+    assert torch.equal(asked, as_given)
+    assert torch.equal(by_others, settled)
+    assert not torch.equal(asked, by_others)
+
+
 def test_vid_by_the_teacher_s_layers() -> None:
     made = lessons()
     assert made.teacher is not None
@@ -229,7 +242,7 @@ def test_what_cannot_work_is_refused_before_anything_is_trained() -> None:
         ({"unlabelled": bytes_}, "torch.float32 and the unlabelled set of torch.uint8: bring them to one scale"),
         ({"validation": replace(narrow, classes=3)}, "inputs of the validation set"),
         ({"teacher": lambda: net(outputs=5)}, "outputs of shape"),
-        ({"recipes": [student_recipe(None, l2rw)]}, "reads 'clean', which is missing"),
+        ({"recipes": [student_recipe(None, l2rw)], "validation": None}, "reads 'clean', which is missing"),
         ({"recipes": [Recipe(objective=Variational((Pair("1", "9", 8, 3),)))]}, "teacher's layer '9'"),
         ({"recipes": [Recipe(each_epoch=OnlyCorrect())], "unlabelled": replace(UNLABELLED, columns={})}, "An oracle"),
     ):

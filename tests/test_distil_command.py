@@ -99,7 +99,6 @@ def test_a_killed_command_ends_as_one_that_was_not(tmp_path: Path) -> None:
         (["--data", "regression"], "classification only"),
         (["--labelled", "none"], "Invalid value"),
         (["--pool"], "in one way: --labelled 500"),
-        (["--method", "l2rw"], "reads 'clean', which is missing"),
         (["--match", "body"], "write student=teacher"),
         (["--match", "body=body,body=head"], "names a layer of the student twice"),
         (["--match", "=body"], "write student=teacher"),

@@ -36,6 +36,7 @@ from thresher.recipes.reclaim import (
     central,
     growing,
     joint,
+    patient,
     reclaim,
     short,
 )
@@ -354,6 +355,23 @@ def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean(epoch
     assert set(trusted.nonzero()[:, 0].tolist()) == small | predicted
     assert (small - predicted) if clean == 0.8 else (predicted - small)
     assert (ask(joint(Setting(0.2, 4, 10)), plain).weights == 1).all(), "far fewer than 80% are predicted"
+
+
+def test_patience_asks_for_more_in_the_first_half_and_reclaims_later() -> None:
+    recipe = patient(Setting(0.8, 4, 12))
+    trust = recipe.each_epoch.rule.rule.rule  # inside warmup, trusting and from_average
+    plain = some_evidence(400, seed=1)
+    right = plain.outputs.argmax(1) == plain.targets
+    clean = float(right.float().mean()) / 0.85  # 0.85 of what would be clean is predicted
+    trust = replace(trust, rule=replace(trust.rule, clean=clean), then=replace(trust.then, clean=clean))
+    shares = [float((ask(trust, plain.but(epoch=epoch)).weights > 0).float().mean()) for epoch in range(12)]
+    assert shares[:6] == [1.0] * 6
+    assert max(shares[6:]) < 0.9
+    least = either(Agree(), short(Setting(0.8, 4, 12)))
+    within_classes = [torch.equal(ask(trust, plain.but(epoch=at)).weights, ask(least, plain).weights) for at in (8, 9)]
+    assert within_classes == [True, False]
+    share = next(part for part in schedules_of(recipe.each_epoch) if isinstance(part, ramp))
+    assert [round(share(epoch, 12), 6) for epoch in (0, 4, 9, 12)] == [0.2, 0.2, 0.9, 0.9]
 
 
 PARTS: dict[str, Any] = {

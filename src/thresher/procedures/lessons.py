@@ -64,6 +64,7 @@ class Lessons:
             "model": lambda: next(supply),
             "train": self._with_hard_labels() if hard else self.train,
             "validation": self.validation,
+            "clean": _clean(recipe, self.validation, self.trainer),
             "teacher": self.teacher if "teacher" in needs_of(recipe.objective) else None,
             "watch": None if self.watch is None else partial(self.watch, stage),
         }
@@ -96,7 +97,8 @@ def teach(
     student     a function that makes one, to be pretrained on the labelled examples, or a module that already is
     unlabelled  its targets are never looked at, so zeros will do; a column `true_target` only tells how often the
                 teacher is right
-    validation  for `Debias`: labelled examples the teacher has not seen, which the student may see
+    validation  for `Debias`: labelled examples the teacher has not seen, which the student may see; they are also the
+                clean examples of a recipe that asks for some, such as l2rw's, if no clean= is given
     teacher     a function that makes a network, trained here on the labelled examples; a trained network; or a table of
                 probabilities (Predictions, or the path of a Parquet, CSV or npz file)
     recipes     some by which students will learn: what they lack is refused before anything is trained, and there will
@@ -172,8 +174,17 @@ def _rehearse(
             )
         said = train.columns[TEACHER_OUTPUT] if network is None else network
         given = {"validation": known, "teacher": said, "peer": recipe.peers > 1 or None, "average": recipe.average}
+        given["clean"] = _clean(recipe, known, trainer)
         check_recipe(recipe, as_objective(recipe.objective, classes), train, {**trainer.settings, **given})
         NoiseRate(recipe, train, trainer.settings["epochs"])  # refuses a run too short to find it in
+
+
+def _clean(recipe: Recipe, validation: Examples | None, trainer: Trainer) -> Examples | None:
+    """The clean examples that the recipe asks for: those given, or else the validation set, whose labels are right."""
+    given: Examples | None = trainer.settings.get("clean")
+    if given is None and validation is not None and "clean" in needs_of(recipe):
+        return _labelled(validation)
+    return given
 
 
 def _union(

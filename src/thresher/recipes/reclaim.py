@@ -71,24 +71,25 @@ def short(setting: Setting) -> RuleLike:
     return per_class(KeepSmallest(by=output_gradient_norm, fraction=setting.keep()), of=given)
 
 
-def joint(setting: Setting) -> RuleLike:
+def joint(setting: Setting, *, enough: float = 0.8, balanced: float = 0.5) -> RuleLike:
     """Labels that are predicted, and those of the smallest output gradients: as many as are clean.
 
-    In the first half of the run as many of each given class, which holds on to classes that the average predicts too
-    seldom; later of all. An average that has become good then predicts as many by itself, and of the labels that it
-    contradicts most are wrong. As long as it predicts far fewer than are clean, everyone is trusted.
+    For the share `balanced` of the run as many of each given class, which holds on to classes that the average predicts
+    too seldom; later of all. An average that has become good then predicts as many by itself, and of the labels that it
+    contradicts most are wrong. As long as it predicts less than `enough` of what is clean, everyone is trusted.
     """
     later = either(Agree(), KeepSmallest(by=output_gradient_norm, fraction=setting.keep()))
-    half = until(round(setting.epochs / 2), either(Agree(), short(setting)), then=later)
-    return if_predicted(setting.keep(), half)
+    split = until(round(balanced * setting.epochs), either(Agree(), short(setting)), then=later)
+    return if_predicted(setting.keep(), split, enough)
 
 
-def growing(setting: Setting) -> RuleLike:
-    """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths by mid-run.
+def growing(setting: Setting, *, begin: float = WARM, span: float = 0.5) -> RuleLike:
+    """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths.
 
-    Where most labels are wrong few confidences come near 0.8 for long, and the surest are still mostly right.
+    It grows for the share `span` of the run, after the share `begin`. Where most labels are wrong few confidences come
+    near 0.8 for long, and the surest are still mostly right.
     """
-    share = ramp(0.2, 0.9, epochs=max(setting.epochs / 2, 1), after=warm_epochs(setting))
+    share = ramp(0.2, 0.9, epochs=max(span * setting.epochs, 1), after=warm_epochs(setting, begin))
     return from_average(per_class(KeepLargest(by=confidence, fraction=share)))
 
 
@@ -129,3 +130,18 @@ def reclaim(
         views=views,
         average=average,
     )
+
+
+def patient(setting: Setting) -> Recipe:
+    """Reclaim where most labels are wrong: learn from all of them for longer, then reclaim the surest, slowly.
+
+    An average that predicts 0.8 of what is clean is right on four fifths of the examples if 40% of the labels are
+    wrong, but on little more than half of them if 80% are; and what it then teaches, it goes on to believe. So in the
+    first half of the run it has to predict 0.9.
+    """
+
+    def late(setting: Setting) -> RuleLike:
+        first, then = (joint(setting, enough=enough, balanced=0.75) for enough in (0.9, 0.8))
+        return until(round(setting.epochs / 2), first, then=then)
+
+    return reclaim(setting, trusted=late, rest=growing(setting, begin=1 / 3, span=5 / 12))
