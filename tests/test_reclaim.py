@@ -488,6 +488,10 @@ def test_the_page_says_what_is_stored() -> None:
     worse, plain = mean("cifar10n-worse", "reclaim"), mean("cifar10n-worse", "standard")
     assert f"score {worse} on average of three seeds; plain training ends at {plain}." in page
     assert f"it is {mean('cifar10-symmetric-50', 'reclaim')} (one seed)" in page
+    much = mean("cifar10-symmetric-80", "patient")
+    assert f"{much} with [reclaim-patient](reclaim-patient.md) (one seed)" in page
+    patiently = (root / "docs" / "methods" / "reclaim-patient.md").read_text(encoding="utf-8")
+    assert f"the last ten epochs score {much}\n(one seed)" in patiently
 
 
 def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -12,9 +13,11 @@ from rich.table import Table
 
 from thresher.bench.compare import compare, in_table_units, left_out
 from thresher.bench.jobs import Job, Result
-from thresher.bench.page import about, cell_table, nothing_of, tried_cells
+from thresher.bench.page import NOT_RUN, about, cell_table, nothing_of, tried_cells
 from thresher.bench.runner import Place, run_jobs
 from thresher.bench.suite import Suite
+
+WORDS = {"method": 12, "paper": 7}  # columns that may break into lines of at least so many letters
 
 
 def run_and_show(jobs: Sequence[Job], path: Path, place: Place, console: Console) -> list[dict[str, Any]]:
@@ -70,13 +73,29 @@ def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: C
     rows = compare(suite, scale, results)
     tried, empty = tried_cells(suite, scale, rows)
     for cell in tried:
-        shown = Table(title=f"{suite.name} · {cell.name}", caption=about(suite, scale, cell))
+        shown = Table(
+            title=f"{suite.name} · {cell.name}",
+            caption=about(suite, scale, cell),
+            box=SIMPLE_HEAD,
+            collapse_padding=True,
+            pad_edge=False,
+        )
         heads, body = cell_table(suite, rows, cell)
         for head in heads:
-            shown.add_column(head, justify="left" if head == "method" else "right", no_wrap=head == "method")
+            words = WORDS.get(head)
+            shown.add_column(
+                head.replace(" ", "\n"),
+                justify="left" if words else "right",
+                vertical="bottom",
+                min_width=words,
+                no_wrap=words is None,
+            )
         for line in body:
-            shown.add_row(*line)
+            if NOT_RUN not in line:
+                shown.add_row(*line)
         console.print(shown)
+        if idle := [line[0] for line in body if NOT_RUN in line]:
+            console.print(f"Not run here: {'; '.join(idle)}.", markup=False, highlight=False)
         for row in rows:
             if row.cell is cell and row.reasons:
                 console.print(f"{row.entry.name} failed: {row.reasons[-1]}", markup=False)

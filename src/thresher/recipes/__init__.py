@@ -11,7 +11,7 @@ from thresher.procedures import (
 )
 from thresher.recipes import active, crust, l2rw, prl
 from thresher.recipes.method import Method, Setting
-from thresher.recipes.reclaim import reclaim
+from thresher.recipes.reclaim import patient, reclaim
 
 PRL = "Provable robust learning (2020)"
 L2RW, S_MODEL = "Learning to reweight examples (2018)", "Goldberger and Ben-Reuven (2017)"
@@ -175,6 +175,15 @@ METHODS: dict[str, Method] = {
             "reclaim",
             reclaim,
             "trust some labels, let the averaged model label the rest, learn from both",
+            "the five papers as one loop",
+            clock="epoch",
+            needs=RATE,
+            tasks=CLASSES,
+        ),
+        Method(
+            "reclaim-patient",
+            patient,
+            "reclaim for mostly wrong labels: learn from all of them for longer, reclaim the surest later",
             "the five papers as one loop",
             clock="epoch",
             needs=RATE,

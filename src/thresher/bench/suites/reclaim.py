@@ -69,7 +69,7 @@ PARTS = (
     Entry("by-agreement", "trusted by agreement", recipe=partial(reclaim, trusted=agreeing)),
     Entry("agreement-later", "agreement in the second half", recipe=partial(reclaim, trusted=joint_then_agreement)),
     Entry("growing", "the surest of each class", recipe=with_growing),
-    Entry("patient", "the same, later", recipe=patient),
+    Entry("patient", "Reclaim, patient", recipe=patient),
     Entry("not-averaged", "the model itself as the teacher", recipe=partial(reclaim, average=0.0)),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim, mix=None)),
     Entry("mixed-at-once", "mixup from the first epoch", recipe=partial(reclaim, mix=after(0, Mixup(1.0)))),
