@@ -124,12 +124,12 @@ def _panels(points: Sequence[dict[str, Any]], metrics: Mapping[str, str], clock:
 
 
 def panel_height(values: Sequence[dict[str, Any]], lowest: float, *, late: bool) -> Any:
-    """From the least that the curves come to, after the first half of their runs if `late`: the climb before that would
+    """From the least that the curves come to, after the first third of their runs if `late`: the climb before that would
     flatten all that follows. Curves that leave the picture are cut at its edge."""
     import altair as alt
 
     ends = {point["method"]: point["epoch"] for point in values}
-    reached = [point["score"] for point in values if not late or point["epoch"] > ends[point["method"]] / 2]
+    reached = [point["low"] for point in values if not late or point["epoch"] > ends[point["method"]] / 3]
     shown = [score for score in reached if score >= lowest]
     return alt.Scale(zero=False, domainMin=min(shown)) if shown else alt.Scale(zero=False)
 
