@@ -498,7 +498,7 @@ def test_a_panel_begins_where_the_curves_come_to_and_not_where_they_start() -> N
     def curve(method: str, scores: list[float]) -> list[dict[str, Any]]:
         return [{"method": method, "epoch": epoch, "low": score} for epoch, score in enumerate(scores, 1)]
 
-    values = [*curve("long", [5.0, 20.0, 40.0, 50.0, 60.0, 55.0]), *curve("short", [10.0, 70.0])]
+    values = [*curve("long", [5.0, 20.0, 40.0, 50.0, 60.0, 55.0]), *curve("short", [10.0, 70.0, 72.0])]
     assert panel_height(values, -math.inf, late=True).domainMin == 40.0
     assert panel_height(values, -math.inf, late=False).domainMin == 5.0
     assert panel_height(values, 45.0, late=True).domainMin == 50.0

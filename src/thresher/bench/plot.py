@@ -124,7 +124,7 @@ def _panels(points: Sequence[dict[str, Any]], metrics: Mapping[str, str], clock:
 
 
 def panel_height(values: Sequence[dict[str, Any]], lowest: float, *, late: bool) -> Any:
-    """From the least that the curves come to, after the first third of their runs if `late`: the climb before that would
+    """From the least that the curves come to, after the first third of their runs if `late`: the climb before it would
     flatten all that follows. Curves that leave the picture are cut at its edge."""
     import altair as alt
 
