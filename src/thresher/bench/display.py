@@ -73,26 +73,9 @@ def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: C
     rows = compare(suite, scale, results)
     tried, empty = tried_cells(suite, scale, rows)
     for cell in tried:
-        shown = Table(
-            title=f"{suite.name} · {cell.name}",
-            caption=about(suite, scale, cell),
-            box=SIMPLE_HEAD,
-            collapse_padding=True,
-            pad_edge=False,
-        )
         heads, body = cell_table(suite, rows, cell)
-        for head in heads:
-            words = WORDS.get(head)
-            shown.add_column(
-                head.replace(" ", "\n"),
-                justify="left" if words else "right",
-                vertical="bottom",
-                min_width=words,
-                no_wrap=words is None,
-            )
-        for line in body:
-            if NOT_RUN not in line:
-                shown.add_row(*line)
+        shown = _table(heads, [line for line in body if NOT_RUN not in line])
+        shown.title, shown.caption = f"{suite.name} · {cell.name}", about(suite, scale, cell)
         console.print(shown)
         if idle := [line[0] for line in body if NOT_RUN in line]:
             console.print(f"Not run here: {'; '.join(idle)}.", markup=False, highlight=False)
@@ -103,3 +86,16 @@ def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: C
         console.print(nothing_of(empty), highlight=False)
     if other := left_out(suite, scale, results):
         console.print(f"{other} stored results were made with other settings and are left out.")
+
+
+def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> Table:
+    """Narrow enough for 80 columns: words break into lines, and numbers do not."""
+    made = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for head in heads:
+        words, lines = WORDS.get(head), head.replace(" ", "\n")
+        made.add_column(
+            lines, justify="left" if words else "right", vertical="bottom", min_width=words, no_wrap=words is None
+        )
+    for line in body:
+        made.add_row(*line)
+    return made
