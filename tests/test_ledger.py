@@ -132,6 +132,22 @@ def test_a_kill_while_parts_get_new_columns_leaves_one_form_in_the_end(
     assert again.table().column("late").to_pylist() == [None] * 4 + [1.0, 2.0, 1.5, 2.5]
 
 
+def test_a_column_that_changes_its_kind_is_refused_in_words(tmp_path: Path) -> None:
+    def rule(evidence: Evidence) -> Decision:
+        found = {0: evidence.ids > 3, 1: None, 2: evidence.ids.float()}[int(evidence.epoch)]
+        return Decision(torch.ones(len(evidence)), {} if found is None else {"sure": found})
+
+    sentence = "The column 'sure' was bool and is now float: let a rule give one kind of values for a column."
+    for out in (None, tmp_path / "run"):
+        with pytest.raises(ThresherError, match=sentence):
+            run(Recipe(each_epoch=rule), out=out)
+    assert set(Ledger.read(tmp_path / "run").table().column("epoch").to_pylist()) == {1, 2}
+    stored = Ledger(tmp_path / "run" / "ledger", ["part-00000.parquet"])
+    stored.add(pa.table({"id": [1], "sure": [0.5]}))
+    with pytest.raises(ThresherError, match="'sure' was bool and is now double"):
+        stored.commit()
+
+
 def test_selected_columns_and_rows_are_the_same_from_memory_and_from_disk(tmp_path: Path) -> None:
     here, there = run(Recipe(each_batch=KEEP)).ledger, run(Recipe(each_batch=KEEP), out=tmp_path / "run").ledger
     where = (pc.field("epoch") == 2) & pc.field("kept")

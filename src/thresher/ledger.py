@@ -171,6 +171,21 @@ def epoch_table(
     return pa.table({**columns, **extra})
 
 
+def _one_form(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of all of these; a column of two kinds, such as yes or no and later a number, is refused."""
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException as error:
+        first, *others = schemas
+        clashes = (
+            f"The column {name!r} was {first.field(name).type} and is now {other.field(name).type}"
+            for other in others
+            for name in first.names
+            if name in other.names and first.field(name).type != other.field(name).type
+        )
+        raise ThresherError(f"{next(clashes, error)}: let a rule give one kind of values for a column.") from error
+
+
 def _in_form(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
 
@@ -185,6 +200,7 @@ class Ledger:
     def __init__(self, folder: Path | None = None, parts: Sequence[str] = ()):
         self.folder, self.parts = folder, list(parts)
         self.pending: list[pa.Table] = []
+        self.form: pa.Schema | None = None  # the columns of all that was added
 
     @classmethod
     def read(cls, folder: Path | str) -> "Ledger":
@@ -197,6 +213,7 @@ class Ledger:
         return cls(folder, parts)
 
     def add(self, table: pa.Table) -> None:
+        self.form = table.schema if self.form is None else _one_form([self.form, table.schema])
         self.pending.append(table)
 
     def commit(self) -> None:
@@ -218,7 +235,7 @@ class Ledger:
         """
         assert self.folder is not None
         known = pq.read_schema(self.folder / self.parts[0])
-        schema = pa.unify_schemas([known, table.schema], promote_options="permissive")
+        schema = _one_form([known, table.schema])
         if schema != known:
             for path in (self.folder / part for part in reversed(self.parts)):  # last the one that is asked
                 _write(_in_form(pq.read_table(path), schema), path)
@@ -235,8 +252,7 @@ class Ledger:
         """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
         stored = [] if self.folder is None else [self.folder / part for part in self.parts]
         # Pending rows may have columns that the parts do not have yet.
-        forms = [*map(pq.read_schema, stored), *(table.schema for table in self.pending)]
-        schema = pa.unify_schemas(forms, promote_options="permissive")
+        schema = _one_form([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
         for pending in self.pending:
             rows = _in_form(pending, schema)
