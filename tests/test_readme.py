@@ -1,12 +1,15 @@
 """The README speaks of what is there."""
 
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
+from thresher.bench.results import read
 from thresher.recipes import METHODS
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -16,5 +19,22 @@ def test_the_table_has_every_method(name: str) -> None:
 
 
 def test_the_table_has_no_other_method() -> None:
-    rows = [line for line in README.splitlines() if line.startswith("| ") and not line.startswith("| name ")]
+    rows = [line for line in README.splitlines() if line.startswith("| [")]
     assert len(rows) == len(METHODS)
+
+
+REACHED = [
+    ("reclaim-paper", "cifar10n-worse", "standard", "reclaim"),
+    ("prl-paper", "cifar10-pairflip-45", "standard", "co-prl-l"),
+    ("l2rw-paper", "mnist-imbalance-200", "standard", "l2rw"),
+    ("distil-paper", "cifar10-7500-entropy", "standard", "composition"),
+    ("active-paper", "mlp-blank", "random", "s-badge"),
+]
+
+
+@pytest.mark.parametrize(("file", "cell", "plain", "ours"), REACHED, ids=[row[0] for row in REACHED])
+def test_the_figures_are_those_that_are_stored(file: str, cell: str, plain: str, ours: str) -> None:
+    rows = [row for row in read(ROOT / "results" / f"{file}.jsonl")[0] if row["cell"] == cell]
+    without, with_ = ([100 * row["last"] for row in rows if row["method"] == name] for name in (plain, ours))
+    seeds = f"{len(with_)}" + ("" if len(without) == len(with_) else f" ({len(without)} plainly)")
+    assert f"| {fmean(without):.1f} | {fmean(with_):.1f} (`{ours}`) | {seeds} |" in README
