@@ -28,7 +28,8 @@ def share_of_wide(squares: Array, rounds: int = 300) -> Array:
     for _ in range(rounds):
         before = shares
         shape, scale = _gamma(squares, logs, 1 - shares)
-        inner = (shape - 1) * logs - squares / scale - math.lgamma(shape) - shape * math.log(scale)
+        with np.errstate(over="ignore"):  # far beyond all inliers: its density is 0
+            inner = (shape - 1) * logs - squares / scale - math.lgamma(shape) - shape * math.log(scale)
         part = min(max(float(shares.mean()), 1e-9), 1 - 1e-9)
         odds = math.log(part) + wide - math.log(1 - part) - inner
         shares = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
