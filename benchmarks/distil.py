@@ -11,7 +11,6 @@ disturbs least.
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from timing import write
 from torch import Tensor
 
 from thresher import Examples, Recipe
@@ -93,9 +93,6 @@ def measured(name: str, validation: int, step: float, sweep: float, search: floa
         "sweep_share_of_epoch": looks / epoch,
         "search_share_of_epoch": search / epoch,
         "epochs": EPOCHS,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "threads": torch.get_num_threads(),
     }
 
 
@@ -142,9 +139,7 @@ def main() -> None:
         sweep = sweep_seconds(name, shape, told.swept) * COUNT / told.swept
         found += [measured(name, validation, step, sweep, seconds) for validation, seconds in searches.items()]
     print(page(found))
-    if told.out is not None:
-        told.out.parent.mkdir(parents=True, exist_ok=True)
-        told.out.write_text("".join(json.dumps(each) + "\n" for each in found))
+    write(found, told.out, torch.get_num_threads())
 
 
 if __name__ == "__main__":
