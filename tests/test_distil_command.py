@@ -73,6 +73,13 @@ def test_the_command_writes_runs_and_a_report_and_goes_on(tmp_path: Path) -> Non
     assert_same_tensors(parameters(out / "debias"), parameters(tmp_path / "b" / "debias"))
 
 
+def test_a_student_s_method_may_ask_for_clean_examples(tmp_path: Path) -> None:
+    result = thresher(*WORDS, "--method", "l2rw", "--out", tmp_path / "run", "--json")
+    assert result.exit_code == 0, result.output
+    students = json.loads(result.stdout.splitlines()[-1])["students"]
+    assert [student["method"] for student in students] == ["l2rw, unweighted", "l2rw, debias"]
+
+
 def test_a_killed_command_ends_as_one_that_was_not(tmp_path: Path) -> None:
     words = [*WORDS, "--commit-every", "0", "--epochs", "10"]
     killed = subprocess.Popen([sys.executable, "-m", "thresher", *words, "--out", str(tmp_path / "a")], stderr=-3)

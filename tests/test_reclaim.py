@@ -494,6 +494,21 @@ def test_the_page_says_what_is_stored() -> None:
     assert f"the last ten epochs score {much}\n(one seed)" in patiently
 
 
+def test_patience_in_the_small_suite_is_as_its_page_says() -> None:
+    rows = read(Path(__file__).parent.parent / "results" / "reclaim-small.jsonl")[0]
+
+    def mean(cell: str, method: str) -> float:
+        return 100 * fmean(row["last"] for row in rows if (row["cell"], row["method"]) == (cell, method))
+
+    cells = {row["cell"] for row in rows}
+    assert min(mean("digits-symmetric-80", each) for each in ("patient", "growing")) > mean(
+        "digits-symmetric-80", "reclaim"
+    )
+    for cell in cells - {"digits-symmetric-80"}:
+        found = [mean(cell, each) for each in ("reclaim", "growing", "patient")]
+        assert max(found) - min(found) < 1
+
+
 def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> None:
     suite = SUITES["reclaim"]
     setting = Setting(0.4, 10, 115)
