@@ -149,7 +149,7 @@ def sizes(text: str) -> tuple[int, int]:
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    from thresher.bench.provenance import provenance
+    from thresher.bench.run.provenance import provenance
 
     facts = {"threads": options.threads, "features": WIDTH, "picks": COUNT, "seed": SEED, **provenance("cpu")}
     rows = []

@@ -168,8 +168,8 @@ def measured(run: Run, python: str, threads: int) -> Result:
 
 def measure_missing(path: Path, python: str, threads: int, minutes: float) -> None:
     """Make the runs that the file does not hold, until the minutes are over; who failed is not asked for more."""
-    from thresher.bench.provenance import provenance
-    from thresher.bench.results import append, read
+    from thresher.bench.run.provenance import provenance
+    from thresher.bench.run.results import append, read
 
     stored, _ = read(path)
     known = {Run(*(each[key] for key in Run._fields)) for each in stored}
@@ -279,7 +279,7 @@ def main() -> None:
         who, n, count, answer = given.one
         run_here(who, int(n), int(count), Path(answer))
     elif given.show:
-        from thresher.bench.results import read
+        from thresher.bench.run.results import read
 
         print(page(read(given.results)[0]), end="")
     else:

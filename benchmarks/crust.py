@@ -21,10 +21,10 @@ import torch
 from timing import medians, take_turns, write
 
 from thresher import Examples, Recipe
-from thresher.engine.training import Plan, Training
-from thresher.mix import mix_in
+from thresher.core.rule import in_epoch
+from thresher.engine.loop.training import Plan, Training
+from thresher.methods import method
 from thresher.models import build
-from thresher.recipes import method
 from thresher.rules import warmup
 
 MODELS, BATCH = {"resnet32": 1.0, "cnn9": 0.2}, 25  # how many of the examples each has: cnn9 is the slower
@@ -49,7 +49,7 @@ def at_once(recipe: Recipe) -> Recipe:
     """The recipe without its warm-up, which is plain training."""
     if not isinstance(recipe.each_epoch, warmup):
         return recipe
-    return replace(recipe, each_epoch=recipe.each_epoch.rule, mix=mix_in(math.inf, recipe.mix))
+    return replace(recipe, each_epoch=recipe.each_epoch.then, mix=in_epoch(math.inf, recipe.mix))
 
 
 def epochs(model: str, name: str, train: Examples) -> Iterator[None]:

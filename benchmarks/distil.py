@@ -22,8 +22,8 @@ from timing import write
 from torch import Tensor
 
 from thresher import Examples, Recipe
-from thresher.engine.sweep import Sweeper
-from thresher.engine.training import Plan, Training
+from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.loop.training import Plan, Training
 from thresher.models import build
 from thresher.objectives import CrossEntropy, Distillation
 from thresher.rules import debias_weights

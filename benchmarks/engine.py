@@ -23,8 +23,8 @@ from torch.nn.functional import cross_entropy
 
 from thresher import Examples, fit
 from thresher.data import load
+from thresher.methods import method
 from thresher.models import build
-from thresher.recipes import method
 
 Contestant = Callable[[], float]  # runs some epochs and gives the seconds of one
 

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from thresher import Examples, Moment, Recipe, fit
+from thresher.core.rule import needs_of
+from thresher.methods import method
+from thresher.methods.crust import WARM_EPOCHS
 from thresher.models import build
-from thresher.recipes import method
-from thresher.recipes.crust import WARM_EPOCHS
-from thresher.rules.rule import needs_of
-from thresher.views import weak
+from thresher.slots.views import weak
 
 IMAGES, SHAPE = 50_000, (3, 32, 32)
 

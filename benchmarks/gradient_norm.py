@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from thresher.engine.factored import record
+from thresher.engine.gradients.factored import record
 from thresher.models.cnn9 import CNN9
 from thresher.models.norm import batch_to_group_norm
 

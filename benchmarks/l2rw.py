@@ -22,7 +22,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from thresher import Examples, Recipe
-from thresher.engine.training import Plan, Training
+from thresher.engine.loop.training import Plan, Training
 from thresher.models import build
 from thresher.rules import MetaGradient
 

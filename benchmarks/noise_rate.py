@@ -19,15 +19,15 @@ from typing import Any
 import torch
 
 from thresher import Examples, fit
-from thresher.bench.provenance import provenance
-from thresher.bench.results import append, read
+from thresher.bench.run.provenance import provenance
+from thresher.bench.run.results import append, read
 from thresher.corruption import corrupt
 from thresher.data import load
 from thresher.data.builtin import digits, regression
-from thresher.folds import noise_rate_by_folds
+from thresher.methods import METHODS
 from thresher.models import build
-from thresher.noise_rate import estimated
-from thresher.recipes import METHODS
+from thresher.noise.folds import noise_rate_by_folds
+from thresher.noise.noise_rate import estimated
 
 RATES = (0.1, 0.2, 0.4)
 CLASSES = [None, *(f"symmetric:{rate:g}" for rate in (*RATES, 0.6)), *(f"pairflip:{rate:g}" for rate in RATES)]

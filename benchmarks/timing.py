@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from thresher.bench.provenance import provenance
+from thresher.bench.run.provenance import provenance
 
 Times = Mapping[str, Sequence[tuple[float, float]]]  # (wall, CPU) seconds of every turn of each contestant
 

@@ -5,10 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from thresher import Recipe, fit
+from thresher import Evidence, Recipe, fit
 from thresher.corruption import corrupt
 from thresher.data import load
-from thresher.engine.evidence import Evidence
 from thresher.models import build
 from thresher.rules import Rule, warmup
 from thresher.signals import p_given

@@ -6,8 +6,8 @@ from torch.utils.data import Dataset
 from thresher import Examples, fit
 from thresher.corruption import corrupt
 from thresher.data import load
+from thresher.methods import method
 from thresher.models import build
-from thresher.recipes import method
 
 
 class Files(Dataset):

@@ -6,13 +6,10 @@ from tiny import examples
 from torch import Tensor
 
 from thresher import Recipe, signals
-from thresher.average import Growing
-from thresher.clip import Clamped
-from thresher.engine.evidence import Evidence
-from thresher.mix import ClusterMixup, Mixup, SameClassMixup
-from thresher.recipes import METHODS, Setting
-from thresher.recipes.reclaim import reclaim
-from thresher.relabel import AverageLabels
+from thresher.core.evidence import Evidence
+from thresher.core.schedules import ramp
+from thresher.methods import METHODS, Setting
+from thresher.methods.reclaim import reclaim
 from thresher.rules import (
     Centrality,
     ClipNorm,
@@ -28,8 +25,11 @@ from thresher.rules import (
     product,
     warmup,
 )
-from thresher.schedules import ramp
-from thresher.views import Flip, Shift
+from thresher.slots.average import Growing
+from thresher.slots.clip import Clamped
+from thresher.slots.mix import ClusterMixup, Mixup, SameClassMixup
+from thresher.slots.relabel import AverageLabels
+from thresher.slots.views import Flip, Shift
 
 KEEP = KeepSmallest(by=signals.loss, fraction=0.5)
 

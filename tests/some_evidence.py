@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
+from thresher.core.evidence import Evidence
+from thresher.core.signals import clean_agreement, features, gradient_norm
 from thresher.objectives import CrossEntropy, SquaredError
-from thresher.signals import clean_agreement, features, gradient_norm
 
 TASKS = ("classes", "soft", "real")
 
@@ -50,4 +50,4 @@ def some_evidence(n: int, task: str = "classes", *, width: int = 4, seed: int = 
 def same_but(evidence: Evidence, **changes: Any) -> Evidence:
     """The same evidence with nothing computed yet but the prepared signals."""
     known = {signal: evidence.known[signal] for signal in (gradient_norm, features, clean_agreement)}
-    return evidence.but(**({"known": known} | changes))
+    return evidence.replace(**({"known": known} | changes))

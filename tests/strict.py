@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from thresher.engine.step import Step
+from thresher.engine.step.step import Step
 
 WAITING = {
     "_local_scalar_dense",

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from thresher import Examples, Recipe, ThresherError, acquire, fit, signals, weigh
-from thresher.acquisitions import ACQUISITIONS, acquisition
+from thresher.core.dropout import MutualInformation
+from thresher.core.seeding import generator
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits
-from thresher.dropout import MutualInformation
+from thresher.methods.acquisitions import ACQUISITIONS, acquisition
 from thresher.models import build
 from thresher.models.mlp import MLP
 from thresher.rules import KCentre, KeepLargest, KeepSmallest, KMeansPlusPlus, MetaGradient, every, per_class
-from thresher.seeding import generator
 
 COUNT, SEED = 7, 3
 

@@ -18,14 +18,14 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-import thresher.files
+import thresher.core.files
 from thresher import ThresherError
-from thresher.annotate.answers import Vote, read_votes, settle
-from thresher.annotate.folder import add_answers, answers_of, read_answers
-from thresher.cli import app
+from thresher.__main__ import app
+from thresher.app.annotate.answers import Vote, read_votes, settle
+from thresher.app.annotate.folder import add_answers, answers_of, read_answers
+from thresher.core.files import alone_in
 from thresher.data import load
 from thresher.data.pools import load_with_pool
-from thresher.files import alone_in
 
 CLASSES = ["cat", "dog", "eel"]
 COUNT, KNOWN = 90, 30
@@ -358,7 +358,7 @@ def test_a_contradiction_is_refused_unless_it_is_to_replace(run: Path) -> None:
 
 def test_a_label_that_died_at_any_write_ends_as_if_it_had_not(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("a.csv").write_text("id,label\n70,cat\n71,dog\n")
-    count, at, whole = 0, -1, thresher.files.write_whole
+    count, at, whole = 0, -1, thresher.core.files.write_whole
 
     def write(path: Path, fill: Callable[[Path], object]) -> None:
         nonlocal count
@@ -367,7 +367,15 @@ def test_a_label_that_died_at_any_write_ends_as_if_it_had_not(run: Path, monkeyp
             raise KeyboardInterrupt
         whole(path, fill)
 
-    modules = ("engine.checkpoint", "outcome", "ledger", "annotate.folder", "settings", "report", "procedures.rounds")
+    modules = (
+        "engine.store.checkpoint",
+        "record.outcome",
+        "record.ledger",
+        "app.annotate.folder",
+        "app.settings",
+        "report",
+    )
+    modules = (*modules, "methods.rounds")
     for module in modules:
         monkeypatch.setattr(f"thresher.{module}.write_whole", write)
     start = tree(run)

@@ -10,9 +10,11 @@ from tiny import examples, net
 from torch import Tensor
 
 from thresher import Recipe, ThresherError, fit
+from thresher.core.evidence import Evidence
 from thresher.corruption import corrupt
 from thresher.data.builtin import blobs
-from thresher.engine.evidence import Evidence
+from thresher.methods import METHODS, Trainer, incv
+from thresher.methods.incv import noise_rate_from_agreement, sort_examples, wrong_among_selected
 from thresher.models.mlp import MLP
 from thresher.objectives import (
     CrossEntropy,
@@ -22,16 +24,12 @@ from thresher.objectives import (
     Reweighted,
     transition_from_anchors,
 )
-from thresher.procedures import Trainer, incv
-from thresher.procedures.incv import noise_rate_from_agreement, sort_examples, wrong_among_selected
-from thresher.recipes import METHODS
-from thresher.relabel import PredictedLabels
 from thresher.rules import Dimensionality, Selected, ask, local_dimensionality
-from thresher.schedules import ramp, switched
+from thresher.slots.relabel import PredictedLabels
 
 
 def about(outputs: Tensor, targets: Tensor) -> Evidence:
-    return some_evidence(len(outputs), "classes", width=outputs.shape[1], targets=targets).but(raw_outputs=outputs)
+    return some_evidence(len(outputs), "classes", width=outputs.shape[1], targets=targets).replace(raw_outputs=outputs)
 
 
 def drawn(n: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -77,7 +75,7 @@ def test_forward_correction_through_the_identity_is_cross_entropy_and_a_noise_la
     torch.testing.assert_close(ForwardCorrection(transition)(evidence), NoiseLayer(transition)(evidence))
     soft = torch.rand(30, 4).softmax(1)
     through = (outputs.float().softmax(1) @ transition).log()
-    torch.testing.assert_close(ForwardCorrection(transition)(evidence.but(targets=soft)), -(soft * through).sum(1))
+    torch.testing.assert_close(ForwardCorrection(transition)(evidence.replace(targets=soft)), -(soft * through).sum(1))
 
 
 @pytest.mark.parametrize("revised", [False, True])
@@ -143,7 +141,7 @@ def test_labels_give_way_once_the_dimensionality_has_risen() -> None:
     shares = []
     for epoch, points in enumerate([line, line, line, line, cloud, cloud]):
         evidence = some_evidence(300, "classes", generator=torch.Generator().manual_seed(epoch))
-        evidence = evidence.but(known={**evidence.known, rule.by: points}, epoch=epoch, epochs=10.0, memory=memory)
+        evidence = evidence.replace(known={**evidence.known, rule.by: points}, epoch=epoch, epochs=10.0, memory=memory)
         decision = ask(rule, evidence)
         memory |= decision.memory
         shares.append(float(decision.columns["given_share"][0]))
@@ -158,15 +156,15 @@ def test_labels_give_way_once_the_dimensionality_has_risen() -> None:
 
 def test_labels_are_shared_with_the_prediction() -> None:
     evidence = some_evidence(3, "classes", width=2, targets=torch.tensor([0, 1, 1]))
-    evidence = evidence.but(raw_outputs=torch.tensor([[0.0, 2.0], [3.0, 0.0], [0.0, 1.0]]))
-    evidence = evidence.but(columns={"given_share": torch.tensor([1.0, 0.25, 0.5])})
+    evidence = evidence.replace(raw_outputs=torch.tensor([[0.0, 2.0], [3.0, 0.0], [0.0, 1.0]]))
+    evidence = evidence.replace(columns={"given_share": torch.tensor([1.0, 0.25, 0.5])})
     assert PredictedLabels()(evidence).tolist() == [[1.0, 0.0], [0.75, 0.25], [0.0, 1.0]]
 
 
 def test_selected_ones_are_joined_by_candidates() -> None:
     evidence = some_evidence(9, "classes")
-    assert ask(Selected(2), evidence.but(epoch=1)).weights.tolist() == [1, 0, 0] * 3
-    assert ask(Selected(2), evidence.but(epoch=2)).weights.tolist() == [1, 1, 0] * 3
+    assert ask(Selected(2), evidence.replace(epoch=1)).weights.tolist() == [1, 0, 0] * 3
+    assert ask(Selected(2), evidence.replace(epoch=2)).weights.tolist() == [1, 1, 0] * 3
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.5, 0.8])
@@ -210,8 +208,3 @@ def test_a_procedure_goes_on_where_it_was_and_takes_steps_too(name: str, tmp_pat
     begun = METHODS[name].train(trainer(**steps, out=tmp_path / "run"))
     again = METHODS[name].train(trainer(**steps, out=tmp_path / "run"))
     assert whole.scores == begun.scores == again.scores
-
-
-def test_switched_schedules() -> None:
-    both = switched(ramp(1.0, 0.5, epochs=2), 0.1, at=3)
-    assert [round(both(epoch, 9), 3) for epoch in (0, 1, 2, 3)] == [1.0, 0.75, 0.5, 0.1]

@@ -25,28 +25,28 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from thresher import ThresherError, fit
-from thresher.bench import results as results_module
-from thresher.bench.cli import app
-from thresher.bench.compare import compare, left_out
-from thresher.bench.display import print_tables
-from thresher.bench.jobs import Job, answered, head_of, jobs_of, missing, plain
-from thresher.bench.page import write_page
-from thresher.bench.plot import panel_height
-from thresher.bench.processes import Events, Worker, listen
-from thresher.bench.provenance import provenance
-from thresher.bench.published import Published, published
-from thresher.bench.results import append, read, results_file
-from thresher.bench.runner import Place, next_place, run_jobs
-from thresher.bench.setup import Setup
-from thresher.bench.suite import Cell, Entry, Scale, Suite
+from thresher.bench.commands.bench import app
+from thresher.bench.compare.rows import compare, left_out
+from thresher.bench.definition.published import Published, published
+from thresher.bench.definition.setup import Setup
+from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.pages.curves import panel_height
+from thresher.bench.pages.page import write_page
+from thresher.bench.pages.terminal import print_tables
+from thresher.bench.run import results as results_module
+from thresher.bench.run.jobs import Job, answered, head_of, jobs_of, missing, plain
+from thresher.bench.run.processes import Events, Worker, listen
+from thresher.bench.run.provenance import provenance
+from thresher.bench.run.results import append, read, results_file
+from thresher.bench.run.runner import Place, next_place, run_jobs
+from thresher.bench.run.task import Measured, Task, measure, prepare, summary
 from thresher.bench.suites import SUITES
-from thresher.bench.task import Measured, Task, measure, prepare, summary
 from thresher.corruption import corrupt
 from thresher.data import load, only_classes
-from thresher.engine.fit import Moment
+from thresher.engine.train import Moment
+from thresher.methods import method
 from thresher.models import build
-from thresher.recipes import method
-from thresher.views import Flip
+from thresher.slots.views import Flip
 
 
 def constant(_task: Task) -> Measured:
@@ -317,7 +317,7 @@ def test_a_suite_that_cannot_travel_is_refused(tmp_path: Path) -> None:
 
 
 def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("thresher.bench.runner.cores", lambda: 8)
+    monkeypatch.setattr("thresher.bench.run.runner.cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert [Place(at_once=jobs).threads for jobs in (1, 3, 16)] == [8, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")

@@ -14,15 +14,15 @@ from tiny import examples
 from torch import Tensor, nn
 
 from thresher import Recipe, signals
-from thresher.engine import capture
-from thresher.engine.aside import Aside
-from thresher.engine.capture import Captured, obstacle, phase
-from thresher.engine.evidence import Evidence
-from thresher.engine.sweep import Sweeper
-from thresher.mix import Mixup, Pairing, after
-from thresher.objectives import CrossEntropy, NearUniform, Objective, Pair, Variational
+from thresher.core.evidence import Evidence
+from thresher.core.schedules import Schedule
+from thresher.engine.device import capture
+from thresher.engine.device.capture import Captured, obstacle, phase
+from thresher.engine.device.streams import Aside
+from thresher.engine.loop.sweep import Sweeper
+from thresher.objectives import CrossEntropy, LayerPair, NearUniform, Objective, Variational
 from thresher.rules import KeepSmallest, product, warmup
-from thresher.schedules import Schedule
+from thresher.slots.mix import Mixup, Pairing
 
 
 class FakeGraph:
@@ -128,7 +128,7 @@ def test_a_phase_ends_with_the_warm_up() -> None:
 
 
 def test_a_phase_ends_when_mixing_begins() -> None:
-    recipe = Recipe(mix=after(3, Mixup()))
+    recipe = Recipe(mix=warmup(3, Mixup()))
     phases = [phase(recipe, epoch) for epoch in range(6)]
     assert phases[0] == phases[2] != phases[3] == phases[5]
 
@@ -167,7 +167,7 @@ FOREIGN: dict[str, Recipe] = {
 BLIND: dict[str, Recipe] = {  # what no epoch is shown to, or what is a device scalar
     "a function of outputs": Recipe(objective=lambda outputs, targets: (outputs - targets).square().sum(1)),
     "a loss of torch": Recipe(objective=nn.CrossEntropyLoss(reduction="none")),
-    "an objective with layers": Recipe(objective=Variational([Pair("0", "0", 2, 2)])),
+    "an objective with layers": Recipe(objective=Variational([LayerPair("0", "0", 2, 2)])),
     "a schedule": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=OwnSchedule())),
 }
 
@@ -211,7 +211,7 @@ def test_a_padded_sweep_gives_the_same_outputs(monkeypatch: pytest.MonkeyPatch, 
             shapes.append(len(inputs["index"]))
             return self.function(**inputs)
 
-    monkeypatch.setattr("thresher.engine.sweep.Captured", Direct)
+    monkeypatch.setattr("thresher.engine.loop.sweep.Captured", Direct)
     train, objective = examples(), CrossEntropy()
     model = nn.Sequential(nn.Flatten(), nn.Linear(train.inputs[0].numel(), 3))
     positions = torch.arange(count)

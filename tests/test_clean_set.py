@@ -18,8 +18,8 @@ from thresher.corruption import corrupt
 from thresher.data import load, load_clean, take_clean
 from thresher.data.builtin import digits
 from thresher.data.folders import files_of
-from thresher.engine.sweep import measure
-from thresher.procedures import Trainer, clean_only, fine_tune, with_clean
+from thresher.engine.loop.sweep import measure
+from thresher.methods import Trainer, clean_only, fine_tune, with_clean
 
 
 def test_taken_clean_examples_are_balanced_and_true() -> None:

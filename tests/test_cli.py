@@ -23,15 +23,15 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from thresher import Ledger, Moment
-from thresher.cli import app
-from thresher.commands import demo as demo_command
-from thresher.commands import running
-from thresher.commands.choices import make_optimizer, make_schedule
-from thresher.commands.progress import progress
-from thresher.engine.checkpoint import RunFolder
-from thresher.noise_rate import Estimate
-from thresher.recipes import METHODS
-from thresher.settings import Settings, make_settings, read_toml, save
+from thresher.__main__ import app
+from thresher.app import train_job as running
+from thresher.app.commands import demo as demo_command
+from thresher.app.commands.progress import progress
+from thresher.app.parsing import make_optimizer, make_schedule
+from thresher.app.settings import Settings, make_settings, read_toml, save
+from thresher.engine.store.checkpoint import RunFolder
+from thresher.methods import METHODS
+from thresher.noise.noise_rate import Estimate
 
 QUICK = ["--data", "blobs:200,3,4", "--model", "mlp:16", "--batch", "32"]
 PRL = [*QUICK, "--corrupt", "symmetric:0.4", "--method", "prl-l", "--noise-rate", "0.4"]
@@ -479,8 +479,8 @@ def test_version_comes_without_what_it_does_not_need():
     code = (
         "import sys, thresher; assert not {'typer', 'rich'} & {*sys.modules}, 'import thresher'\n"
         "sys.argv = ['thresher', '--version']\n"
-        "from thresher.cli import app; app(standalone_mode=False)\n"
-        "late = {'sklearn', 'altair', 'jinja2', 'vl_convert', 'torchvision', 'timm', 'thresher.commands.running'}\n"
+        "from thresher.__main__ import app; app(standalone_mode=False)\n"
+        "late = {'sklearn', 'altair', 'jinja2', 'vl_convert', 'torchvision', 'timm', 'thresher.app.train_job'}\n"
         "assert not late & {*sys.modules}, late & {*sys.modules}"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -573,7 +573,7 @@ def test_optimizer_and_schedule_are_those_asked_for():
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_shows_where_training_is(terminal, monkeypatch):
-    monkeypatch.setattr("thresher.commands.progress.LINE_EVERY", 0.0)
+    monkeypatch.setattr("thresher.app.commands.progress.LINE_EVERY", 0.0)
     drawn = io.StringIO()
     record = {"metric": "accuracy", "score": 0.915, "kept": 0.6}
     console = Console(file=drawn, force_terminal=terminal, width=120, highlight=False)

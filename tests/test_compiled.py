@@ -11,8 +11,8 @@ from tiny import assert_same_run, assert_same_tensors, examples, net, tensors
 from torch import Tensor, nn
 
 from thresher import Recipe, Run, ThresherError, fit, signals, weigh
-from thresher.engine.compiled import MODELS, as_written, compiling
-from thresher.objectives import Pair, Variational
+from thresher.engine.device.compile import MODELS, as_written, compiling
+from thresher.objectives import LayerPair, Variational
 from thresher.rules import KeepSmallest
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")  # torch of itself
@@ -50,7 +50,7 @@ def test_the_training_pass_is_compiled_once(name: str) -> None:
 
 WATCHED = {
     **{name: ALL_RECIPES[name] for name in ("prl-g", "l2rw", "features", "agreement of the peer")},
-    "layers": Recipe(objective=Variational((Pair("1", "1", 8, 8),), strength=0.1)),
+    "layers": Recipe(objective=Variational((LayerPair("1", "1", 8, 8),), strength=0.1)),
 }
 
 

@@ -10,7 +10,9 @@ from test_views import NoWaiting
 from torch import Tensor
 
 from thresher import rules, signals
-from thresher.engine.evidence import Evidence
+from thresher.core.evidence import Evidence
+from thresher.core.rule import heeds_groups, parts, schedules_of
+from thresher.core.schedules import ramp
 from thresher.rules import (
     Agree,
     Centrality,
@@ -51,11 +53,8 @@ from thresher.rules import (
     per_class,
     product,
     trusting,
-    until,
     warmup,
 )
-from thresher.rules.rule import heeds_groups, parts, schedules_of
-from thresher.schedules import ramp
 
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
@@ -160,8 +159,13 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (trusting(from_average(Agree()), rest=Remembering()), LABELLED),
         (trusting(Remembering(), rest=Uniform()), EVERY_TASK),
     ],
-    "until": [(until(1, KEEP, then=Remembering()), EVERY_TASK), (until(2, Remembering(), then=KEEP), EVERY_TASK)],
-    "warmup": [(warmup(1, KEEP), EVERY_TASK), (warmup(9, KEEP), EVERY_TASK), (warmup(0, Remembering()), EVERY_TASK)],
+    "warmup": [
+        (warmup(1, KEEP), EVERY_TASK),
+        (warmup(9, KEEP), EVERY_TASK),
+        (warmup(0, Remembering()), EVERY_TASK),
+        (warmup(1, Remembering(), before=KEEP), EVERY_TASK),
+        (warmup(2, KEEP, before=Remembering()), EVERY_TASK),
+    ],
 }
 ROWS = [
     pytest.param(rule, task, n, id=f"{name}{place}-{task}-{n}")
@@ -184,12 +188,14 @@ def about(n: int, task: str, *, tied: bool = False, **facts: Any) -> Evidence:
     }
     others["labelled"] = labelled
     judge = same_but(judge, ids=known.ids, targets=known.targets)
-    others["validation"] = known.but(others={"teacher": judge, "average": judge})
-    return own.but(others=others, generator=torch.Generator().manual_seed(7), **({"epoch": 1, "epochs": 4.0} | facts))
+    others["validation"] = known.replace(others={"teacher": judge, "average": judge})
+    return own.replace(
+        others=others, generator=torch.Generator().manual_seed(7), **({"epoch": 1, "epochs": 4.0} | facts)
+    )
 
 
 def _all_alike(evidence: Evidence) -> Evidence:
-    return evidence.but(
+    return evidence.replace(
         targets=evidence.targets[:1].expand_as(evidence.targets),
         raw_outputs=evidence.outputs[:1].expand_as(evidence.outputs),
         known={k: v[:1].expand_as(v) for k, v in evidence.known.items() if not isinstance(k, str)},
@@ -199,7 +205,7 @@ def _all_alike(evidence: Evidence) -> Evidence:
 
 def permuted(evidence: Evidence, order: Tensor) -> Evidence:
     """The same examples in another order, written out here so that Evidence.at is not trusted."""
-    return evidence.but(
+    return evidence.replace(
         ids=evidence.ids[order],
         targets=evidence.targets[order],
         raw_outputs=evidence.raw_outputs[order],  # type: ignore[index]

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from thresher import Recipe, fit, signals
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
+from thresher.core.schedules import ramp
 from thresher.rules import (
     Centrality,
     Coreset,
@@ -32,14 +33,13 @@ from thresher.rules import (
     streamed_facility_location,
     warmup,
 )
-from thresher.rules.distances import measure, total_distances
-from thresher.schedules import ramp
+from thresher.rules.coresets.distances import measure, total_distances
 
-exact = importlib.import_module("thresher.rules.facility_location")
-cover = importlib.import_module("thresher.rules.cover")
-near = importlib.import_module("thresher.rules.near")
-central = importlib.import_module("thresher.rules.centrality")
-blocks = importlib.import_module("thresher.blocks")
+exact = importlib.import_module("thresher.rules.coresets.facility_location")
+cover = importlib.import_module("thresher.rules.coresets.coverage")
+near = importlib.import_module("thresher.rules.coresets.neighbour_lists")
+central = importlib.import_module("thresher.rules.coresets.centrality")
+blocks = importlib.import_module("thresher.core.chunks")
 
 # Few distinct values, so that duplicates and ties are the rule; thirds and tenths: tied but inexact.
 COORDINATES = st.sampled_from([0.0, 1.0, 2.0, 3.0, 0.1, 0.2, 1 / 3, 2 / 3, -5.0, 1e-9, 0.7])
@@ -327,7 +327,7 @@ def test_a_stream_of_one_cluster_after_the_other_is_covered() -> None:
 @pytest.mark.parametrize(("rows", "count"), [(drawn(5000, 10), 400), (drawn(3000, 2), 30)], ids=["wide", "flat"])
 def test_a_stream_gets_the_better_of_what_the_sieves_and_the_sample_offer(rows: Tensor, count: int) -> None:
     """Of all examples: the sample's own medoids are part of it, so that it takes them for better than they are."""
-    streaming = importlib.import_module("thresher.rules.streaming")
+    streaming = importlib.import_module("thresher.rules.coresets.streaming")
     parts = list(rows.split(500))
     sample, sieves, _ = streaming._sieved(parts, count, 0.1, 1000, streaming.seeded(0, "stream"))
     best = min(sieves, key=lambda sieve: float(sieve.reach.mean()))
@@ -341,7 +341,7 @@ def test_a_stream_gets_the_better_of_what_the_sieves_and_the_sample_offer(rows: 
 
 
 def test_a_stream_is_sampled_evenly() -> None:
-    streaming = importlib.import_module("thresher.rules.streaming")
+    streaming = importlib.import_module("thresher.rules.coresets.streaming")
     counts = torch.zeros(4)
     for seed in range(40):
         sample, sieves, n = streaming._sieved(
@@ -415,7 +415,7 @@ def test_a_count_above_the_class_and_a_schedule() -> None:
     evidence = some_evidence(10)
     assert (ask(FacilityLocation(count=99), evidence).weights == 1).all()
     rule = Centrality(fraction=ramp(1.0, 0.2, epochs=4))
-    assert [int(ask(rule, evidence.but(epoch=epoch)).weights.sum()) for epoch in (0, 4)] == [10, 2]
+    assert [int(ask(rule, evidence.replace(epoch=epoch)).weights.sum()) for epoch in (0, 4)] == [10, 2]
 
 
 def test_fit_trains_on_the_coreset_and_records_it() -> None:

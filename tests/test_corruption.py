@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
 from thresher.corruption import FOR_CLASSES, FOR_REAL_TARGETS, corrupt, names
 from thresher.corruption.labels import asymmetric, flip_along, random_derangement
 from thresher.data.class_names import CIFAR10, CIFAR100
-from thresher.errors import ThresherError
-from thresher.examples import Examples
 
 # The superclass of each CIFAR-100 class as the original files number them.
 COARSE = [

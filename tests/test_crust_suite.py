@@ -11,18 +11,18 @@ from test_prl_suite import ORIGIN
 from tiny import examples, net
 
 from thresher import Recipe, ThresherError, fit
-from thresher.bench import plot
-from thresher.bench.across import insert, insert_in_pages, side_by_side
-from thresher.bench.against import number_points, numbers_svg
-from thresher.bench.compare import compare
-from thresher.bench.jobs import head_of, jobs_of
-from thresher.bench.page import write_page
-from thresher.bench.results import read
-from thresher.bench.setup import Setup
-from thresher.bench.suite import Entry, Scale, Suite
+from thresher.bench.compare.rows import compare
+from thresher.bench.definition.setup import Setup
+from thresher.bench.definition.suite import Entry, Scale, Suite
+from thresher.bench.pages import curves as plot
+from thresher.bench.pages.number_plots import number_points, numbers_svg
+from thresher.bench.pages.page import write_page
+from thresher.bench.pages.side_by_side import insert, insert_in_pages, side_by_side
+from thresher.bench.run.jobs import head_of, jobs_of
+from thresher.bench.run.results import read
 from thresher.bench.suites import OF_CRUST, SUITES, crust, crust_parts
 from thresher.bench.suites.crust_purity import CRUST_PURITY, SELECTIONS, Watched, purities
-from thresher.recipes import METHODS, Setting
+from thresher.methods import METHODS, Setting
 from thresher.rules import FacilityLocation, ask
 
 CRUST = SUITES["crust"]

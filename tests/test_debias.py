@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from thresher import ThresherError, signals
-from thresher.engine.evidence import Evidence
+from thresher.core.evidence import Evidence
 from thresher.rules import (
     Debias,
     Fidelity,
@@ -98,7 +98,7 @@ def test_neighbours_are_the_nearest_and_ties_go_to_the_first(seed: int, n: int, 
     squares = (queries[:, None] - known).square().sum(2)
     first = squares.argsort(dim=1, stable=True)[:, :9]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thresher.rules.neighbours.TILE", tile)
+        patch.setattr("thresher.rules.plane_neighbours.TILE", tile)
         found = chosen(known, queries, 9)
     assert torch.equal(found, torch.zeros_like(found).scatter(1, first, True))
 
@@ -123,9 +123,9 @@ def about(n: int = 30, q: int = 50, seed: int = 0) -> Evidence:
     own, known = some_evidence(n, seed=seed), some_evidence(q, seed=seed + 1)
     for_own, for_known = (some_evidence(size, seed=seed + 2).outputs * 2 for size in (n, q))
     teachers = [
-        evidence.but(raw_outputs=outputs, known={}) for evidence, outputs in ((own, for_own), (known, for_known))
+        evidence.replace(raw_outputs=outputs, known={}) for evidence, outputs in ((own, for_own), (known, for_known))
     ]
-    return own.but(others={"teacher": teachers[0], "validation": known.but(others={"teacher": teachers[1]})})
+    return own.replace(others={"teacher": teachers[0], "validation": known.replace(others={"teacher": teachers[1]})})
 
 
 @pytest.mark.parametrize("by", [signals.margin, signals.entropy], ids=lambda signal: signal.name)
@@ -159,10 +159,12 @@ def test_the_rule_reads_confidences_and_losses_as_the_algorithm_does(
 def test_a_student_that_is_certain_of_the_truth_leaves_next_to_no_weight() -> None:
     evidence = about(n=4, q=1)
     known = evidence.other("validation")
-    certain = known.but(raw_outputs=torch.zeros_like(known.outputs).scatter(1, known.targets[:, None], 1e4), known={})
-    wrong = known.other("teacher").but(raw_outputs=-certain.outputs, known={})
-    evidence = evidence.but(
-        others={**evidence.others, "validation": certain.but(others={"teacher": wrong})},
+    certain = known.replace(
+        raw_outputs=torch.zeros_like(known.outputs).scatter(1, known.targets[:, None], 1e4), known={}
+    )
+    wrong = known.other("teacher").replace(raw_outputs=-certain.outputs, known={})
+    evidence = evidence.replace(
+        others={**evidence.others, "validation": certain.replace(others={"teacher": wrong})},
         columns={"from_teacher": torch.ones(4, dtype=torch.bool)},
     )
     for hard in (False, True):
@@ -176,8 +178,8 @@ def test_fidelity_is_the_exponential_of_entropy_over_its_mean() -> None:
     doubt = evidence.other("teacher").read(signals.entropy)
     expected = torch.where(evidence.columns["from_teacher"], torch.tensor(slow.fidelity(doubt.tolist())), 1.0)
     torch.testing.assert_close(ask(Fidelity(), evidence).weights, expected)
-    sure = evidence.other("teacher").but(raw_outputs=torch.eye(4)[evidence.targets] * 1e4, known={})
-    assert ask(Fidelity(), evidence.but(others={"teacher": sure})).weights.tolist() == [1.0] * 30
+    sure = evidence.other("teacher").replace(raw_outputs=torch.eye(4)[evidence.targets] * 1e4, known={})
+    assert ask(Fidelity(), evidence.replace(others={"teacher": sure})).weights.tolist() == [1.0] * 30
 
 
 def test_the_composition_is_the_product_and_the_oracle_knows() -> None:

@@ -12,16 +12,15 @@ from tiny import assert_same_tensors, examples, net, streamed
 from torch import Tensor, nn
 
 from thresher import Examples, Recipe, Run, ThresherError, signals
-from thresher.bench import distilled
-from thresher.bench.jobs import Job, jobs_of
+from thresher.bench.run import distilled
+from thresher.bench.run.jobs import Job, jobs_of
+from thresher.bench.run.task import measure, prepare, summary
 from thresher.bench.suites import SUITES
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT, TEMPERATURES
-from thresher.bench.task import measure, prepare, summary
 from thresher.data import Predictions
-from thresher.objectives import Distillation, Pair, Variational, pairs_between
-from thresher.procedures import WEIGHTINGS, Lessons, distil, student_recipe, teach, weighting
-from thresher.procedures.apart import surer_of
-from thresher.recipes import method
+from thresher.methods import WEIGHTINGS, Lessons, distil, method, pairs_between, student_recipe, teach, weighting
+from thresher.methods.separate_sets import surer_of
+from thresher.objectives import Distillation, LayerPair, Variational
 from thresher.report import write_report
 from thresher.report.figure import Figure
 from thresher.report.figures import run_figures
@@ -243,7 +242,7 @@ def test_what_cannot_work_is_refused_before_anything_is_trained() -> None:
         ({"validation": replace(narrow, classes=3)}, "inputs of the validation set"),
         ({"teacher": lambda: net(outputs=5)}, "outputs of shape"),
         ({"recipes": [student_recipe(None, l2rw)], "validation": None}, "reads 'clean', which is missing"),
-        ({"recipes": [Recipe(objective=Variational((Pair("1", "9", 8, 3),)))]}, "teacher's layer '9'"),
+        ({"recipes": [Recipe(objective=Variational((LayerPair("1", "9", 8, 3),)))]}, "teacher's layer '9'"),
         ({"recipes": [Recipe(each_epoch=OnlyCorrect())], "unlabelled": replace(UNLABELLED, columns={})}, "An oracle"),
     ):
         with pytest.raises(ThresherError, match=what):

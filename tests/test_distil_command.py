@@ -18,12 +18,12 @@ from tiny import assert_same_tensors
 from torch import Tensor
 from typer.testing import CliRunner
 
-from thresher.cli import app
-from thresher.commands import options
-from thresher.commands.distil_settings import OPTIONS, UNUSED, DistilSettings
+from thresher.__main__ import app
+from thresher.app.commands import options
+from thresher.app.distil_settings import OPTIONS, UNUSED, DistilSettings
+from thresher.app.settings import Settings
 from thresher.data import load
-from thresher.outcome import LEAST
-from thresher.settings import Settings
+from thresher.record.outcome import LEAST
 
 WORDS = [
     "distil",

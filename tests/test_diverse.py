@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from thresher import ThresherError
-from thresher.rules import KCentre, KMeansPlusPlus, RandomPicks, k_centre, kmeans_plus_plus, outer_products
+from thresher.rules import KCentre, KMeansPlusPlus, RandomPicks, k_centre, kmeans_plus_plus
+from thresher.rules.coresets import outer_products
 
 SEEDS, SOME = st.integers(0, 2**31), settings(max_examples=60, deadline=None)
 DTYPES = st.sampled_from((torch.float32, torch.float64))

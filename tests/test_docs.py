@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from thresher import corruption, data, models
-from thresher.cli import app
+from thresher.__main__ import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -15,9 +15,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from thresher import Examples, ThresherError, fit
-from thresher.estimator import ThresherClassifier, ThresherRegressor
+from thresher.app.estimator import ThresherClassifier, ThresherRegressor
+from thresher.methods import method
 from thresher.models import build
-from thresher.recipes import method
 
 SMALL = {"model": "mlp:32", "epochs": 30, "learning_rate": 1e-2}
 

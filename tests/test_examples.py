@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.files import write_whole
-from thresher.seeding import derive, everything_seeded, generator, preserved, seed_global
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.files import write_whole
+from thresher.core.seeding import derive, everything_seeded, generator, preserved, seed_global
 
 N = 11
 INPUTS = torch.arange(N * 6.0).view(N, 2, 3)

@@ -13,9 +13,9 @@ from torch.nn.utils import prune, spectral_norm, weight_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from thresher import ThresherError
-from thresher.engine import convolution, layers
-from thresher.engine.factored import NotFactored, record, refuse_batch_norm, supported
-from thresher.engine.vmapped import norms_by_vmap
+from thresher.engine.gradients import convolution, layers
+from thresher.engine.gradients.factored import NotFactored, record, refuse_batch_norm, supported
+from thresher.engine.gradients.vmapped import norms_by_vmap
 
 EVEN_SAME = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")  # torch, of its own copy
 WEIGHTS = [0.0, 2.0, 0.5, 1.0, 3.0, 0.1]

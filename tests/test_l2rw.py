@@ -18,26 +18,28 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations, prune
 
-from thresher import Examples, Recipe, ThresherError, fit, seeding, weigh
+from thresher import Examples, Recipe, ThresherError, fit, weigh
+from thresher.core import seeding
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.signals import clean_agreement
 from thresher.corruption import corrupt
 from thresher.data import take_clean
 from thresher.data.builtin import digits
-from thresher.draw import repeated
 from thresher.engine import weigh as weigh_module
-from thresher.engine.evidence import Evidence
-from thresher.engine.look import Batch, Ways
-from thresher.engine.streams import CleanStream
-from thresher.engine.ways import ways_through
+from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
+from thresher.engine.loop.order import CleanStream
+from thresher.engine.start.gradient_trial import choose_strategy
+from thresher.engine.step.forward import Batch
+from thresher.methods import Trainer, clean_only, fine_tune
 from thresher.models import build
 from thresher.objectives import CrossEntropy, NoiseLayer, smoothed_identity
-from thresher.procedures import Trainer, clean_only, fine_tune
 from thresher.rules import (
     Curriculum,
     KeepLargest,
     MetaGradient,
     Rule,
 )
-from thresher.signals import Signal, clean_agreement
+from thresher.slots.draw import repeated
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -103,11 +105,13 @@ class Case:
     """A model for images [n, 1, 4, 4] and by which ways its derivatives are taken."""
 
     make: Callable[[], nn.Module]
-    ways: Ways
+    strategy: Strategy
     least: int = 1  # examples that a batch must have
 
 
-FACTORED, FORWARD, BACKWARD = Ways(True, False), Ways(False, True), Ways(False, False)
+AGREEMENT = (clean_agreement,)
+FACTORED = Factored((), AGREEMENT)
+FORWARD, BACKWARD = Unfactored((), AGREEMENT, True), Unfactored((), AGREEMENT, False)
 CASES = {
     "mlp": Case(net, FACTORED),
     "mlp with dropout": Case(lambda: net(dropout=0.4), FACTORED),
@@ -177,7 +181,9 @@ def data(n: int, task: str, seed: int = 0) -> tuple[Tensor, Tensor]:
 def taken_by_backwards(case: Case) -> Any:
     """The warning that such a model must give."""
     return (
-        pytest.warns(UserWarning, match="backward on backward") if case.ways == BACKWARD else warnings.catch_warnings()
+        pytest.warns(UserWarning, match="backward on backward")
+        if case.strategy == BACKWARD
+        else warnings.catch_warnings()
     )
 
 
@@ -201,11 +207,11 @@ def test_agreement_is_algorithm_1(case: Case, n: int, task: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_the_ways_are_those_the_table_says(case: Case) -> None:
+def test_the_strategies_are_those_the_table_says(case: Case) -> None:
     model = made(case)
     batches = [Batch(torch.arange(2), torch.arange(2), *data(2, "classes", seed), {}) for seed in (0, 1)]
     with taken_by_backwards(case):
-        assert ways_through(model, CrossEntropy(), [clean_agreement], *batches, 3) == case.ways
+        assert choose_strategy(model, CrossEntropy(), [clean_agreement], *batches, 3) == case.strategy
 
 
 @pytest.mark.parametrize("name", ["cnn, BatchNorm", "cnn, GroupNorm"])
@@ -480,8 +486,8 @@ def test_pairflip_digits() -> None:
 
 def test_weigh_finds_its_ways_once_for_a_model_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    real = weigh_module.ways_through
-    monkeypatch.setattr(weigh_module, "ways_through", lambda *given: asked.append(given[0]) or real(*given))
+    real = weigh_module.choose_strategy
+    monkeypatch.setattr(weigh_module, "choose_strategy", lambda *given: asked.append(given[0]) or real(*given))
     train, model = examples(16), nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3))
     pairs = (train.inputs, train.targets), (train.inputs[:5], train.targets[:5])
 

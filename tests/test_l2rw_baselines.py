@@ -12,16 +12,15 @@ from torch import nn
 from torch.nn import functional
 
 from thresher import Examples, Ledger, ThresherError, signals
-from thresher.engine.sweep import measure
+from thresher.engine.loop.sweep import measure
+from thresher.methods import Trainer, method, noise_layer_from_confusion, with_clean
 from thresher.objectives import CrossEntropy, NoiseLayer, smoothed_identity
-from thresher.procedures import Trainer, noise_layer_from_confusion, with_clean
-from thresher.recipes import method
 from thresher.rules import Curriculum, Decision, HardestOfMajority, InverseFrequency, RandomWeights, ask
 from thresher.rules.curriculum import quantile
 
 
 def test_class_rules_count_what_they_say() -> None:
-    evidence = some_evidence(8, "classes").but(targets=torch.tensor([0, 0, 0, 0, 0, 1, 1, 3]))
+    evidence = some_evidence(8, "classes").replace(targets=torch.tensor([0, 0, 0, 0, 0, 1, 1, 3]))
     weights = InverseFrequency()(evidence)
     for label in (0, 1, 3):
         assert weights[evidence.targets == label].sum() == pytest.approx(8 / 3)
@@ -32,12 +31,12 @@ def test_class_rules_count_what_they_say() -> None:
 
 
 def test_random_weights_are_a_rectified_gaussian() -> None:
-    evidence = some_evidence(4000).but(generator=torch.Generator().manual_seed(1))
+    evidence = some_evidence(4000).replace(generator=torch.Generator().manual_seed(1))
     weights = RandomWeights()(evidence) * 4000
     assert weights.mean() == pytest.approx(1.0, abs=1e-3)
     assert (weights == 0).float().mean() == pytest.approx(0.5, abs=0.03)
     assert weights.max() > 2.5 * torch.pi**0.5  # more than 2.5 deviations, where E max(z, 0) is 1/√(2π)
-    zeros = [RandomWeights()(some_evidence(1).but(generator=torch.Generator().manual_seed(s))) for s in range(9)]
+    zeros = [RandomWeights()(some_evidence(1).replace(generator=torch.Generator().manual_seed(s))) for s in range(9)]
     assert all(weight.tolist() == [1.0] for weight in zeros)
 
 
@@ -62,11 +61,11 @@ def test_a_clean_part_of_the_training_set_gives_it_its_targets_in_any_order() ->
 
 def test_curriculum_follows_a_moving_quantile() -> None:
     rule = Curriculum(0.5, width=2.0, rate=0.75)
-    first = some_evidence(4).but(known={signals.loss: torch.tensor([4.0, 1.0, 2.0, 3.0])})
+    first = some_evidence(4).replace(known={signals.loss: torch.tensor([4.0, 1.0, 2.0, 3.0])})
     decision = ask(rule, first)
     assert decision.memory["level"] == 2.0
     assert decision.weights.tolist() == [0.0, 1.0, 1.0, 0.5]
-    second = some_evidence(4).but(known={signals.loss: torch.full((4,), 6.0)}, memory=decision.memory)
+    second = some_evidence(4).replace(known={signals.loss: torch.full((4,), 6.0)}, memory=decision.memory)
     again = ask(rule, second)
     assert isinstance(again, Decision)
     assert again.memory["level"] == 3.0  # 0.75 · 2 + 0.25 · 6
@@ -77,8 +76,8 @@ def test_curriculum_follows_a_moving_quantile() -> None:
 
 def test_mentornet_keeps_everyone_then_cuts_and_at_last_slopes() -> None:
     rule = method("mentornet").recipe(noise_rate=0.5, classes=4, epochs=20).each_batch
-    values = some_evidence(4).but(known={signals.loss: torch.tensor([1.0, 2.0, 2.5, 4.0])}, epochs=20)
-    weights = {epoch: ask(rule, values.but(epoch=epoch)).weights.tolist() for epoch in (0, 3, 4, 17, 18, 19)}
+    values = some_evidence(4).replace(known={signals.loss: torch.tensor([1.0, 2.0, 2.5, 4.0])}, epochs=20)
+    weights = {epoch: ask(rule, values.replace(epoch=epoch)).weights.tolist() for epoch in (0, 3, 4, 17, 18, 19)}
     assert weights[0] == weights[3] == [1.0] * 4
     assert weights[4] == weights[17] == [1.0, 1.0, 0.0, 0.0]
     assert weights[18] == weights[19] == [1.0, 1.0, 0.5, 0.0]
@@ -88,10 +87,10 @@ def test_noise_layer_that_changes_nothing_is_cross_entropy() -> None:
     evidence = some_evidence(20)
     layer = NoiseLayer(smoothed_identity(4, 1e-7))
     torch.testing.assert_close(layer(evidence), CrossEntropy()(evidence), rtol=1e-3, atol=1e-3)
-    soft = evidence.but(targets=functional.one_hot(evidence.targets, 4).float())
+    soft = evidence.replace(targets=functional.one_hot(evidence.targets, 4).float())
     torch.testing.assert_close(layer(soft), layer(evidence))
     start = torch.tensor([[0.7, 0.3], [0.2, 0.8]])
-    two = some_evidence(1, width=2).but(raw_outputs=torch.tensor([[0.0, 0.0]]), targets=torch.tensor([1]))
+    two = some_evidence(1, width=2).replace(raw_outputs=torch.tensor([[0.0, 0.0]]), targets=torch.tensor([1]))
     assert NoiseLayer(start)(two).exp().item() == pytest.approx(1 / (0.5 * 0.3 + 0.5 * 0.8))
 
 

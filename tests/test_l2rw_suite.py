@@ -11,18 +11,18 @@ import pytest
 import torch
 
 from thresher import ThresherError
-from thresher.bench.against import number_points, numbers_svg
-from thresher.bench.compare import compare
-from thresher.bench.jobs import Job, head_of, jobs_of, settings_of
-from thresher.bench.page import write_page
-from thresher.bench.setup import Setup
-from thresher.bench.suite import Cell, Entry, Scale, Suite
+from thresher.bench.compare.rows import compare
+from thresher.bench.definition.setup import Setup
+from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.pages.number_plots import number_points, numbers_svg
+from thresher.bench.pages.page import write_page
+from thresher.bench.run.jobs import Job, head_of, jobs_of, settings_of
+from thresher.bench.run.task import kept_scores, measure, prepare, summary
 from thresher.bench.suites import SUITES, l2rw, l2rw_tables
-from thresher.bench.task import kept_scores, measure, prepare, summary
 from thresher.data import load
 from thresher.engine.run import Run
-from thresher.recipes import METHODS
-from thresher.recipes import l2rw as recipes
+from thresher.methods import METHODS
+from thresher.methods import l2rw as recipes
 
 L2RW = SUITES["l2rw"]
 CELL = Cell("tiny", "blobs:200,4,6", "backgroundflip:0.4", options=("1", "3"), clean=8, validation=0.2, noise_rate=0.4)
@@ -141,7 +141,7 @@ def test_settings_tell_variants_apart_and_only_the_tuned_ones_depend_on_its_step
     longer = {name: replace(job, setup=replace(job.setup, tuning_steps=99)) for name, job in jobs.items()}
     changed = {name for name, job in jobs.items() if settings_of(job) != settings_of(longer[name])}
     assert changed == {"standard+ft"}
-    assert settings_of(jobs["clean-only"])["method"] == "thresher.procedures.clean_only.clean_only"
+    assert settings_of(jobs["clean-only"])["method"] == "clean_only"
 
 
 def test_what_a_variant_lacks_is_said() -> None:

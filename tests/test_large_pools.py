@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np, torch
 from torch import nn
 from thresher import Examples, acquire
-from thresher.acquisitions import acquisition
+from thresher.methods.acquisitions import acquisition
 
 torch.set_num_threads(1)
 MIB, folder = 2**20, Path(sys.argv[1])

@@ -17,11 +17,12 @@ from torch.nn import functional
 
 import thresher
 from thresher import Recipe, fit, signals, weigh
-from thresher.engine.evidence import Evidence
-from thresher.engine.sweep import Sweeper
-from thresher.mix import Pairing
+from thresher.core.evidence import Evidence
+from thresher.engine.gradients.strategy import Factored
+from thresher.engine.loop.sweep import Sweeper
 from thresher.objectives import CrossEntropy
 from thresher.rules import ClipNorm, Decision, KeepLargest, KeepSmallest, Rule, Uniform, from_peer, per_class, product
+from thresher.slots.mix import Pairing
 
 SOURCE = Path(thresher.__file__).parent
 
@@ -159,7 +160,7 @@ def test_law_3_one_sweep(wanted: signals.Signal) -> None:
     train, model = examples(30), net(dropout=0.5, batch_norm=True, seed=0)
     model[0].eval()
     state, modes, random_state = copied(model.state_dict()), [m.training for m in model.modules()], everything_random()
-    swept = Sweeper(batch=7, factored=True)(model, CrossEntropy(), train, wanted=[wanted])
+    swept = Sweeper(batch=7, strategy=Factored((signals.gradient_norm,)))(model, CrossEntropy(), train, wanted=[wanted])
     assert_same_tensors(list(state.values()), list(model.state_dict().values()))
     assert [m.training for m in model.modules()] == modes
     assert everything_random() == random_state

@@ -12,10 +12,10 @@ from tiny import Streamed, assert_same_run, examples, net, real_examples, stream
 from torch import Tensor, nn
 
 from thresher import Examples, Recipe, Run, fit
-from thresher.engine.evidence import Evidence
-from thresher.mix import Mixup
-from thresher.relabel import AverageLabels
-from thresher.schedules import cosine
+from thresher.core.evidence import Evidence
+from thresher.core.schedules import cosine
+from thresher.slots.mix import Mixup
+from thresher.slots.relabel import AverageLabels
 
 # 5. Every decision enters the ledger.
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import thresher
 from thresher import Examples, Recipe, fit
-from thresher.engine.evidence import Evidence
-from thresher.engine.optimizer import prepare, step_unless
-from thresher.mix import Pairing
+from thresher.core.evidence import Evidence
+from thresher.engine.step.optimizer import prepare, step_unless
 from thresher.rules import ClipNorm, product
+from thresher.slots.mix import Pairing
 
 SOURCE = Path(thresher.__file__).parent
 
@@ -39,22 +39,22 @@ def files_that(condition: Callable[[str, int], bool]) -> set[str]:
 
 
 def test_law_2_only_the_step_differentiates_for_training() -> None:
-    assert files_that(lambda name, _: name.endswith(".backward")) == {"engine/step.py"}
+    assert files_that(lambda name, _: name.endswith(".backward")) == {"engine/step/step.py"}
     assert files_that(lambda name, count: name.endswith(".step") and count == 0) <= {
-        "engine/optimizer.py",
-        "engine/step.py",
+        "engine/step/optimizer.py",
+        "engine/step/step.py",
     }
-    assert files_that(lambda name, _: name.split(".")[-1] == "step_unless") == {"engine/step.py"}
+    assert files_that(lambda name, _: name.split(".")[-1] == "step_unless") == {"engine/step/step.py"}
     # For signals only: the gradient of the outputs, the norms of single examples, and the clean set's gradient.
-    allowed = {"engine/step.py", "engine/factored.py", "engine/tangent.py", "engine/vmapped.py"}
-    allowed |= {"objectives/objective.py"}
+    allowed = {"engine/step/step.py", *(f"engine/gradients/{name}.py" for name in ("factored", "tangent", "vmapped"))}
+    allowed |= {"core/objective.py"}
     differentiating = {"grad", "jacrev", "jacfwd", "vjp", "jvp"}
     assert files_that(lambda name, _: name.split(".")[-1] in differentiating) <= allowed
 
 
 def order_of(train: Examples, seed: int = 0, epoch: int = 0) -> Tensor:
     """The order in which the first epoch visits a set, by the published seeding."""
-    return torch.randperm(len(train), generator=thresher.seeding.generator(seed, "order", epoch))
+    return torch.randperm(len(train), generator=thresher.core.seeding.generator(seed, "order", epoch))
 
 
 @pytest.mark.parametrize("divide_by", ["weights", "batch"])

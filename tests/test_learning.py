@@ -10,9 +10,8 @@ from tiny import examples, net, real_examples, trusted
 from thresher import Examples, Run, ThresherError
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits, regression
+from thresher.methods import METHODS, Trainer, method
 from thresher.models.mlp import MLP
-from thresher.procedures import Trainer
-from thresher.recipes import METHODS, method
 
 NOISE, EPOCHS = 0.4, 35  # by then plain training has learnt many of the wrong labels
 

@@ -16,13 +16,13 @@ from tiny import by_id, examples, net, real_examples, streamed
 from torch import Tensor
 
 from thresher import Examples, Ledger, Recipe, Run, ThresherError, fit, signals
-from thresher import ledger as ledger_module
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Decision
 from thresher.corruption import corrupt
-from thresher.engine.evidence import Evidence
-from thresher.ledger import residual_belief
-from thresher.outcome import PREVIEWS
+from thresher.record import ledger as ledger_module
+from thresher.record.ledger import residual_belief
+from thresher.record.outcome import PREVIEWS
 from thresher.rules import KeepSmallest, from_peer
-from thresher.rules.rule import Decision
 
 FORM = {
     "id": pa.int64(),

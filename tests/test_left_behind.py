@@ -9,11 +9,11 @@ from tiny import assert_same_tensors, examples, net
 from torch import Tensor, nn
 
 from thresher import Recipe, ThresherError, fit, signals, weigh
-from thresher.engine.evidence import Evidence
-from thresher.engine.optimizer import load_optimizer
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Decision, RuleLike
+from thresher.engine.step.optimizer import load_optimizer
+from thresher.methods import method
 from thresher.objectives import CrossEntropy
-from thresher.recipes import method
-from thresher.relabel import PredictedLabels
 from thresher.rules import (
     Agree,
     Dimensionality,
@@ -26,10 +26,9 @@ from thresher.rules import (
     from_average,
     from_peer,
     product,
-    until,
     warmup,
 )
-from thresher.rules.rule import Decision, RuleLike
+from thresher.slots.relabel import PredictedLabels
 
 TRAIN, HELD = examples(40, seed=1), examples(12, seed=7)
 KEEP = KeepSmallest(by=signals.loss, fraction=0.5)
@@ -51,7 +50,7 @@ def test_refusals_leave_no_hooks() -> None:
         train(recipe, model, epochs=1)
     both = KeepSmallest(by=signals.features, fraction=0.5), KeepSmallest(by=signals.gradient_norm, fraction=0.5)
     with pytest.raises(ThresherError, match="BatchNorm"):
-        weigh(until(1, *both), normed, TRAIN.inputs, TRAIN.targets)  # type: ignore[arg-type]
+        weigh(warmup(1, *both), normed, TRAIN.inputs, TRAIN.targets)  # type: ignore[arg-type]
     assert (hooks(model), hooks(normed)) == (0, 0)
 
 
@@ -70,7 +69,7 @@ def test_every_forgets_columns_that_the_latest_answer_does_not_have() -> None:
     def marked(evidence: Evidence) -> Decision:
         return Decision(torch.ones(len(evidence)), {"mark": torch.ones(len(evidence))})
 
-    rule = every(2, until(1, marked, then=Uniform()))
+    rule = every(2, warmup(1, Uniform(), before=marked))
     told = train(Recipe(each_epoch=rule), epochs=4).ledger.to_pandas()
     assert told.groupby("epoch")["mark"].count().tolist() == [40, 40, 0, 0]
 

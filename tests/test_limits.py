@@ -10,16 +10,17 @@ from tiny import assert_same_tensors, by_id, examples, net, real_examples
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thresher import Examples, Moment, Recipe, fit, seeding, signals
-from thresher.average import Growing
-from thresher.draw import shuffled
-from thresher.engine.evidence import Evidence
-from thresher.engine.streams import TrainStream
-from thresher.mix import Pairing
-from thresher.recipes import METHODS
+from thresher import Examples, Moment, Recipe, fit, signals
+from thresher.core import seeding
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Decision
+from thresher.core.schedules import cosine, ramp
+from thresher.engine.loop.order import TrainStream
+from thresher.methods import METHODS
 from thresher.rules import ClipNorm, KeepSmallest, Uniform, every, from_peer, once, per_class, product, warmup
-from thresher.rules.rule import Decision
-from thresher.schedules import cosine, ramp
+from thresher.slots.average import Growing
+from thresher.slots.draw import shuffled
+from thresher.slots.mix import Pairing
 
 EPOCHS, BATCH = 3, 8
 Make = Callable[[Any], torch.optim.Optimizer]

@@ -10,20 +10,19 @@ from reference.active import loop as obvious_loop
 from tiny import examples, net, real_examples, streamed, tensors
 from torch import nn
 
-import thresher.files
+import thresher.core.files
 from thresher import Examples, Moment, Recipe, Run, ThresherError, signals
-from thresher.acquisitions import acquisition
-from thresher.average import Growing
-from thresher.bench.compare import compare
-from thresher.bench.results import read, results_file
+from thresher.bench.compare.rows import compare
+from thresher.bench.run.results import read, results_file
 from thresher.bench.suites import SUITES
-from thresher.clip import Clamped
+from thresher.core.rule import RuleLike
 from thresher.corruption import corrupt
-from thresher.procedures import Loop, TrainedTo, active_loop
-from thresher.recipes import method
+from thresher.methods import Loop, TrainedTo, active_loop, method
+from thresher.methods.acquisitions import acquisition
 from thresher.rules import KeepSmallest
-from thresher.rules.avoid import mean_of_nearest
-from thresher.rules.rule import RuleLike
+from thresher.rules.distrusted import mean_of_nearest_rows
+from thresher.slots.average import Growing
+from thresher.slots.clip import Clamped
 
 POOL, TEST = examples(60), examples(30, seed=8, corrupt=0.0)
 PAPER = Recipe(clip=Clamped(0.1), average=Growing())
@@ -126,7 +125,7 @@ def test_a_watcher_hears_of_every_round() -> None:
 
 def dying(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
     """Let the write of this number fail, as if the process were killed there; how many there were."""
-    count, whole = 0, thresher.files.write_whole
+    count, whole = 0, thresher.core.files.write_whole
 
     def write(path: Path, fill: Callable[[Path], object]) -> None:
         nonlocal count
@@ -136,7 +135,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
         count += 1
         whole(path, fill)
 
-    for module in ("engine.checkpoint", "outcome", "ledger", "procedures.rounds"):
+    for module in ("engine.store.checkpoint", "record.outcome", "record.ledger", "methods.rounds"):
         monkeypatch.setattr(f"thresher.{module}.write_whole", write)
     return lambda: count
 
@@ -222,13 +221,13 @@ def test_what_is_like_labels_nobody_could_believe_is_avoided(by: str) -> None:
 def test_expected_trust_is_the_mean_of_the_nearest_one_by_one() -> None:
     draws = torch.Generator().manual_seed(0)
     rows, known, trust = (torch.randn(*shape, generator=draws) for shape in ((40, 5), (23, 5), (23,)))
-    found = mean_of_nearest(rows, known, trust, 4)
+    found = mean_of_nearest_rows(rows, known, trust, 4)
     for row, mean in zip(rows, found, strict=True):
         distances = sorted(
             (float((row - other).norm()), float(value)) for other, value in zip(known, trust, strict=True)
         )
         assert float(mean) == pytest.approx(sum(value for _, value in distances[:4]) / 4, abs=1e-5)
-    assert float(mean_of_nearest(rows, known, trust, 99)[0]) == pytest.approx(float(trust.mean()), abs=1e-6)
+    assert float(mean_of_nearest_rows(rows, known, trust, 99)[0]) == pytest.approx(float(trust.mean()), abs=1e-6)
 
 
 def test_rules_without_a_signal_to_scale_are_refused_at_the_start() -> None:

@@ -10,7 +10,7 @@ from test_report_browser import browser, opened
 from typer.testing import CliRunner
 
 from thresher import ThresherError
-from thresher.cli import app
+from thresher.__main__ import app
 from thresher.report import write_loop_report
 from thresher.report.loops import band_points, clean_share, lines_of, read_loop_record
 

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from thresher.recipes import METHODS, l2rw, prl
+from thresher.methods import METHODS, l2rw, prl
 
 PAGES = Path(__file__).parent.parent / "docs" / "methods"
 

@@ -10,14 +10,16 @@ from tiny import examples, net
 from torch import Tensor
 
 from thresher import Recipe, fit, signals
-from thresher.draw import class_balanced, shuffled
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.mix import Mixup, Pairing, as_mixable, beta
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.rule import needs_of
+from thresher.core.slots import Pairing
+from thresher.core.targets import one_hot_if_ids
 from thresher.objectives import Distillation, Objective, Reweighted
-from thresher.relabel import AverageLabels
 from thresher.rules import KeepSmallest
-from thresher.rules.rule import needs_of
+from thresher.slots.draw import class_balanced, shuffled
+from thresher.slots.mix import Mixup, beta
+from thresher.slots.relabel import AverageLabels
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -112,15 +114,15 @@ def test_mixup_refuses_what_is_no_beta_distribution(alpha: float) -> None:
 
 
 def test_class_ids_are_blended_as_one_hot_rows_and_other_targets_as_they_are() -> None:
-    assert as_mixable(torch.tensor([2, 0]), 3).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert one_hot_if_ids(torch.tensor([2, 0]), 3).tolist() == [[0, 0, 1], [1, 0, 0]]
     for targets, classes in ((torch.rand(4, 3), 3), (torch.rand(4, 2), None)):
-        assert as_mixable(targets, classes) is targets
+        assert one_hot_if_ids(targets, classes) is targets
 
 
 def relabelled(rule: AverageLabels, task: str, outputs: Tensor, targets: Tensor) -> Tensor:
     own = some_evidence(len(targets), task, width=outputs.shape[1], targets=targets)
-    average = own.but(raw_outputs=outputs)
-    return rule(own.but(others={"average": average}))
+    average = own.replace(raw_outputs=outputs)
+    return rule(own.replace(others={"average": average}))
 
 
 def test_average_labels_trusts_the_given_label_where_the_average_agrees_and_sharpens_where_not() -> None:
@@ -186,5 +188,5 @@ def test_class_balanced_draws_as_often_as_there_are_examples_and_every_class_ali
 
 def test_class_balanced_refuses_real_targets() -> None:
     examples = Examples(torch.zeros(4, 1), torch.rand(4))
-    with pytest.raises(ThresherError, match="no labels"):
+    with pytest.raises(ThresherError, match="choose another draw"):
         class_balanced(torch.arange(4), examples, seeded())

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from thresher import Recipe, fit, signals
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.mix import ClusterMixup, MixFromSet, Mixup, Pairing, SameClassMixup, Visits, after, another_of
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Rule
 from thresher.rules import Decision, FacilityLocation, per_class, warmup
-from thresher.rules.rule import Rule
+from thresher.slots.mix import ClusterMixup, MixFromSet, Mixup, Pairing, SameClassMixup, Visits, another_of
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -69,17 +69,17 @@ def test_nothing_is_mixed_before_its_time_and_everything_from_then_on(mix: Any) 
     def run(epochs: int, mix: Any) -> Any:
         return fit(Recipe(mix=mix), net(seed=1, dropout=0.5), examples(44), epochs=epochs, batch=11, device="cpu")
 
-    assert_same_run(run(2, after(2, mix)), run(2, None))
-    assert_same_run(run(2, after(0, mix)), run(2, mix))
-    late, plain = run(3, after(2, mix)), run(3, None)
+    assert_same_run(run(2, warmup(2, mix)), run(2, None))
+    assert_same_run(run(2, warmup(0, mix)), run(2, mix))
+    late, plain = run(3, warmup(2, mix)), run(3, None)
     assert late.history[1]["loss"] == plain.history[1]["loss"]
     assert late.history[2]["loss"] != plain.history[2]["loss"]
 
 
-@pytest.mark.parametrize("given", [(-1, Mixup()), (1, after(2, Mixup())), (3, None), (Mixup(), 3)])
+@pytest.mark.parametrize("given", [(-1, Mixup()), (3, None), (Mixup(), 3)])
 def test_a_mix_that_never_begins_or_begins_twice_is_refused(given: tuple[Any, Any]) -> None:
-    with pytest.raises(ThresherError, match="a number of epochs from 0 on, and then a mix"):
-        after(*given)
+    with pytest.raises(ThresherError, match="is no warm-up"):
+        warmup(*given)
 
 
 def test_without_clusters_nothing_is_mixed() -> None:

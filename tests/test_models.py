@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
 from thresher.models import MODELS, batch_to_group_norm, build, names
 from thresher.models.cnn9 import CNN9
 from thresher.models.resnet import Block

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from tiny import assert_same_run, examples, net, real_examples
 from torch import Tensor, nn
 
-import thresher.folds
+import thresher.noise.folds
 from thresher import Examples, Moment, Recipe, Run, ThresherError, fit, signals
+from thresher.core.rule import schedules_of
+from thresher.core.schedules import ramp
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits, regression
-from thresher.folds import confident_joint, from_joint, noise_rate_by_folds, out_of_fold
-from thresher.mixture import share_of_wide
+from thresher.methods import METHODS, Setting
 from thresher.models.mlp import MLP
-from thresher.noise_rate import Estimate, NoiseRate, apart, estimated, from_predictions, wilson
-from thresher.recipes import METHODS, Setting
+from thresher.noise.folds import confident_joint, from_joint, noise_rate_by_folds, out_of_fold
+from thresher.noise.mixture import share_of_wide
+from thresher.noise.noise_rate import Estimate, NoiseRate, apart, estimated, from_predictions, wilson
 from thresher.rules import KeepSmallest
-from thresher.rules.rule import schedules_of
-from thresher.schedules import ramp
 
 DRAWS = np.random.default_rng(0)
 
@@ -136,7 +136,7 @@ def test_networks_are_asked_together() -> None:
         {"prediction": np.asarray(p, np.float32)[:, None], "confidence": np.asarray(c, np.float32)}
         for p, c in (([0] * 10, DRAWS.random(10)), ([2] * 10, DRAWS.random(10)))
     )
-    known = NoiseRate(Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=estimated(after=1))), train, 9)
+    known = NoiseRate([estimated(after=1)], train, 9)
     known.look(1, [first, second])
     labels = train.labels.numpy()
     wrong = ((labels != 0).astype(float) + (labels != 2)) / 2
@@ -262,7 +262,7 @@ def test_nobody_is_judged_by_a_network_that_saw_it(monkeypatch: pytest.MonkeyPat
     def remember(recipe: Recipe, model: object, train: Examples, **settings: object) -> Any:  # noqa: ARG001
         return SimpleNamespace(model=Remembers(train.inputs))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(thresher.folds, "fit", remember)
+    monkeypatch.setattr(thresher.noise.folds, "fit", remember)
     train = examples(10)
     outputs = out_of_fold(Recipe(), net, train, folds=3, epochs=1)
     assert outputs[:, 0].tolist() == [0.0] * 10

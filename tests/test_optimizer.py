@@ -10,8 +10,8 @@ import torch
 from test_views import NoWaiting
 from torch import Tensor, nn, optim
 
-from thresher.engine.optimizer import default_optimizer, prepare, step_unless
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
+from thresher.engine.step.optimizer import default_optimizer, prepare, step_unless
 
 MOMENTUM = partial(optim.SGD, lr=0.1, momentum=0.9)
 MAKERS: dict[str, Callable[..., optim.Optimizer]] = {

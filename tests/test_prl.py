@@ -15,12 +15,12 @@ from torch.nn import functional
 from torch.nn.utils import prune
 
 from thresher import Examples, Recipe, Run, ThresherError, fit, signals, weigh
-from thresher.engine.evidence import Evidence
+from thresher.core.evidence import Evidence
+from thresher.core.schedules import ramp
+from thresher.methods import METHODS, prl
 from thresher.models import build, freeze_batch_norm, names
 from thresher.objectives import Bootstrap, Huber, SoftBootstrap, SquaredError
-from thresher.recipes import METHODS, prl
 from thresher.rules import Disagree, KeepSmallest
-from thresher.schedules import ramp
 
 EPOCHS, BATCH, LEARNING_RATE = 5, 8, 0.03
 SETS = {"classification": examples(44), "regression": real_examples(44)}
@@ -135,14 +135,14 @@ def test_bootstrapping_with_beta_one_is_cross_entropy(plain: None, objective: nn
 def test_huber_far_out_is_squared_error_and_near_zero_is_bounded() -> None:
     evidence = some_evidence(20, "real")
     torch.testing.assert_close(Huber(1e6)(evidence), SquaredError()(evidence))
-    bounded = evidence.but(objective=Huber(0.3), known={})
+    bounded = evidence.replace(objective=Huber(0.3), known={})
     assert float(signals.output_gradient(bounded).abs().max()) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("objective", [Bootstrap(0.8), SoftBootstrap(0.95)])
 def test_bootstrapping_takes_soft_labels(objective: nn.Module) -> None:
     hard = some_evidence(9, "classes")
-    soft = hard.but(targets=functional.one_hot(hard.targets, 4).float())
+    soft = hard.replace(targets=functional.one_hot(hard.targets, 4).float())
     torch.testing.assert_close(objective(soft), objective(hard))
 
 
@@ -151,7 +151,7 @@ def test_disagree_counts_exactly_those_the_networks_differ_on() -> None:
     about: Callable[[Tensor], Evidence] = lambda outputs: some_evidence(  # noqa: E731
         3, width=2, raw_outputs=outputs, known={}
     )
-    evidence = about(own).but(others={"peer": about(other)})
+    evidence = about(own).replace(others={"peer": about(other)})
     assert Disagree()(evidence).tolist() == [0.0, 1.0, 0.0]
 
 

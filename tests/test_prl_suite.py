@@ -11,24 +11,26 @@ import torch
 from typer.testing import CliRunner
 
 from thresher import Examples, ThresherError
-from thresher.bench import display, task
-from thresher.bench.against import numbers_svg
-from thresher.bench.claims import averages_table, claims_table
-from thresher.bench.compare import compare
-from thresher.bench.jobs import Job, head_of, jobs_of
-from thresher.bench.page import write_page
-from thresher.bench.plot import curves_svg
-from thresher.bench.published import printed
-from thresher.bench.results import append
-from thresher.bench.runner import Place
-from thresher.bench.sensitivity import sensitivity_suite, usual_rates
-from thresher.bench.setup import Setup
-from thresher.bench.suite import Claim, Suite
-from thresher.bench.suites import SUITES, prepare, prl, prl_tables
-from thresher.bench.task import measure, summary
-from thresher.cli import app
+from thresher.__main__ import app
+from thresher.bench.compare.claims import averages_table, claims_table
+from thresher.bench.compare.rows import compare
+from thresher.bench.definition.published import printed
+from thresher.bench.definition.setup import Setup
+from thresher.bench.definition.suite import Claim, Suite
+from thresher.bench.pages import terminal as display
+from thresher.bench.pages.curves import curves_svg
+from thresher.bench.pages.number_plots import numbers_svg
+from thresher.bench.pages.page import write_page
+from thresher.bench.pages.sensitivity import sensitivity_suite, usual_rates
+from thresher.bench.run import task
+from thresher.bench.run.jobs import Job, head_of, jobs_of
+from thresher.bench.run.results import append
+from thresher.bench.run.runner import Place
+from thresher.bench.run.task import measure, summary
+from thresher.bench.suites import SUITES, prl, prl_tables
+from thresher.bench.suites import preparation as prepare
 from thresher.data import Splits
-from thresher.recipes import METHODS
+from thresher.methods import METHODS
 
 PRL, RATES = SUITES["prl"], SUITES["prl-rates"]
 ORIGIN = {
@@ -96,7 +98,7 @@ def test_the_small_scale_asks_for_every_method_and_the_paper_scale_for_those_tha
 
 
 def known_to_prl(name: str) -> bool:
-    return METHODS[name].make is not None and METHODS[name].make.__module__ == "thresher.recipes.prl"
+    return METHODS[name].make is not None and METHODS[name].make.__module__ == "thresher.methods.prl"
 
 
 def images(count: int, seed: int, shape: tuple[int, ...] = (1, 6, 6)) -> Examples:

@@ -5,8 +5,8 @@ from statistics import fmean
 
 import pytest
 
-from thresher.bench.results import read
-from thresher.recipes import METHODS
+from thresher.bench.run.results import read
+from thresher.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -16,20 +16,17 @@ from tiny import assert_same_run, assert_same_tensors, by_id, examples, net, rea
 from torch import Tensor, nn
 
 from thresher import Examples, Recipe, ThresherError, fit, signals
-from thresher.average import Growing
-from thresher.bench.results import read
+from thresher.bench.run.results import read
 from thresher.bench.suites import SUITES
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Decision, schedules_of
+from thresher.core.schedules import ramp
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits
-from thresher.engine.capture import phase
-from thresher.engine.checkpoint import describe
-from thresher.engine.evidence import Evidence
-from thresher.mix import Mixup, after
-from thresher.models.mlp import MLP
-from thresher.objectives import CrossEntropy, NearUniform, near_uniform
-from thresher.recipe import over
-from thresher.recipes import Setting, method
-from thresher.recipes.reclaim import (
+from thresher.engine.device.capture import phase
+from thresher.engine.store.identity import describe
+from thresher.methods import Setting, method
+from thresher.methods.reclaim import (
     DEBIASED,
     DEBIASED_HELD_OUT,
     agreeing,
@@ -40,7 +37,8 @@ from thresher.recipes.reclaim import (
     reclaim,
     short,
 )
-from thresher.relabel import TeacherLabels, taught
+from thresher.models.mlp import MLP
+from thresher.objectives import CrossEntropy, NearUniform, near_uniform
 from thresher.rules import (
     Agree,
     Debias,
@@ -57,12 +55,12 @@ from thresher.rules import (
     if_predicted,
     per_class,
     trusting,
-    until,
     warmup,
 )
-from thresher.rules.rule import Decision, schedules_of
-from thresher.schedules import ramp
-from thresher.views import Flip, Shift, View
+from thresher.slots.average import Growing, over
+from thresher.slots.mix import Mixup
+from thresher.slots.relabel import TeacherLabels, taught
+from thresher.slots.views import Flip, Shift, View
 
 SHAPES = [(1, 2), (3, 2), (40, 10)]
 
@@ -171,7 +169,7 @@ def test_trusting_keeps_the_memories_of_its_rules_apart() -> None:
 
     evidence, memory = some_evidence(6), dict[str, Tensor]()
     for turn in (1.0, 2.0):
-        decision = ask(trusting(counting, rest=counting), evidence.but(memory=memory))
+        decision = ask(trusting(counting, rest=counting), evidence.replace(memory=memory))
         memory |= decision.memory
         assert float(decision.weights.max()) == turn
     assert sorted(memory) == ["rest.asked", "rule.asked"]
@@ -179,27 +177,27 @@ def test_trusting_keeps_the_memories_of_its_rules_apart() -> None:
 
 def test_the_average_is_the_teacher_of_debias() -> None:
     own, teacher, known, judge = (some_evidence(40, seed=seed) for seed in range(4))
-    validation = known.but(others={"average": same_but(judge, ids=known.ids, targets=known.targets)})
+    validation = known.replace(others={"average": same_but(judge, ids=known.ids, targets=known.targets)})
     teacher = same_but(teacher, ids=own.ids, targets=own.targets)
-    found = ask(average_teaches(Debias()), own.but(others={"average": teacher, "validation": validation}))
-    linked = {"teacher": teacher, "validation": known.but(others={"teacher": validation.other("average")})}
+    found = ask(average_teaches(Debias()), own.replace(others={"average": teacher, "validation": validation}))
+    linked = {"teacher": teacher, "validation": known.replace(others={"teacher": validation.other("average")})}
     everyone = {"from_teacher": torch.ones(40, dtype=torch.bool)}
-    assert torch.equal(found.weights, ask(Debias(), own.but(others=linked, columns=everyone)).weights)
+    assert torch.equal(found.weights, ask(Debias(), own.replace(others=linked, columns=everyone)).weights)
     assert len(found.weights.unique()) > 1
 
 
 def test_held_out_examples_that_are_trusted_stand_for_a_validation_set() -> None:
     own, teacher = some_evidence(60), some_evidence(60, seed=1)
     teacher, held = same_but(teacher, ids=own.ids, targets=own.targets), HoldOut(0.4)
-    evidence = own.but(others={"average": teacher})
+    evidence = own.replace(others={"average": teacher})
     rule = trusting(from_average(per_class(KeepSmallest(by=signals.loss, fraction=0.6))), rest=Uniform())
     trusted_ones = ask(rule, evidence).columns["trusted"] > 0
     places = (trusted_ones & held.places(own.ids)).nonzero()[:, 0]
     assert 3 < len(places) < 30
     debias = replace(rule, rest=average_teaches_held_out(Debias(), held_out=held))
     found = ask(debias, evidence)
-    known = own.at(places).but(others={"average": teacher.at(places)})
-    expected = ask(average_teaches(Debias()), evidence.but(others={"average": teacher, "validation": known}))
+    known = own.at(places).replace(others={"average": teacher.at(places)})
+    expected = ask(average_teaches(Debias()), evidence.replace(others={"average": teacher, "validation": known}))
     torch.testing.assert_close(found.weights[~trusted_ones], expected.weights[~trusted_ones])
 
 
@@ -225,7 +223,7 @@ def test_agree_above_either_and_until() -> None:
     assert torch.equal(ask(above, evidence).weights, sure)
     assert torch.equal(ask(either(Agree(), above), evidence).weights, torch.maximum(agrees, sure))
     for epoch, expected in ((0, agrees), (2, agrees), (3, sure)):
-        assert torch.equal(ask(until(3, Agree(), then=above), evidence.but(epoch=epoch)).weights, expected)
+        assert torch.equal(ask(warmup(3, above, before=Agree()), evidence.replace(epoch=epoch)).weights, expected)
 
 
 def test_the_ledger_and_the_history_say_what_was_trusted_and_taught() -> None:
@@ -337,7 +335,7 @@ def test_everyone_is_trusted_while_few_labels_are_predicted() -> None:
     assert torch.equal(unsure.weights, torch.ones(40))
     assert unsure.memory == evidence.memory
     for clean in (enough, ramp(1.0, enough, epochs=1e-9)):
-        assert torch.equal(ask(if_predicted(clean, Agree()), evidence.but(epoch=1)).weights, Agree()(evidence))
+        assert torch.equal(ask(if_predicted(clean, Agree()), evidence.replace(epoch=1)).weights, Agree()(evidence))
     assert torch.equal(ask(if_predicted(few, Agree(), enough=0.7), evidence).weights, Agree()(evidence))
 
 
@@ -345,7 +343,7 @@ def test_everyone_is_trusted_while_few_labels_are_predicted() -> None:
 @pytest.mark.parametrize("epoch", [0, 4, 5, 9])
 def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean(epoch: int, clean: float) -> None:
     plain = some_evidence(40, epoch=epoch)
-    evidence = plain.but(raw_outputs=plain.raw_outputs + 1.5 * torch.eye(4)[plain.targets])  # many are right
+    evidence = plain.replace(raw_outputs=plain.raw_outputs + 1.5 * torch.eye(4)[plain.targets])  # many are right
     trusted = ask(joint(Setting(1 - clean, 4, 10)), evidence).weights > 0
     given, sizes = evidence.targets, evidence.read(signals.output_gradient_norm)
     small, predicted = set[int](), set((evidence.outputs.argmax(1) == given).nonzero()[:, 0].tolist())
@@ -359,16 +357,18 @@ def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean(epoch
 
 def test_patience_asks_for_more_in_the_first_half_and_reclaims_later() -> None:
     recipe = patient(Setting(0.8, 4, 12))
-    trust = recipe.each_epoch.rule.rule.rule  # inside warmup, trusting and from_average
+    trust = recipe.each_epoch.then.rule.rule  # inside warmup, trusting and from_average
     plain = some_evidence(400, seed=1)
     right = plain.outputs.argmax(1) == plain.targets
     clean = float(right.float().mean()) / 0.85  # 0.85 of what would be clean is predicted
-    trust = replace(trust, rule=replace(trust.rule, clean=clean), then=replace(trust.then, clean=clean))
-    shares = [float((ask(trust, plain.but(epoch=epoch)).weights > 0).float().mean()) for epoch in range(12)]
+    trust = replace(trust, before=replace(trust.before, clean=clean), then=replace(trust.then, clean=clean))
+    shares = [float((ask(trust, plain.replace(epoch=epoch)).weights > 0).float().mean()) for epoch in range(12)]
     assert shares[:6] == [1.0] * 6
     assert max(shares[6:]) < 0.9
     least = either(Agree(), short(Setting(0.8, 4, 12)))
-    within_classes = [torch.equal(ask(trust, plain.but(epoch=at)).weights, ask(least, plain).weights) for at in (8, 9)]
+    within_classes = [
+        torch.equal(ask(trust, plain.replace(epoch=at)).weights, ask(least, plain).weights) for at in (8, 9)
+    ]
     assert within_classes == [True, False]
     share = next(part for part in schedules_of(recipe.each_epoch) if isinstance(part, ramp))
     assert [round(share(epoch, 12), 6) for epoch in (0, 4, 9, 12)] == [0.2, 0.2, 0.9, 0.9]
@@ -384,7 +384,7 @@ PARTS: dict[str, Any] = {
     "by agreement": {"trusted": agreeing},
     "growing": {"rest": growing(Setting(0.25, 3, 4))},
     "not mixed": {"mix": None},
-    "mixed at once": {"mix": after(0, Mixup())},
+    "mixed at once": {"mix": warmup(0, Mixup())},
     "not averaged": {"average": 0.0},
     "not uniform": {"uniform": 0.0},
     "corrected": {"correct": MetaGradient()},
@@ -444,7 +444,7 @@ def test_the_step_is_recorded_once_for_the_warm_up_and_once_for_the_rest() -> No
     phases = [phase(recipe, epoch) for epoch in range(115)]
     assert phases == [phases[0]] * 15 + [phases[-1]] * 100
     assert phases[0] != phases[-1]
-    changing = Recipe(each_batch=until(3, Uniform(), then=KeepSmallest(by=signals.loss, fraction=0.5)))
+    changing = Recipe(each_batch=warmup(3, KeepSmallest(by=signals.loss, fraction=0.5), before=Uniform()))
     assert phase(changing, 2) != phase(changing, 3)
 
 

@@ -13,13 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from thresher import Examples, Recipe, ThresherError, fit, signals, weigh
-from thresher.draw import class_balanced
-from thresher.engine.evidence import Evidence
-from thresher.mix import ClusterMixup, Mixup, SameClassMixup
+from thresher.core.evidence import Evidence
+from thresher.core.schedules import ramp
+from thresher.methods import METHODS, Trainer
 from thresher.objectives import CrossEntropy, Objective, SquaredError
-from thresher.procedures import Trainer
-from thresher.recipes import METHODS
-from thresher.relabel import AverageLabels
 from thresher.rules import (
     Centrality,
     ClipNorm,
@@ -34,8 +31,10 @@ from thresher.rules import (
     product,
     warmup,
 )
-from thresher.schedules import ramp
-from thresher.views import Flip
+from thresher.slots.draw import class_balanced
+from thresher.slots.mix import ClusterMixup, Mixup, SameClassMixup
+from thresher.slots.relabel import AverageLabels
+from thresher.slots.views import Flip
 
 KEEP = KeepSmallest(by=signals.loss, fraction=0.5)
 NORM = KeepSmallest(by=signals.gradient_norm, fraction=0.5)

@@ -18,7 +18,7 @@ import pytest
 from fake_run import write_fake_run
 from PIL import Image
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
 from thresher.report import charts, write_report
 from thresher.report.confusion import disagreements
 from thresher.report.figures import _scatter_figure, run_figures

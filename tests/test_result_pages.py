@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from thresher.bench.page import markdown
-from thresher.bench.results import read, results_file
+from thresher.bench.pages.page import markdown
+from thresher.bench.run.results import read, results_file
 from thresher.bench.suites import SUITES
 
 ROOT = Path(__file__).parent.parent

@@ -20,22 +20,22 @@ from every_recipe import registered
 from tiny import Streamed, assert_same_run, examples, net, real_examples, streamed, tensors, without_clock
 from torch import Tensor, nn
 
-import thresher.files
+import thresher.core.files
 from thresher import Examples, Ledger, Moment, Recipe, Run, ThresherError, fit, signals
-from thresher.average import Growing
-from thresher.clip import Clamped
-from thresher.engine import checkpoint
-from thresher.engine import fit as engine_fit
-from thresher.engine.evidence import Evidence
-from thresher.files import alone_in
-from thresher.mix import ClusterMixup, Mixup
-from thresher.recipes import Setting
-from thresher.recipes.reclaim import reclaim
-from thresher.relabel import AverageLabels
+from thresher.core.evidence import Evidence
+from thresher.core.files import alone_in
+from thresher.core.rule import Decision
+from thresher.core.schedules import cosine, ramp
+from thresher.engine import train as engine_fit
+from thresher.engine.store import checkpoint, identity
+from thresher.methods import Setting
+from thresher.methods.reclaim import reclaim
 from thresher.rules import FacilityLocation, KeepSmallest, Uniform, every, product, warmup
-from thresher.rules.rule import Decision
-from thresher.schedules import cosine, ramp
-from thresher.views import Flip, Shift
+from thresher.slots.average import Growing
+from thresher.slots.clip import Clamped
+from thresher.slots.mix import ClusterMixup, Mixup
+from thresher.slots.relabel import AverageLabels
+from thresher.slots.views import Flip, Shift
 
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
 Watch = Callable[[Moment], None]
@@ -281,7 +281,7 @@ def test_a_crash_between_the_writes_of_a_commit(
 ) -> None:
     """The third commit dies when it comes to this file; what is already written of it must not count."""
     whole, seen = run(None, **CASES[case]), [0]
-    original = thresher.files.write_whole
+    original = thresher.core.files.write_whole
 
     def dying(path: Path, write: Any) -> None:
         seen[0] += path.name == "checkpoint.pt"
@@ -290,7 +290,7 @@ def test_a_crash_between_the_writes_of_a_commit(
             raise Stopped
         original(path, write)
 
-    for module in (checkpoint, thresher.ledger):
+    for module in (checkpoint, thresher.record.ledger):
         monkeypatch.setattr(module, "write_whole", dying)
     interrupted(tmp_path / "run", None, **CASES[case])
     monkeypatch.undo()
@@ -354,14 +354,14 @@ def test_a_killed_run_resumes(tmp_path: Path) -> None:
 def test_a_crash_after_the_last_commit_still_leaves_the_outcome(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = thresher.files.write_whole
+    original = thresher.core.files.write_whole
 
     def dying(path: Path, write: Any) -> None:
         if path.name == name:
             raise Stopped
         original(path, write)
 
-    monkeypatch.setattr("thresher.outcome.write_whole", dying)
+    monkeypatch.setattr("thresher.record.outcome.write_whole", dying)
     interrupted(tmp_path / "run", None)
     monkeypatch.undo()
     run(tmp_path / "run")
@@ -466,7 +466,7 @@ NAMELESS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("one", "other"), NAMELESS.values(), ids=NAMELESS.keys())
 def test_partials_and_functions_without_a_name_of_their_own_are_told_apart(one: Any, other: Any) -> None:
-    told = [json.dumps(checkpoint.describe(Recipe(objective=each))) for each in (one, one, other)]
+    told = [json.dumps(identity.describe(Recipe(objective=each))) for each in (one, one, other)]
     assert told[0] == told[1] != told[2]
 
 
@@ -474,10 +474,10 @@ def test_functions_are_described_alike_in_every_process() -> None:
     text = f"""
 import json, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_resume import NAMELESS, checkpoint
-print(json.dumps([checkpoint.describe(list(pair)) for pair in NAMELESS.values()]))
+from test_resume import NAMELESS, identity
+print(json.dumps([identity.describe(list(pair)) for pair in NAMELESS.values()]))
 """
-    ours = json.dumps([checkpoint.describe(list(pair)) for pair in NAMELESS.values()])
+    ours = json.dumps([identity.describe(list(pair)) for pair in NAMELESS.values()])
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         told = subprocess.run([sys.executable, "-c", text], env=environment, check=True, capture_output=True, text=True)
@@ -485,7 +485,7 @@ print(json.dumps([checkpoint.describe(list(pair)) for pair in NAMELESS.values()]
 
 
 def test_a_named_function_is_its_name() -> None:
-    assert checkpoint.describe(scaled) == "test_resume.scaled"
+    assert identity.describe(scaled) == "test_resume.scaled"
 
 
 @pytest.mark.parametrize("damage", ["half", "empty", "text"])

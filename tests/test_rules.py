@@ -15,8 +15,10 @@ from tiny import assert_same_run, examples, net
 from torch import Tensor
 
 from thresher import Recipe, fit, signals
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import columns_of, needs_of, schedules_of, signals_of
+from thresher.core.schedules import Schedule, cosine, ramp, step
 from thresher.rules import (
     ClipNorm,
     Decision,
@@ -33,9 +35,6 @@ from thresher.rules import (
     product,
     warmup,
 )
-from thresher.rules.rule import columns_of, needs_of, schedules_of, signals_of
-from thresher.schedules import Schedule, cosine, ramp, step
-from thresher.signals import Signal
 
 # few distinct values, so that ties are the rule; NaN and infinities too
 VALUES = st.sampled_from([0.0, -0.0, 1.0, 1.0, -2.5, float("nan"), float("inf"), float("-inf"), 1e-30])
@@ -287,7 +286,7 @@ def test_product_of_one_rule_is_that_rule() -> None:
 def test_from_peer_asks_about_the_peers_evidence_with_ones_own_memory() -> None:
     own = some_evidence(12)
     peer = some_evidence(12, seed=5, ids=own.ids, targets=own.targets)
-    linked = own.but(others={"peer": peer})
+    linked = own.replace(others={"peer": peer})
     keep = KeepSmallest(by=signals.loss, fraction=0.5)
     weights = ask(from_peer(keep), linked).weights
     assert torch.equal(weights, ask(keep, peer).weights)
@@ -299,7 +298,7 @@ def test_from_peer_asks_about_the_peers_evidence_with_ones_own_memory() -> None:
 def test_identical_peers_choose_as_one_alone_would() -> None:
     own = some_evidence(12)
     keep = KeepSmallest(by=signals.output_gradient_norm, fraction=0.5)
-    assert torch.equal(ask(from_peer(keep), own.but(others={"peer": own})).weights, ask(keep, own).weights)
+    assert torch.equal(ask(from_peer(keep), own.replace(others={"peer": own})).weights, ask(keep, own).weights)
 
 
 # every way to wrap a rule that heeds groups must agree with asking class by class
@@ -316,7 +315,7 @@ WRAPPED = {
 @pytest.mark.parametrize("of", [signals.predicted, signals.given], ids=["predicted", "given"])
 def test_per_class_by_groups_equals_class_by_class(wrap: Any, of: Signal) -> None:
     own = some_evidence(40)
-    evidence = own.but(others={"peer": some_evidence(40, seed=1, ids=own.ids, targets=own.targets)})
+    evidence = own.replace(others={"peer": some_evidence(40, seed=1, ids=own.ids, targets=own.targets)})
     for inner in (KeepSmallest(by=signals.loss, fraction=0.4), KeepLargest(by=signals.loss, count=2), OnlyFirst()):
         rule = wrap(inner)
         labels, expected = evidence.read(of), torch.zeros(40)
@@ -347,7 +346,7 @@ def test_a_class_by_class_rule_sees_all_of_a_clean_set_and_its_part_of_the_peer(
         assert torch.equal(evidence.other("peer").ids, evidence.ids)
         return torch.ones(len(evidence))
 
-    ask(per_class(look, of=signals.given), own.but(others={"clean": clean, "peer": peer}))
+    ask(per_class(look, of=signals.given), own.replace(others={"clean": clean, "peer": peer}))
     assert sum(n for n, _, _ in seen) == 8
     assert all(clean_n == 8 and peer_n == n for n, clean_n, peer_n in seen)
 
@@ -355,7 +354,7 @@ def test_a_class_by_class_rule_sees_all_of_a_clean_set_and_its_part_of_the_peer(
 @pytest.mark.parametrize("name", ["clean", "labelled", "validation"])
 def test_other_examples_are_never_taken_for_the_same_because_of_their_ids(name: str) -> None:
     own = some_evidence(8)
-    part = own.but(others={name: some_evidence(8, seed=1, ids=own.ids)}).at(torch.tensor([1, 4]))
+    part = own.replace(others={name: some_evidence(8, seed=1, ids=own.ids)}).at(torch.tensor([1, 4]))
     assert len(part) == 2
     assert len(part.other(name)) == 8
 

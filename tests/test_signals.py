@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from thresher import signals
-from thresher.engine.evidence import Evidence, Swept
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal, Swept
+from thresher.core.schedules import ramp
 from thresher.objectives import CrossEntropy, Objective, Plain, SquaredError, as_objective
-from thresher.schedules import ramp
-from thresher.signals import Signal
 
 LABELLED = ("classes", "soft")
 
@@ -103,7 +102,7 @@ def test_reading_output_gradients_leaves_the_graph_usable_before_and_after_a_bac
     before = evidence.read(signals.output_gradient)
     evidence.losses.sum().backward()
     after = same_but(evidence, raw_outputs=evidence.outputs, known={}).read(signals.output_gradient)
-    again = evidence.but(known=evidence.known | {}).read(signals.output_gradient_norm)
+    again = evidence.replace(known=evidence.known | {}).read(signals.output_gradient_norm)
     assert torch.equal(before, after)
     torch.testing.assert_close(again, before.norm(dim=1))
     torch.testing.assert_close(model.weight.grad, before.T @ inputs)
@@ -128,12 +127,12 @@ def test_a_signal_is_computed_once_and_what_it_was_computed_from_may_not_change_
     evidence = some_evidence(5)
     first = evidence.read(signal)
     assert evidence.read(signal) is first
-    assert evidence.but(groups=torch.zeros(5).long(), memory={"a": torch.ones(1)}).read(signal) is first
+    assert evidence.replace(groups=torch.zeros(5).long(), memory={"a": torch.ones(1)}).read(signal) is first
     assert len(calls) == 1
-    other = evidence.but(targets=(evidence.targets + 1) % 4)
+    other = evidence.replace(targets=(evidence.targets + 1) % 4)
     assert not torch.equal(other.read(signal), first)
-    assert not torch.equal(evidence.but(raw_outputs=evidence.outputs * 3).read(signal), first)
-    assert not torch.equal(evidence.but(objective=Crooked()).read(signal), first)
+    assert not torch.equal(evidence.replace(raw_outputs=evidence.outputs * 3).read(signal), first)
+    assert not torch.equal(evidence.replace(objective=Crooked()).read(signal), first)
     assert torch.equal(evidence.read(signal), first)
 
 
@@ -168,7 +167,7 @@ def test_a_sweep_happens_once_when_first_needed_and_brings_the_declared_signals(
 @pytest.mark.parametrize("task", TASKS)
 def test_evidence_at_some_positions_is_the_evidence_about_those_examples(task: str) -> None:
     whole = some_evidence(9, task, columns={"place": torch.arange(9)}, layers={"a": torch.arange(18).view(9, 2)})
-    whole = whole.but(groups=torch.arange(9) % 2, inputs=torch.arange(9) * 10)
+    whole = whole.replace(groups=torch.arange(9) % 2, inputs=torch.arange(9) * 10)
     picked = torch.tensor([7, 0, 3])
     for read_first in (False, True):
         evidence = same_but(whole)

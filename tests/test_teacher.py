@@ -13,17 +13,18 @@ from tiny import assert_same_run, examples, net, real_examples, streamed
 from torch import Tensor, nn
 
 from thresher import Examples, Recipe, ThresherError, fit, signals
-from thresher.engine.evidence import Evidence
-from thresher.engine.teacher import TEACHER_OUTPUT, from_probabilities
-from thresher.mix import Mixup
-from thresher.objectives import Distillation, NearUniform, Objective, Pair, Variational, pairs_between
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Rule
+from thresher.engine.step.teacher import TEACHER_OUTPUT, from_probabilities
+from thresher.methods import pairs_between
+from thresher.objectives import Distillation, LayerPair, NearUniform, Objective, Variational
 from thresher.rules import Debias, Fidelity, KeepSmallest, every, once, product
-from thresher.rules.rule import Rule
+from thresher.slots.mix import Mixup
 
 TRAIN, KNOWN = examples(44), replace(examples(30, seed=5, corrupt=0.0), ids=torch.arange(500, 530))
 TAUGHT = TRAIN.with_columns(from_teacher=torch.arange(44) % 4 > 0)
 WIDER = nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, 3))
-PAIRS = (Pair("1", "1", 8, 12), Pair("4", "3", 3, 3))  # hidden layers and outputs of net() and WIDER
+PAIRS = (LayerPair("1", "1", 8, 12), LayerPair("4", "3", 3, 3))  # hidden layers and outputs of net() and WIDER
 
 
 def said(examples: Examples, network: nn.Module = WIDER) -> Examples:
@@ -56,7 +57,7 @@ def test_the_rule_sees_the_student_of_the_moment_unless_it_is_asked_once() -> No
 def test_the_teacher_given_is_left_as_it_was() -> None:
     teacher = net(dropout=0.5, batch_norm=True, seed=3)
     before = {name: value.clone() for name, value in teacher.state_dict().items()}
-    run(Recipe(each_epoch=Debias(), objective=Variational((Pair("1", "1", 8, 8),))), teacher=teacher)
+    run(Recipe(each_epoch=Debias(), objective=Variational((LayerPair("1", "1", 8, 8),))), teacher=teacher)
     assert teacher.training
     assert all(parameter.requires_grad for parameter in teacher.parameters())
     assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
@@ -129,8 +130,8 @@ def test_distillation_is_the_slow_one_and_has_its_gradient(temperature: float, t
     torch.testing.assert_close(objective(evidence), torch.tensor(expected), rtol=1e-4, atol=1e-5)
     closed = objective.output_gradient(evidence)
     torch.testing.assert_close(closed, Objective.output_gradient(objective, evidence), rtol=1e-4, atol=1e-5)
-    hard = evidence.but(targets=torch.eye(4)[evidence.read(signals.given)])
-    ids = evidence.but(targets=evidence.read(signals.given))
+    hard = evidence.replace(targets=torch.eye(4)[evidence.read(signals.given)])
+    ids = evidence.replace(targets=evidence.read(signals.given))
     torch.testing.assert_close(objective(hard), objective(ids))
 
 
@@ -148,8 +149,8 @@ def test_distillation_is_the_slow_one_and_has_its_gradient(temperature: float, t
 def test_vid_is_the_slow_one_for_any_pair_of_layers(own: tuple[int, ...], theirs: tuple[int, ...]) -> None:
     layer, other = torch.randn(own), torch.randn(theirs)
     evidence = some_evidence(6, layers={"a": layer})
-    evidence = evidence.but(others={"teacher": some_evidence(6, layers={"b": other})})
-    objective = Variational((Pair("a", "b", 3, 5),), strength=0.7)
+    evidence = evidence.replace(others={"teacher": some_evidence(6, layers={"b": other})})
+    objective = Variational((LayerPair("a", "b", 3, 5),), strength=0.7)
     nn.init.normal_(objective.variances[0])
     if layer.ndim == 4:
         other = nn.functional.adaptive_avg_pool2d(other, layer.shape[2:])
@@ -217,8 +218,8 @@ def test_another_teacher_makes_another_run(tmp_path: Any) -> None:
         (Recipe(each_epoch=Debias()), {"train": said(TAUGHT), "teacher": None}, "validation set lacks its teacher"),
         (Recipe(each_batch=Debias()), {}, "each_epoch"),
         (Recipe(objective=Variational(PAIRS)), {"train": said(TAUGHT), "teacher": None}, "pass the network itself"),
-        (Recipe(objective=Variational((Pair("1", "9", 8, 3),))), {}, "teacher's layer '9'"),
-        (Recipe(objective=Variational((Pair("9", "1", 8, 3),))), {}, "the layer '9'"),
+        (Recipe(objective=Variational((LayerPair("1", "9", 8, 3),))), {}, "teacher's layer '9'"),
+        (Recipe(objective=Variational((LayerPair("9", "1", 8, 3),))), {}, "the layer '9'"),
         (
             Recipe(objective=Variational(PAIRS), each_batch=KeepSmallest(by=signals.gradient_norm, fraction=0.5)),
             {},
@@ -247,8 +248,8 @@ def test_a_column_of_the_wrong_shape_is_refused() -> None:
 
 def test_nothing_waits_for_the_device_while_a_teacher_is_asked() -> None:
     evidence = some_evidence(6, "soft", layers={"a": torch.randn(6, 3, 2, 2)})
-    evidence = evidence.but(others={"teacher": some_evidence(6, layers={"b": torch.randn(6, 5, 4, 4)})})
-    objective = Variational((Pair("a", "b", 3, 5),), temperature=2.0)
+    evidence = evidence.replace(others={"teacher": some_evidence(6, layers={"b": torch.randn(6, 5, 4, 4)})})
+    objective = Variational((LayerPair("a", "b", 3, 5),), temperature=2.0)
     with NoWaiting():
         objective(evidence)
         Distillation(0.5)(evidence)

@@ -9,8 +9,8 @@ from reference import views as reference
 from torch import Generator, Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from thresher.errors import ThresherError
-from thresher.views import Affine, Chain, Colour, Cutout, Flip, PadCrop, Shift, View, strong, weak
+from thresher.core.errors import ThresherError
+from thresher.slots.views import Affine, Chain, Colour, Cutout, Flip, PadCrop, Shift, View, strong, weak
 
 # view, draws for each image, the same on one image
 REFERENCES = {

@@ -12,8 +12,9 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm
 
 from thresher import signals, weigh
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.schedules import cosine, ramp
 from thresher.objectives import DeterminantLoss, NearUniform, Objective
 from thresher.rules import (
     ClipNorm,
@@ -28,7 +29,6 @@ from thresher.rules import (
     product,
     warmup,
 )
-from thresher.schedules import cosine, ramp
 
 N, CLASSES = 12, 3
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from thresher import Examples, Run
-from thresher.engine.evidence import Evidence
+from thresher.core.evidence import Evidence
 
 
 def examples(count: int = 44, classes: int = 3, *, seed: int = 0, corrupt: float = 0.25) -> Examples:

@@ -1,187 +1,50 @@
-"""Signals: facts about each example, as pure functions of the evidence.
+"""Signals: facts about each example, as pure functions of the evidence."""
 
-outputs [n, classes] or [n, d]; a signal is [n], or [n, width] where its name is a plural or a gradient.
-"""
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.signals import (
+    Pair,
+    average_divergence,
+    clean_agreement,
+    confidence,
+    entropy,
+    features,
+    given,
+    gradient_embedding,
+    gradient_norm,
+    hidden_difference,
+    loss,
+    loss_difference,
+    margin,
+    margins,
+    mutual_information,
+    output_gradient,
+    output_gradient_norm,
+    p_given,
+    predicted,
+    scaled,
+)
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import overload
-
-import torch
-from torch import Tensor, nn
-
-from thresher.blocks import rows_at_once
-from thresher.dropout import MutualInformation
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-
-
-@dataclass(frozen=True)
-class Signal:
-    """A named function `Evidence -> [n]` or `[n, width]`, with what the engine must prepare for it."""
-
-    name: str
-    function: Callable[[Evidence], Tensor] = field(repr=False)
-    tasks: tuple[str, ...] = ("classification", "regression")
-    prepared: bool = False  # the engine computes it during the forward pass, because afterwards is too late
-    needs: frozenset[str] = frozenset()  # other evidence that it is taken from: "clean"
-    of_targets: bool = False  # it looks at no outputs, so that nobody has to sweep for it
-    reads: tuple["Signal", ...] = ()  # the signals it is made of, which the engine computes in its place
-    passes: Callable[[nn.Module, Tensor], Tensor] | None = field(default=None, repr=False)  # more passes over a batch
-
-    def __call__(self, evidence: Evidence) -> Tensor:
-        return self.function(evidence)
-
-
-def _declared_first(evidence: Evidence) -> Tensor:  # noqa: ARG001
-    raise ThresherError(
-        "This signal comes from the forward pass itself: let a rule declare it (by=...) before the pass."
-    )
-
-
-def _loss(evidence: Evidence) -> Tensor:
-    return evidence.losses
-
-
-def _output_gradient(evidence: Evidence) -> Tensor:
-    return evidence.objective.output_gradient(evidence)
-
-
-def _output_gradient_norm(evidence: Evidence) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(evidence.read(output_gradient), dim=1)
-    return norms
-
-
-def _confidence(evidence: Evidence) -> Tensor:
-    return evidence.outputs.softmax(1).amax(1)
-
-
-def margins(outputs: Tensor) -> Tensor:
-    """How much likelier the likeliest class is than the next [n].
-
-    >>> margins(torch.tensor([[0.5, 0.2, 0.3]]).log())
-    tensor([0.2000])
-    """
-    best = outputs.softmax(1).topk(2, dim=1).values
-    return best[:, 0] - best[:, 1]
-
-
-def _margin(evidence: Evidence) -> Tensor:
-    return margins(evidence.outputs)
-
-
-def _entropy(evidence: Evidence) -> Tensor:
-    surprise: Tensor = torch.special.entr(evidence.outputs.softmax(1))  # 0 at 0, where p log p is NaN
-    return surprise.sum(1)
-
-
-def _predicted(evidence: Evidence) -> Tensor:
-    return evidence.outputs.argmax(1)
-
-
-def _given(evidence: Evidence) -> Tensor:
-    return evidence.targets if evidence.targets.ndim == 1 else evidence.targets.argmax(1)
-
-
-def _p_given(evidence: Evidence) -> Tensor:
-    return evidence.outputs.softmax(1).gather(1, evidence.read(given)[:, None])[:, 0]
-
-
-def _average_divergence(evidence: Evidence) -> Tensor:
-    own, average = evidence.read(features), evidence.other("average").read(features)
-    step = rows_at_once(own.shape[1], own)  # all differences of a pool would take as much room as its features
-    pieces = zip(torch.split(own, step), torch.split(average, step), strict=True)
-    return torch.cat([(mine - theirs).abs().mean(1) for mine, theirs in pieces])
-
-
-def _hidden_difference(evidence: Evidence) -> Tensor:
-    return evidence.read(features) - evidence.other("average").read(features)
-
-
-def _loss_difference(evidence: Evidence) -> Tensor:
-    return (evidence.read(loss) - evidence.other("average").read(loss)).abs()
-
-
-CLASSES = ("classification",)
-AVERAGE = frozenset({"average"})
-
-loss = Signal("loss", _loss)
-"""ℓᵢ of the recipe's own objective."""
-output_gradient = Signal("output_gradient", _output_gradient)
-"""∂ℓᵢ/∂outputsᵢ [n, classes]: softmax - onehot for cross entropy, outputs - target for ½ squared error."""
-output_gradient_norm = Signal("output_gradient_norm", _output_gradient_norm)
-"""‖∂ℓᵢ/∂outputsᵢ‖₂, which PRL(L) ranks by."""
-gradient_norm = Signal("gradient_norm", _declared_first, prepared=True)
-"""‖∂ℓᵢ/∂θ‖₂ over all trainable parameters, exact, which PRL(G) ranks by."""
-clean_agreement = Signal("clean_agreement", _declared_first, prepared=True, needs=frozenset({"clean"}))
-"""∂ℓᵢ/∂θ · g, where g is the gradient of the mean loss of a clean batch at the same parameters (L2RW, Eq. 7)."""
-features = Signal("features", _declared_first, prepared=True)
-"""The inputs of the model's last Linear layer [n, width]."""
-confidence = Signal("confidence", _confidence, CLASSES)
-"""The largest predicted probability."""
-margin = Signal("margin", _margin, CLASSES)
-"""The largest predicted probability minus the second largest."""
-entropy = Signal("entropy", _entropy, CLASSES)
-"""The entropy of the predicted probabilities, in nats."""
-predicted = Signal("predicted", _predicted, CLASSES)
-"""The predicted class."""
-given = Signal("given", _given, CLASSES, of_targets=True)
-"""The given class, the likeliest one where the target is soft."""
-p_given = Signal("p_given", _p_given, CLASSES)
-"""The probability the model gives to the given class."""
-mutual_information = Signal("mutual_information", _declared_first, CLASSES, prepared=True, passes=MutualInformation())
-"""What an answer would tell about the model, by Monte-Carlo dropout: H(mean p) - mean H(p), which BALD looks for."""
-hidden_difference = Signal("hidden_difference", _hidden_difference, needs=AVERAGE, reads=(features,))
-"""The features minus those of the model's moving average [n, width]."""
-average_divergence = Signal("average_divergence", _average_divergence, needs=AVERAGE, reads=(features,))
-"""How far the features are from those of the moving average: the mean of |hᵢ - h̄ᵢ|, by which S-BADGE scales."""
-loss_difference = Signal("loss_difference", _loss_difference, needs=AVERAGE, reads=(loss,))
-"""|ℓᵢ - ℓ̄ᵢ|: how far the losses of the model and of its moving average are apart."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Outer products leftᵢ ⊗ rightᵢ [n, width of left · width of right], each times scaleᵢ: kept apart, never made."""
-
-    left: Signal
-    right: Signal
-    scale: Signal | None = None
-
-
-@dataclass(frozen=True)
-class _Product:
-    """The product of two signals, of which the second has one number for each example."""
-
-    signal: Signal
-    by: Signal
-
-    def __call__(self, evidence: Evidence) -> Tensor:
-        values, factors = evidence.read(self.signal), evidence.read(self.by)
-        return values * factors.reshape(-1, *[1] * (values.ndim - 1))
-
-
-@overload
-def scaled(signal: Signal, by: Signal) -> Signal: ...
-@overload
-def scaled(signal: Pair, by: Signal) -> Pair: ...
-def scaled(signal: Signal | Pair, by: Signal) -> Signal | Pair:
-    """The signal, each example's times its value of `by` [n].
-
-    S-BADGE is BADGE by `scaled(gradient_embedding, average_divergence)`, and nothing else.
-
-    >>> scaled(confidence, margin) == scaled(confidence, margin), scaled(confidence, margin).name
-    (True, 'confidence × margin')
-    """
-    if isinstance(signal, Pair):
-        return replace(signal, scale=by if signal.scale is None else scaled(signal.scale, by))
-    return Signal(
-        f"{signal.name} × {by.name}",
-        _Product(signal, by),
-        tuple(task for task in signal.tasks if task in by.tasks),
-        needs=signal.needs | by.needs,
-        reads=tuple(dict.fromkeys((*(signal.reads or (signal,)), *(by.reads or (by,))))),
-    )
-
-
-gradient_embedding = Pair(output_gradient, features)
-"""∂ℓᵢ/∂W of the last layer, as the pair it is the outer product of; on a pool ℓᵢ is that of the predicted class."""
+__all__ = [
+    "Evidence",
+    "Pair",
+    "Signal",
+    "average_divergence",
+    "clean_agreement",
+    "confidence",
+    "entropy",
+    "features",
+    "given",
+    "gradient_embedding",
+    "gradient_norm",
+    "hidden_difference",
+    "loss",
+    "loss_difference",
+    "margin",
+    "margins",
+    "mutual_information",
+    "output_gradient",
+    "output_gradient_norm",
+    "p_given",
+    "predicted",
+    "scaled",
+]

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from thresher import Examples, Recipe, acquire, fit
+from thresher.core.seeding import derive, generator
 from thresher.rules import RuleLike
-from thresher.seeding import derive, generator
 
 
 def loop(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from thresher import Examples, seeding
+from thresher import Examples
+from thresher.core import seeding
 
 RATE, RAMP, BOUND, DELTA, HARD, SOFT = 0.25, 10, 1.0, 0.1, 0.8, 0.95
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.naming import unknown
+from thresher.core.seeding import generator
 from thresher.corruption import labels, pools, targets
 from thresher.corruption.imbalance import imbalance
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.naming import unknown
-from thresher.seeding import generator
 
 # A corruption takes the examples, the number and the option of `name:number:option`, and a generator.
 Corruption = Callable[[Examples, float, str | None, torch.Generator], Examples]

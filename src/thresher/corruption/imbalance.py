@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
 
 
 def imbalance(

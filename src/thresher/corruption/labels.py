@@ -7,8 +7,8 @@ classes are ever confused) and `backgroundflip` (the background class stays), as
 import torch
 from torch import Tensor
 
+from thresher.core.errors import ThresherError
 from thresher.data.class_names import CIFAR10, CIFAR100, CIFAR100_SUPERCLASSES
-from thresher.errors import ThresherError
 
 
 def chosen(count: int, rate: float, generator: torch.Generator) -> Tensor:

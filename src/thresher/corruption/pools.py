@@ -9,8 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from thresher.errors import ThresherError
-from thresher.examples import Examples
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
 
 KINDS, LABELS = 100, 3  # of Noisy-Diverse: colours, and labels each of them may have
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from thresher.core.errors import ThresherError
 from thresher.corruption.labels import chosen, random_derangement
-from thresher.errors import ThresherError
 
 # The paper gives no scale for its wrong linear relation; the R² of its Standard row (-2.3 to -32, Table 1) falls by
 # about 225 times the squared rate, which is what wrong values of fifteen deviations give.

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import torch
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.naming import unknown
 from thresher.data.arrays import from_arrays, from_npz, known_images
 from thresher.data.builtin import blobs, digits, regression
 from thresher.data.clean import read_like, take_clean, warn_of_test_examples
@@ -16,9 +19,6 @@ from thresher.data.human import human_labels
 from thresher.data.predictions import Predictions, read_predictions
 from thresher.data.splits import Splits, hold_out, only_classes, split, standardise_targets, whole_numbers
 from thresher.data.tables import SUFFIXES, table
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.naming import unknown
 
 __all__ = [
     "Predictions",

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
 from thresher.data.class_names import CIFAR10, CIFAR100, FASHION, TEN_DIGITS
 from thresher.data.splits import Splits, split
-from thresher.errors import ThresherError
-from thresher.examples import Examples
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 

@@ -2,11 +2,11 @@
 
 import torch
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.seeding import generator
 from thresher.data.class_names import TEN_DIGITS
 from thresher.data.splits import Splits, split
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.seeding import generator
 
 
 def digits() -> Splits:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.seeding import generator
 from thresher.data.arrays import all_of_npz
 from thresher.data.copies import among
 from thresher.data.folders import all_images, files_of
 from thresher.data.splits import Splits, only_classes, whole_numbers
 from thresher.data.tables import SUFFIXES, rows_like
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.seeding import generator
 
 
 def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
 
 MOST_CATEGORIES = 1000
 NEARLY_ALL = 0.9  # of the training rows

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from thresher.core.examples import Examples
 from thresher.data.folders import files_of
-from thresher.examples import Examples
 
 
 def among(examples: Examples, others: Examples) -> Tensor:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset
 
+from thresher.core.datasets import Picked
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.naming import unknown
 from thresher.data.splits import Splits, split
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.map_datasets import Picked
-from thresher.naming import unknown
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from thresher.core.errors import ThresherError
 from thresher.data.arrays import known_images
 from thresher.data.splits import Splits
-from thresher.errors import ThresherError
 
 FILES = {
     "cifar10": ("cifar10n_labels.npz", "CIFAR-10_human.pt"),

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
 from thresher.data.folders import ImageFiles, images_in, labelled_images, unlabelled_images
 from thresher.data.tables import SUFFIXES, read_table, table_with_pool
-from thresher.errors import ThresherError
-from thresher.examples import Examples
 
 # What there is to see of the examples of these ids: {"image": its file} or {"row": {column: value}}.
 Show = Callable[[Sequence[int]], list[dict[str, Any]]]

@@ -10,11 +10,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
 from thresher.data.arrays import read_arrays
 from thresher.data.folders import files_of
 from thresher.data.tables import SUFFIXES, read_table
-from thresher.errors import ThresherError
-from thresher.examples import Examples
 
 ID, FILE, TRAINED_ON = "id", "file", "trained_on"
 ROUNDED = 0.05  # so far a row of rounded probabilities may be from 1 in sum

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.seeding import generator
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.seeding import generator
 
 
 class Splits(NamedTuple):

@@ -10,11 +10,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.naming import unknown
 from thresher.data.columns import encoders_of, finite, inputs_of, is_text, plain
 from thresher.data.splits import Splits, hold_out
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.naming import unknown
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 

@@ -9,21 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.engine.check import check_round
-from thresher.engine.evidence import Evidence
-from thresher.engine.learner import Taps, evaluating, last_linear
-from thresher.engine.look import Precision, prediction
-from thresher.engine.sweep import Sweeper
-from thresher.engine.trial import first_of, output_width
-from thresher.engine.ways import ways_through
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.objectives import Objective, ObjectiveLike, as_objective
-from thresher.rules import Rule, RuleLike
-from thresher.rules.distances import checked_count
-from thresher.rules.rule import ask, columns_of, needs_of, parts, signals_of
-from thresher.seeding import generator, preserved, seed_global
-from thresher.signals import Signal, features
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.examples import Examples
+from thresher.core.objective import Objective, ObjectiveLike
+from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, needs_of, parts, signals_of
+from thresher.core.seeding import generator, preserved, seed_global
+from thresher.engine.device.precision import Precision
+from thresher.engine.gradients.strategy import prepared_as
+from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.start.checks import check_round
+from thresher.engine.start.dry_run import first_of, output_width
+from thresher.engine.start.gradient_trial import choose_strategy
+from thresher.engine.step.forward import prediction
+from thresher.engine.step.learner import Taps, evaluating, last_linear
+from thresher.objectives import as_objective
 
 
 def acquire(
@@ -70,11 +70,11 @@ def acquire(
         if labelled is not None and "labelled" in needs:
             known = labelled.to(where)
             theirs = {} if average is None or "average" not in needs else {"average": sweep(average, known)}
-            others["labelled"] = sweep(model, known).but(others=theirs)
+            others["labelled"] = sweep(model, known).replace(others=theirs)
         home = evidence.ids.device
         columns = {name: seen.columns[name].to(home) for name in columns_of(rule)}
         draws = generator(seed, "acquire", device=home)
-        weights = ask(rule, evidence.but(others=others, columns=columns, generator=draws)).weights
+        weights = ask(rule, evidence.replace(others=others, columns=columns, generator=draws)).weights
     return pool.ids[(weights > 0).to(pool.ids.device)]
 
 
@@ -83,7 +83,7 @@ def _refuse(rule: object, model: object, pool: object) -> None:
     if not callable(rule):
         raise ThresherError(
             f"acquire() asks a rule, not a {type(rule).__name__}: "
-            'pass one, such as acquisition("margin").rule(100) from thresher.acquisitions.'
+            'pass one, such as acquisition("margin").rule(100) from thresher.methods.'
         )
     if not isinstance(model, nn.Module):
         raise ThresherError(f"acquire() asks a network, not a {type(model).__name__}: pass run.model of a run.")
@@ -119,12 +119,12 @@ class Sweep:
     def __call__(self, model: nn.Module, examples: Examples, by_prediction: bool = False) -> Evidence:
         with preserved(examples.targets.device):
             batch = first_of(examples, 2)
-        head = last_linear(model, batch.inputs) if features in self.wanted else None
+        head = last_linear(model, batch.inputs) if prepared_as(Prepared.LAST_INPUTS, self.wanted) else None
         with evaluating(model), evaluating(self.objective):
-            ways = ways_through(model, self.objective, self.wanted, batch, None, self.classes)
+            strategy = choose_strategy(model, self.objective, self.wanted, batch, None, self.classes)
         taps, kept = Taps(model, self.objective.layers, head), Kept(len(examples), self.folder)
         try:
-            replace(self.sweeper, factored=ways.factored).each(
+            replace(self.sweeper, strategy=strategy).each(
                 kept.take, model, self.objective, replace(examples, classes=self.classes),
                 wanted=self.wanted, taps=taps, by_prediction=by_prediction,
             )  # fmt: skip

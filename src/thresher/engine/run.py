@@ -7,9 +7,9 @@ from statistics import fmean
 
 from torch import Tensor, nn
 
-from thresher.engine.checkpoint import Record
-from thresher.ledger import Ledger
-from thresher.recipe import Recipe
+from thresher.core.recipe import Recipe
+from thresher.engine.store.checkpoint import Record
+from thresher.record.ledger import Ledger
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,21 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from thresher.engine.check import check_recipe
-from thresher.engine.evidence import Evidence
-from thresher.engine.learner import Taps, last_linear
-from thresher.engine.look import Batch, Ways, look, read_all, untraced
-from thresher.engine.ways import ways_through
-from thresher.errors import ThresherError
-from thresher.examples import Examples
-from thresher.objectives import Objective, ObjectiveLike, as_objective
-from thresher.recipe import Recipe
-from thresher.rules import RuleLike
-from thresher.rules.rule import ask, needs_of, signals_of
-from thresher.seeding import preserved
-from thresher.signals import Signal, clean_agreement, features, gradient_norm
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.examples import Examples
+from thresher.core.objective import Objective, ObjectiveLike
+from thresher.core.recipe import Recipe
+from thresher.core.rule import RuleLike, ask, needs_of, signals_of
+from thresher.core.seeding import preserved
+from thresher.engine.gradients.strategy import Strategy, prepared_as
+from thresher.engine.start.checks import check_recipe
+from thresher.engine.start.gradient_trial import choose_strategy
+from thresher.engine.step.forward import Batch, forward_pass, read_all, untraced
+from thresher.engine.step.learner import Taps, last_linear
+from thresher.objectives import as_objective
 
-_WAYS: WeakKeyDictionary[nn.Module, dict[Hashable, Ways]] = WeakKeyDictionary()
+_STRATEGIES: WeakKeyDictionary[nn.Module, dict[Hashable, Strategy]] = WeakKeyDictionary()
 
 
 def weigh(
@@ -54,7 +54,9 @@ def weigh(
     """
     examples = Examples(inputs, targets, classes=classes, name="the batch")
     model_inputs, wanted = examples.as_model_input(inputs), signals_of(rule)
-    passes = "clean" in needs_of(rule) or any(signal.prepared for signal in wanted)  # which make outputs of their own
+    passes = "clean" in needs_of(rule) or any(
+        signal.prepared is not None for signal in wanted
+    )  # which make outputs of their own
     shown = model_inputs[:2] if outputs is None and passes else model_inputs
     if outputs is None:
         with preserved(inputs.device), torch.no_grad():
@@ -79,7 +81,7 @@ def weigh(
         others = {name: m for name, m in (("peer", peer), ("average", average)) if m is not None}
         if others:
             seen = {name: _see(m, own, batch, wanted, facts) for name, m in others.items()}
-            evidence = evidence.but(others=seen)
+            evidence = evidence.replace(others=seen)
         return _weights(rule, evidence)
 
 
@@ -115,18 +117,23 @@ def _see(
 ) -> Evidence:
     """Evidence about a batch: from the outputs alone where they are enough, else from a forward pass."""
     clean = facts.get("clean")
-    if outputs is not None and clean is None and not objective.layers and not any(s.prepared for s in wanted):
+    if (
+        outputs is not None
+        and clean is None
+        and not objective.layers
+        and all(signal.prepared is None for signal in wanted)
+    ):
         return Evidence(
             ids=batch.ids, targets=batch.targets, objective=objective, raw_outputs=outputs.detach().float(),
             inputs=batch.inputs, **facts,
         )  # fmt: skip
-    head = last_linear(model, batch.inputs[:2]) if features in wanted else None
-    ways = _known_ways(model, objective, wanted, batch, clean, facts["classes"])
+    head = last_linear(model, batch.inputs[:2]) if prepared_as(Prepared.LAST_INPUTS, wanted) else None
+    strategy = _known_strategy(model, objective, wanted, batch, clean, facts["classes"])
     taps = Taps(model, objective.layers, head)
     try:
-        with torch.set_grad_enabled(gradient_norm in wanted or clean_agreement in wanted):
-            evidence = look(
-                model, objective, taps, batch, wanted=wanted, ways=ways, leave_no_trace=True, **facts
+        with torch.set_grad_enabled(strategy.differentiates):
+            evidence = forward_pass(
+                model, objective, taps, batch, wanted=wanted, strategy=strategy, leave_no_trace=True, **facts
             ).evidence
             read_all(evidence, wanted)
     finally:
@@ -134,22 +141,22 @@ def _see(
     return evidence
 
 
-def _known_ways(
+def _known_strategy(
     model: nn.Module,
     objective: Objective,
     wanted: Sequence[Signal],
     batch: Batch,
     clean: Batch | None,
     classes: int | None,
-) -> Ways:
-    """What `ways_through` finds, which takes several passes of its own and so is asked once for a model as it is."""
-    inputs, known = batch.inputs, _WAYS.setdefault(model, {})
+) -> Strategy:
+    """What `choose_strategy` finds, which takes several passes of its own and so is asked once for a model as it is."""
+    inputs, known = batch.inputs, _STRATEGIES.setdefault(model, {})
     layers = tuple((type(layer), layer.training) for layer in model.modules())
     learnt = tuple((name, parameter.requires_grad) for name, parameter in model.named_parameters())
     key = (repr(objective), *wanted, inputs.shape[1:], inputs.dtype, inputs.device, layers, learnt)
     if key not in known:
         trusted = None if clean is None else _first(clean)
-        known[key] = ways_through(model, objective, wanted, _first(batch), trusted, classes)
+        known[key] = choose_strategy(model, objective, wanted, _first(batch), trusted, classes)
     return known[key]
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
+from thresher.core.naming import unknown
 from thresher.models.cnn9 import CNN9
 from thresher.models.external import from_module, from_timm
 from thresher.models.lenet import LeNet
@@ -18,7 +19,6 @@ from thresher.models.mobilenet import MobileNet
 from thresher.models.norm import batch_to_group_norm, freeze_batch_norm
 from thresher.models.preactivation import resnet11, wrn_28_10
 from thresher.models.resnet import cifar_resnet, resnet18
-from thresher.naming import unknown
 
 __all__ = ["MODELS", "Known", "batch_to_group_norm", "build", "freeze_batch_norm", "names"]
 

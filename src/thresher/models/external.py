@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
 from thresher.models.images import image_shape
 
 

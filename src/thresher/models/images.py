@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
 
 
 def image_shape(model: str, input_shape: tuple[int, ...], *, least: int) -> tuple[int, int, int]:

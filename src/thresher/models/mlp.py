@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
 
 
 class MLP(nn.Module):

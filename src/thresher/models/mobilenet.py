@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor, nn
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
 from thresher.models.images import he_start, image_shape
 
 # (channels at width 1, stride) of the thirteen depthwise separable layers

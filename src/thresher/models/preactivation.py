@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
 from thresher.models.images import he_start, image_shape
 
 Residual = Callable[[int, int, int], nn.Module]  # channels before, channels after, stride

@@ -1,22 +1,19 @@
 """Objectives: what each example should teach."""
 
 import copy
-from collections.abc import Callable
 
-from torch import Tensor, nn
+from torch import nn
 
+from thresher.core.objective import Objective, ObjectiveLike, Plain
 from thresher.objectives.bootstrap import Bootstrap, SoftBootstrap
 from thresher.objectives.determinant import DeterminantLoss
 from thresher.objectives.distillation import Distillation
 from thresher.objectives.huber import Huber, huber
 from thresher.objectives.near_uniform import NearUniform, near_uniform
 from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoothed_identity
-from thresher.objectives.objective import Objective, Plain
 from thresher.objectives.standard import CrossEntropy, SquaredError
 from thresher.objectives.transition import ForwardCorrection, Reweighted, transition_from_anchors
-from thresher.objectives.variational import Pair, Variational, pairs_between
-
-ObjectiveLike = nn.Module | Callable[[Tensor, Tensor], Tensor]
+from thresher.objectives.variational import LayerPair, Variational
 
 __all__ = [
     "Bootstrap",
@@ -25,11 +22,11 @@ __all__ = [
     "Distillation",
     "ForwardCorrection",
     "Huber",
+    "LayerPair",
     "NearUniform",
     "NoiseLayer",
     "Objective",
     "ObjectiveLike",
-    "Pair",
     "Plain",
     "Reweighted",
     "SoftBootstrap",
@@ -38,7 +35,6 @@ __all__ = [
     "as_objective",
     "huber",
     "near_uniform",
-    "pairs_between",
     "smoothed_confusion",
     "smoothed_identity",
     "transition_from_anchors",

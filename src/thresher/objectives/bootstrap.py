@@ -5,9 +5,9 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.objectives.objective import Objective
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.objective import Objective
 
 
 class Bootstrap(Objective):
@@ -17,6 +17,7 @@ class Bootstrap(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
 
     def __init__(self, beta: float = 0.8):
         super().__init__()

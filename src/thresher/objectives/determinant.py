@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.mix import as_mixable
-from thresher.objectives.objective import Objective
+from thresher.core.evidence import Evidence
+from thresher.core.objective import Objective
+from thresher.core.targets import one_hot_if_ids
 
 DAMPING = 1e-3  # beside |det U|, as in the released code
 
@@ -20,11 +20,12 @@ class DeterminantLoss(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
 
     def forward(self, evidence: Evidence) -> Tensor:
         classes = evidence.outputs.shape[1]
         chances = evidence.outputs.softmax(1)
-        targets = as_mixable(evidence.targets, classes)
+        targets = one_hot_if_ids(evidence.targets, classes)
         with torch.no_grad():
             joint = chances.double().T @ targets.double()
             size: Tensor = torch.linalg.det(joint).abs()

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.objectives.objective import Objective
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.objective import Objective
 
 
 class Distillation(Objective):
@@ -19,6 +19,7 @@ class Distillation(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
 
     def __init__(self, temperature: float = 1.0):
         super().__init__()

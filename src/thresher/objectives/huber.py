@@ -5,9 +5,9 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.objectives.objective import Objective
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.objective import Objective
 
 
 def huber(outputs: Tensor, targets: Tensor, delta: float) -> Tensor:
@@ -28,6 +28,7 @@ class Huber(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("regression",)
+    timeless: ClassVar[bool] = True
 
     def __init__(self, delta: float = 0.1):
         super().__init__()

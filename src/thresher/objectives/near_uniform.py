@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.objectives.objective import Objective
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.objective import Objective
 from thresher.objectives.standard import CrossEntropy
 
 
@@ -33,6 +33,7 @@ class NearUniform(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
 
     def __init__(self, strength: float, objective: Objective | None = None):
         super().__init__()

@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.objectives.objective import Objective
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.objective import Objective
 from thresher.objectives.transition import checked_transition, losses_through, words
 
 
@@ -19,6 +19,7 @@ class NoiseLayer(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
 
     def __init__(self, start: Tensor):
         super().__init__()

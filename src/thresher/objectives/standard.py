@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from thresher.engine.evidence import Evidence
-from thresher.objectives.objective import Objective
+from thresher.core.evidence import Evidence
+from thresher.core.objective import Objective
 
 
 class CrossEntropy(Objective):
     """ℓᵢ = -Σ_c targetᵢc log softmax(outputsᵢ)_c, for class ids and for soft labels."""
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
 
     def forward(self, evidence: Evidence) -> Tensor:
         return functional.cross_entropy(evidence.outputs, evidence.targets, reduction="none")
@@ -30,6 +31,7 @@ class SquaredError(Objective):
     """ℓᵢ = ½ Σ_d (outputsᵢd - targetᵢd)², so that its output gradient is outputs - target."""
 
     tasks: ClassVar[tuple[str, ...]] = ("regression",)
+    timeless: ClassVar[bool] = True
 
     def forward(self, evidence: Evidence) -> Tensor:
         return (evidence.outputs - evidence.targets).square().sum(1) / 2

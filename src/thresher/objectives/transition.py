@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.mix import as_mixable
-from thresher.objectives.objective import Objective
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.objective import Objective
+from thresher.core.targets import one_hot_if_ids
 
 
 class ForwardCorrection(Objective):
@@ -19,6 +19,7 @@ class ForwardCorrection(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
     transition: Tensor
 
     def __init__(self, transition: Tensor):
@@ -40,6 +41,7 @@ class Reweighted(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
     transition: Tensor
 
     def __init__(self, transition: Tensor, revised: bool = False):
@@ -50,7 +52,7 @@ class Reweighted(Objective):
     def forward(self, evidence: Evidence) -> Tensor:
         outputs, targets = evidence.outputs, evidence.targets
         transition = self.transition if self.change is None else self.transition + self.change
-        given = as_mixable(targets, len(transition))
+        given = one_hot_if_ids(targets, len(transition))
         share = (outputs.softmax(1) * given).sum(1) / (through(outputs, transition) * given).sum(1)
         losses = functional.cross_entropy(outputs, targets, reduction="none")
         return (share.detach() if self.change is None else share) * losses

@@ -1,6 +1,6 @@
 """Variational information distillation: the student's layers should tell the teacher's (VID, Ahn et al. 2019)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,10 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thresher.engine.compiled import plain
-from thresher.engine.evidence import Evidence
-from thresher.engine.learner import Taps, evaluating
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
 from thresher.objectives.distillation import Distillation
 
 LEAST_VARIANCE = 1e-5
@@ -19,7 +17,7 @@ FIRST_VARIANCE = 5.0  # wide enough that at first the labels lead
 
 
 @dataclass(frozen=True)
-class Pair:
+class LayerPair:
     """A layer of the student, the layer of the teacher it should tell, and how many channels each has."""
 
     student: str
@@ -38,8 +36,9 @@ class Variational(Distillation):
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
+    timeless: ClassVar[bool] = True
 
-    def __init__(self, pairs: Sequence[Pair], strength: float = 1.0, temperature: float = 1.0):
+    def __init__(self, pairs: Sequence[LayerPair], strength: float = 1.0, temperature: float = 1.0):
         super().__init__(temperature)
         if not pairs or not strength >= 0:
             raise ThresherError("Variational needs at least one pair of layers, and a strength of at least 0.")
@@ -65,42 +64,6 @@ class Variational(Distillation):
         return f"{super().extra_repr()}, strength={self.strength:g}, {told}"
 
 
-def pairs_between(
-    student: nn.Module, teacher: nn.Module, layers: Mapping[str, str], inputs: Tensor
-) -> tuple[Pair, ...]:
-    """Pairs of layers by name, student's to teacher's, with their widths as a pass over some inputs shows them.
-
-    >>> small, large = nn.Sequential(nn.Linear(2, 3)), nn.Sequential(nn.Linear(2, 7))
-    >>> pairs_between(small, large, {"0": "0"}, torch.zeros(1, 2))
-    (Pair(student='0', teacher='0', student_width=3, teacher_width=7),)
-    """
-    own = _widths(plain(student), list(layers), inputs)
-    theirs = _widths(plain(teacher), list(layers.values()), inputs)
-    return tuple(Pair(name, other, own[name], theirs[other]) for name, other in layers.items())
-
-
-def _widths(model: nn.Module, layers: Sequence[str], inputs: Tensor) -> dict[str, int]:
-    known = dict(model.named_modules())
-    for name in layers:
-        if name not in known:
-            names = ", ".join(sorted(set(known) - {""}))
-            raise ThresherError(f"There is no layer {name!r} in {type(model).__name__}: choose one of {names}.")
-    taps = Taps(model, layers)
-    try:
-        with torch.no_grad(), evaluating(model), taps.watching():
-            model(inputs)
-        found = taps.take()
-    finally:
-        taps.remove()
-    for name in layers:
-        if name not in found or not isinstance(found[name], Tensor) or found[name].ndim not in (2, 3, 4):
-            raise ThresherError(
-                f"Layer {name!r} of {type(model).__name__} gives no vector [n, channels], tokens [n, places, channels] "
-                "or map [n, channels, height, width]: choose one that does."
-            )
-    return {name: _by_place(value).shape[2] for name, value in found.items()}
-
-
 def _head(width: int, wanted: int) -> nn.Module:
     return nn.Sequential(nn.Linear(width, wanted), nn.ReLU(), nn.Linear(wanted, wanted))
 
@@ -113,13 +76,13 @@ def _alike(own: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
     if own.ndim == 4 and theirs.ndim == 4:
         size = min(own.shape[2], theirs.shape[2]), min(own.shape[3], theirs.shape[3])
         own, theirs = (functional.adaptive_avg_pool2d(each.float(), size) for each in (own, theirs))
-    own, theirs = _by_place(own), _by_place(theirs)
+    own, theirs = by_place(own), by_place(theirs)
     if own.shape[1] != theirs.shape[1]:
         own, theirs = own.mean(1, keepdim=True), theirs.mean(1, keepdim=True)
     return own, theirs
 
 
-def _by_place(layer: Tensor) -> Tensor:
+def by_place(layer: Tensor) -> Tensor:
     """A vector [n, channels], tokens [n, places, channels] or a map [n, channels, ...] as [n, places, channels]."""
     if layer.ndim == 2:
         return layer[:, None].float()

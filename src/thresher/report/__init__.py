@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from thresher.errors import ThresherError
-from thresher.files import write_whole
+from thresher.core.errors import ThresherError
+from thresher.core.files import write_whole
 from thresher.report.record import read_run
 
 __all__ = ["write_loop_report", "write_report"]

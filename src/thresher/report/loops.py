@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from thresher.errors import ThresherError
-from thresher.procedures.rounds import read_loop
+from thresher.core.errors import ThresherError
+from thresher.methods.rounds import read_loop
 from thresher.report import charts
 from thresher.report.figure import Figure
 from thresher.report.gallery import png_address

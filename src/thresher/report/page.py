@@ -18,7 +18,7 @@ from thresher.report.summary import (
     summarise,
 )
 from thresher.report.teacher import have_one_teacher
-from thresher.template import filled_in
+from thresher.report.template import filled_in
 
 MOST_CARDS, MOST_CARDS_OF_SEVERAL = 36, 18  # whole rows of nine, six or three
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from thresher.errors import ThresherError
-from thresher.ledger import Ledger
-from thresher.outcome import JUDGED, LEAST, OUTCOME, TUNED, by_folds_in, class_names_in
+from thresher.core.errors import ThresherError
+from thresher.record.ledger import Ledger
+from thresher.record.outcome import JUDGED, LEAST, OUTCOME, TUNED, by_folds_in, class_names_in
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]

@@ -1,27 +1,27 @@
 """Rules: how much should each example count, now?"""
 
-from thresher.rules.centrality import centrality
+from thresher.core.rule import Decision, Rule, RuleLike, ask, warmup
 from thresher.rules.clip import ClipNorm
-from thresher.rules.combinators import either, every, from_average, from_peer, once, per_class, product, until, warmup
-from thresher.rules.coreset import Centrality, FacilityLocation
-from thresher.rules.cover import Coreset
+from thresher.rules.combinators import either, every, from_average, from_peer, once, per_class, product
+from thresher.rules.coresets.centrality import centrality
+from thresher.rules.coresets.coverage import Coreset
+from thresher.rules.coresets.facility_location import facility_location
+from thresher.rules.coresets.grouped import in_groups
+from thresher.rules.coresets.k_means import KCentre, KMeansPlusPlus, k_centre, kmeans_plus_plus
+from thresher.rules.coresets.partitioned import partitioned_facility_location
+from thresher.rules.coresets.rules import Centrality, FacilityLocation
+from thresher.rules.coresets.stochastic import stochastic_facility_location
+from thresher.rules.coresets.streaming import streamed_facility_location
 from thresher.rules.curriculum import Curriculum
 from thresher.rules.debias import Debias, Fidelity, OnlyCorrect, debias_weights, teacher_labels
 from thresher.rules.dimensionality import Dimensionality, local_dimensionality
 from thresher.rules.disagree import Disagree
-from thresher.rules.diverse import KCentre, KMeansPlusPlus, k_centre, kmeans_plus_plus
-from thresher.rules.facility_location import facility_location
 from thresher.rules.frequency import CleanShare, HardestOfMajority, InverseFrequency, OnlyClean
-from thresher.rules.grouped import in_groups
 from thresher.rules.keep import KeepAbove, KeepLargest, KeepSmallest, Uniform, keep_smallest
 from thresher.rules.meta_gradient import MetaGradient, rectified
-from thresher.rules.neighbours import mean_of_nearest
-from thresher.rules.partitioned import partitioned_facility_location
+from thresher.rules.plane_neighbours import mean_of_nearest
 from thresher.rules.random import RandomPicks, RandomWeights
-from thresher.rules.rule import Decision, Rule, RuleLike, ask
 from thresher.rules.selected import Selected
-from thresher.rules.stochastic import stochastic_facility_location
-from thresher.rules.streaming import streamed_facility_location
 from thresher.rules.trust import Agree, HoldOut, average_teaches, average_teaches_held_out, if_predicted, trusting
 
 __all__ = [
@@ -80,6 +80,5 @@ __all__ = [
     "streamed_facility_location",
     "teacher_labels",
     "trusting",
-    "until",
     "warmup",
 ]

@@ -1,15 +1,16 @@
 """Rules that bound how much one example can count."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.rules.rule import Rule
-from thresher.schedules import Schedule
-from thresher.signals import Signal, gradient_norm
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Rule
+from thresher.core.schedules import Schedule
+from thresher.core.signals import gradient_norm
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class ClipNorm(Rule):
 
     bound: float | Schedule
     by: Signal = gradient_norm
+
+    timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.bound, Schedule) and not self.bound > 0:

@@ -7,45 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.rules.rule import Decision, Rule, RuleLike, ask, heeds_groups, parts
-from thresher.signals import Signal, predicted
-
-
-@dataclass(frozen=True)
-class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
-    """Weight 1 for everyone during the first `epochs` epochs, then the rule."""
-
-    epochs: int
-    rule: RuleLike
-
-    @property
-    def by_groups(self) -> bool:
-        return heeds_groups(self.rule)
-
-    def __call__(self, evidence: Evidence) -> Decision:
-        if evidence.epoch < self.epochs:
-            return Decision(torch.ones(len(evidence), device=evidence.ids.device))
-        return ask(self.rule, evidence)
-
-
-@dataclass(frozen=True)
-class until(Rule):  # noqa: N801
-    """The rule during the first `epochs` epochs, then the other."""
-
-    epochs: int
-    rule: RuleLike
-    then: RuleLike
-
-    @property
-    def by_groups(self) -> bool:
-        return heeds_groups(self.rule) and heeds_groups(self.then)
-
-    def __call__(self, evidence: Evidence) -> Decision:
-        if evidence.epoch < self.epochs:
-            return ask(self.rule, evidence, "rule")
-        return ask(self.then, evidence, "then")
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Decision, Rule, RuleLike, ask, heeds_groups, needs_of, parts
+from thresher.core.signals import predicted
 
 
 @dataclass(frozen=True)
@@ -83,6 +48,8 @@ class from_peer(Rule):  # noqa: N801
     rule: RuleLike
 
     needs: ClassVar[frozenset[str]] = frozenset({"peer"})
+    about: ClassVar[str | None] = "peer"
+    timeless: ClassVar[bool] = True
 
     @property
     def by_groups(self) -> bool:
@@ -90,7 +57,7 @@ class from_peer(Rule):  # noqa: N801
 
     def __call__(self, evidence: Evidence) -> Decision:
         peer = evidence.other("peer")
-        return ask(self.rule, peer.but(groups=evidence.groups, memory=evidence.memory))
+        return ask(self.rule, peer.replace(groups=evidence.groups, memory=evidence.memory))
 
 
 @dataclass(frozen=True)
@@ -100,6 +67,12 @@ class from_average(Rule):  # noqa: N801
     rule: RuleLike
 
     needs: ClassVar[frozenset[str]] = frozenset({"average"})
+    about: ClassVar[str | None] = "average"
+    timeless: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if "peer" in needs_of(self.rule):
+            raise ThresherError("An average has no peer: write from_peer(from_average(rule)), the average of the peer.")
 
     @property
     def by_groups(self) -> bool:
@@ -107,7 +80,7 @@ class from_average(Rule):  # noqa: N801
 
     def __call__(self, evidence: Evidence) -> Decision:
         average = evidence.other("average")
-        return ask(self.rule, average.but(groups=evidence.groups, memory=evidence.memory))
+        return ask(self.rule, average.replace(groups=evidence.groups, memory=evidence.memory))
 
 
 @dataclass(frozen=True, init=False)
@@ -115,6 +88,8 @@ class product(Rule):  # noqa: N801
     """The product of the rules' weights: an example counts as far as every rule lets it."""
 
     rules: tuple[RuleLike, ...]
+
+    timeless: ClassVar[bool] = True
 
     def __init__(self, *rules: RuleLike):
         if not rules:
@@ -152,16 +127,22 @@ class per_class(Rule):  # noqa: N801
     rule: RuleLike
     of: Signal = predicted
 
+    timeless: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if any(isinstance(part, every) for part in parts(self.rule)):
             raise ThresherError(
                 "every and once keep the weights of all examples: write every(3, per_class(rule)), not the reverse."
             )
 
+    def asked_on(self) -> frozenset[str]:
+        """Inside a step only rules that rank within groups by themselves: asking class by class waits for the host."""
+        return self.clocks if heeds_groups(self.rule) else self.clocks - {"batch"}
+
     def __call__(self, evidence: Evidence) -> Decision:
         labels = evidence.read(self.of)
         if heeds_groups(self.rule):
-            return ask(self.rule, evidence.but(groups=labels))
+            return ask(self.rule, evidence.replace(groups=labels))
         weights = torch.zeros(len(evidence), device=labels.device)
         columns: dict[str, Tensor] = {}
         memory: dict[str, Tensor] = {}

@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.rules.rule import Decision, Rule
-from thresher.schedules import Schedule
-from thresher.signals import Signal, loss
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Decision, Rule
+from thresher.core.schedules import Schedule
+from thresher.core.signals import loss
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Curriculum(Rule):
     by: Signal = loss
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch"})
+    timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         narrow = not isinstance(self.width, Schedule) and not self.width >= 0

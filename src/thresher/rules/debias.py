@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.rules.neighbours import mean_of_nearest
-from thresher.rules.rule import Decision, Rule
-from thresher.signals import Signal, entropy, given, margin, predicted
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Decision, Rule
+from thresher.core.signals import entropy, given, margin, predicted
+from thresher.rules.plane_neighbours import mean_of_nearest
 
 LEAST_LOSS = torch.finfo(torch.float32).eps  # a smaller cross entropy is 0 in float32
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.rules.rule import Decision, Rule
-from thresher.signals import Signal, features
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Decision, Rule
+from thresher.core.signals import features
 
 SAMPLES, TOGETHER = 1280, 128  # as in the released code: so many examples, compared within groups of so many
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.rules.rule import Rule
-from thresher.signals import Signal, predicted
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Rule
+from thresher.core.signals import predicted
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Disagree(Rule):
     of: Signal = predicted
 
     needs: ClassVar[frozenset[str]] = frozenset({"peer"})
+    timeless: ClassVar[bool] = True
 
     @property
     def by_groups(self) -> bool:

@@ -6,10 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Rule
+from thresher.core.signals import given, loss
 from thresher.rules.keep import keep_smallest
-from thresher.rules.rule import Rule
-from thresher.signals import Signal, given, loss
 
 
 def class_sizes(labels: Tensor, classes: int, counted: Tensor | None = None) -> Tensor:
@@ -28,6 +28,8 @@ class InverseFrequency(Rule):
 
     of: Signal = given
 
+    timeless: ClassVar[bool] = True
+
     def __call__(self, evidence: Evidence) -> Tensor:
         labels = evidence.read(self.of)
         sizes = class_sizes(labels, evidence.classes or 1)
@@ -45,6 +47,7 @@ class CleanShare(Rule):
 
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
     columns: ClassVar[frozenset[str]] = frozenset({"is_corrupt"})
+    timeless: ClassVar[bool] = True
 
     def __call__(self, evidence: Evidence) -> Tensor:
         labels, classes = evidence.read(self.of), evidence.classes or 1
@@ -62,6 +65,8 @@ class HardestOfMajority(Rule):
     by: Signal = loss
     of: Signal = given
 
+    timeless: ClassVar[bool] = True
+
     def __call__(self, evidence: Evidence) -> Tensor:
         labels, classes = evidence.read(self.of), evidence.classes or 1
         sizes = class_sizes(labels, max(classes, 2))
@@ -75,6 +80,7 @@ class OnlyClean(Rule):
 
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
     columns: ClassVar[frozenset[str]] = frozenset({"is_clean"})
+    timeless: ClassVar[bool] = True
 
     def __call__(self, evidence: Evidence) -> Tensor:
         return evidence.columns["is_clean"].float()

@@ -1,16 +1,16 @@
 """Rules that keep some examples and drop the rest by ranking a signal."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.rules.rule import Rule
-from thresher.schedules import Schedule
-from thresher.signals import Signal
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Rule, check_size
+from thresher.core.schedules import Schedule
 
 
 def keep_smallest(
@@ -60,16 +60,6 @@ def _share(fraction: float | Tensor | None, sizes: Tensor | int) -> Tensor | int
     return torch.clamp_min(wanted, 1)
 
 
-def check_size(rule: str, fraction: float | Schedule | None, count: int | None) -> None:
-    """Refuse a rule that does not say how many it keeps, or says it twice."""
-    if (fraction is None) == (count is None):
-        raise ThresherError(f"{rule} needs fraction= or count=: give exactly one of them.")
-    if not isinstance(fraction, Schedule | None) and not 0 < fraction <= 1:
-        raise ThresherError(f"fraction={fraction} is what is kept: give a number above 0 and at most 1.")
-    if count is not None and not (isinstance(count, int) and count >= 1):
-        raise ThresherError(f"count={count} keeps nothing: give a whole number of at least 1.")
-
-
 @dataclass(frozen=True)
 class KeepSmallest(Rule):
     """Weight 1 for the share `fraction` (or the `count`) of examples whose signal is smallest, 0 for the rest.
@@ -82,6 +72,7 @@ class KeepSmallest(Rule):
     count: int | None = None
 
     sign: ClassVar[int] = 1
+    timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_size(type(self).__name__, self.fraction, self.count)
@@ -89,6 +80,17 @@ class KeepSmallest(Rule):
     @property
     def by_groups(self) -> bool:
         return True
+
+    def refuse(self, epochs: float) -> None:
+        """Refuse a share to keep that leaves (0, 1] on its way."""
+        if not isinstance(self.fraction, Schedule):
+            return
+        for epoch in range(math.ceil(epochs) + 1):
+            share = self.fraction(epoch, epochs)
+            if not 0 < share <= 1:
+                raise ThresherError(
+                    f"The share to keep is {share:g} in epoch {epoch + 1}: let it stay above 0 and at most 1."
+                )
 
     def __call__(self, evidence: Evidence) -> Tensor:
         return keep_smallest(
@@ -115,6 +117,8 @@ class KeepAbove(Rule):
     by: Signal
     bound: float | Schedule
 
+    timeless: ClassVar[bool] = True
+
     @property
     def by_groups(self) -> bool:
         return True
@@ -126,6 +130,8 @@ class KeepAbove(Rule):
 @dataclass(frozen=True)
 class Uniform(Rule):
     """Weight 1 for everyone: plain training."""
+
+    timeless: ClassVar[bool] = True
 
     @property
     def by_groups(self) -> bool:

@@ -6,9 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.rules.rule import Rule
-from thresher.signals import Signal, clean_agreement
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Rule
+from thresher.core.signals import clean_agreement
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class MetaGradient(Rule):
     by: Signal = clean_agreement
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch"})
+    timeless: ClassVar[bool] = True
 
     def __call__(self, evidence: Evidence) -> Tensor:
         return rectified(evidence.read(self.by))

@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Rule
 from thresher.rules.keep import keep_smallest
 from thresher.rules.meta_gradient import rectified
-from thresher.rules.rule import Rule
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class RandomWeights(Rule):
     """
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch", "round"})
+    timeless: ClassVar[bool] = True
 
     def __call__(self, evidence: Evidence) -> Tensor:
         ids = evidence.ids

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.rules.rule import Rule
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Rule
 
 
 @dataclass(frozen=True)

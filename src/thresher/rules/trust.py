@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.engine.evidence import Evidence
-from thresher.errors import ThresherError
-from thresher.rules.rule import Decision, Rule, RuleLike, ask
-from thresher.schedules import Schedule
-from thresher.signals import Signal, given, predicted
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Decision, Rule, RuleLike, ask
+from thresher.core.schedules import Schedule
+from thresher.core.signals import given, predicted
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class trusting(Rule):  # noqa: N801  # used like a function: trusting(Agree(), K
         trusted = chosen.weights > 0
         others = Decision(torch.zeros_like(chosen.weights))
         if self.rest is not None:
-            marked = evidence.but(columns={**evidence.columns, "trusted": trusted.float()})
+            marked = evidence.replace(columns={**evidence.columns, "trusted": trusted.float()})
             others = ask(self.rest, marked, "rest")
         return Decision(
             torch.where(trusted, chosen.weights, others.weights),
@@ -118,7 +118,7 @@ class average_teaches(Rule):  # noqa: N801
             return Decision(torch.zeros(len(evidence), device=evidence.ids.device))
         taught = torch.ones(len(evidence), dtype=torch.bool, device=evidence.ids.device)
         others = {"teacher": evidence.other("average"), "validation": _with_teacher(known)}
-        return ask(self.rule, evidence.but(others=others, columns={**evidence.columns, "from_teacher": taught}))
+        return ask(self.rule, evidence.replace(others=others, columns={**evidence.columns, "from_teacher": taught}))
 
     def known(self, evidence: Evidence) -> Evidence:
         """The examples whose truth is known."""
@@ -147,4 +147,4 @@ class average_teaches_held_out(average_teaches):  # noqa: N801
 
 
 def _with_teacher(evidence: Evidence) -> Evidence:
-    return evidence.but(others={"teacher": evidence.other("average")})
+    return evidence.replace(others={"teacher": evidence.other("average")})

@@ -1,6 +1,6 @@
 """The registry: every suite by its name; one file a suite."""
 
-from thresher.bench.suite import Suite
+from thresher.bench.definition.suite import Suite
 from thresher.bench.suites.active import ACTIVE
 from thresher.bench.suites.crust import CRUST
 from thresher.bench.suites.crust_parts import CRUST_ABLATION, CRUST_SIZES
@@ -12,7 +12,7 @@ from thresher.bench.suites.l2rw import L2RW
 from thresher.bench.suites.prl import PRL
 from thresher.bench.suites.prl_rates import PRL_RATES
 from thresher.bench.suites.reclaim import RECLAIM
-from thresher.naming import unknown
+from thresher.core.naming import unknown
 
 OF_CRUST = (CRUST, CRUST_ABLATION, CRUST_SIZES, CRUST_PURITY, CRUST_SELECTIONS)
 SUITES: dict[str, Suite] = {

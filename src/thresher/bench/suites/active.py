@@ -3,16 +3,16 @@
 from functools import partial
 from typing import Any
 
-from thresher.acquisitions import acquisition
-from thresher.average import Growing
-from thresher.bench.published import Published, printed
-from thresher.bench.setup import Queries, Setup
-from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
-from thresher.bench.task import Measured, Task, trainer
-from thresher.clip import Clamped
+from thresher.bench.definition.published import Published, printed
+from thresher.bench.definition.setup import Queries, Setup
+from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.run.task import Measured, Task, trainer
+from thresher.core.recipe import Recipe
 from thresher.engine.run import Run
-from thresher.procedures.active import TrainedTo, active_loop
-from thresher.recipe import Recipe
+from thresher.methods.acquisitions import acquisition
+from thresher.methods.active_loop import TrainedTo, active_loop
+from thresher.slots.average import Growing
+from thresher.slots.clip import Clamped
 
 NOISES = {"clean": None, "blank": "blank:0.8", "diverse": "diverse:0.8", "class": "class:0.8"}
 SHARE, BOUND = 0.99, 0.1  # the released code trains to this accuracy, and clamps gradients so

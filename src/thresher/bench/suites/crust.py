@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.published import Published
-from thresher.bench.setup import Setup
-from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.published import Published
+from thresher.bench.definition.setup import Setup
+from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
 from thresher.bench.suites.crust_tables import TABLE_1, TABLE_3
-from thresher.bench.suites.prepare import first
-from thresher.schedules import step
-from thresher.views import weak
+from thresher.bench.suites.preparation import first
+from thresher.core.schedules import step
+from thresher.slots.views import weak
 
 PAPER = "Coresets for robust training of neural networks against noisy labels (2020)"
 

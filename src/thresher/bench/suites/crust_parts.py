@@ -3,15 +3,15 @@
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.published import Published
-from thresher.bench.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.published import Published
+from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
 from thresher.bench.suites.crust import CIFAR10, DIGITS, FASHION, PAPER, PAPER_SCALE, SMALL, cells
-from thresher.mix import ClusterMixup, SameClassMixup, after
-from thresher.recipe import Recipe
-from thresher.recipes import Setting
-from thresher.recipes.crust import WARM_EPOCHS
+from thresher.core.recipe import Recipe
+from thresher.core.signals import given, predicted
+from thresher.methods import Setting
+from thresher.methods.crust import WARM_EPOCHS
 from thresher.rules import Centrality, FacilityLocation, Rule, per_class, warmup
-from thresher.signals import given, predicted
+from thresher.slots.mix import ClusterMixup, SameClassMixup
 
 GROUPS = {"given": given, "predicted": predicted}
 KINDS = {"central": "most central", "medoids": "medoids"}
@@ -20,7 +20,7 @@ KINDS = {"central": "most central", "medoids": "medoids"}
 def part(kind: str, of: str, mixed: bool, fraction: float, setting: Setting) -> Recipe:  # noqa: ARG001
     """One of the selections, within the given or the predicted class, with the mixing that belongs to it or without."""
     rule: Rule = (Centrality if kind == "central" else FacilityLocation)(fraction=fraction)
-    mix = after(WARM_EPOCHS, SameClassMixup()) if kind == "central" else ClusterMixup()
+    mix = warmup(WARM_EPOCHS, SameClassMixup()) if kind == "central" else ClusterMixup()
     return Recipe(each_epoch=warmup(WARM_EPOCHS, per_class(rule, of=GROUPS[of])), mix=mix if mixed else None)
 
 

@@ -11,17 +11,17 @@ from functools import partial
 import numpy as np
 import torch
 
-from thresher.bench.suite import Entry, Scale, Suite
+from thresher.bench.definition.suite import Entry, Scale, Suite
+from thresher.bench.run.task import Measured, Task, measured, train_by
 from thresher.bench.suites.crust import DIGITS, FASHION, FULL, GRID, PAPER, PAPER_SCALE, PEOPLE, SMALL, cells, shortened
-from thresher.bench.task import Measured, Task, measured, train_by
-from thresher.engine.evidence import Evidence
+from thresher.core.evidence import Evidence
+from thresher.core.examples import Examples
+from thresher.core.recipe import Recipe
+from thresher.core.signals import given, loss, output_gradient_norm, predicted
 from thresher.engine.run import Run
-from thresher.examples import Examples
-from thresher.recipe import Recipe
-from thresher.recipes import Setting
-from thresher.recipes.crust import FRACTION, WARM_EPOCHS
+from thresher.methods import Setting
+from thresher.methods.crust import FRACTION, WARM_EPOCHS
 from thresher.rules import Centrality, Decision, FacilityLocation, KeepSmallest, Rule, ask, per_class, warmup
-from thresher.signals import given, loss, output_gradient_norm, predicted
 
 RULES: Mapping[str, Rule] = {
     "facility": FacilityLocation(fraction=FRACTION),

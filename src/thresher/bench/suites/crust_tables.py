@@ -1,6 +1,6 @@
 """The tables of the CRUST paper, as it prints them; its code reports the best epoch on the test set."""
 
-from thresher.bench.published import Published, printed
+from thresher.bench.definition.published import Published, printed
 
 Numbers = dict[tuple[str, str], Published]
 

@@ -1,7 +1,7 @@
 """The first comparison: handwritten digits, four labels in ten wrong."""
 
-from thresher.bench.setup import Setup
-from thresher.bench.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.setup import Setup
+from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
 
 DEMO = Suite(
     name="demo",

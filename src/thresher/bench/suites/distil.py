@@ -5,15 +5,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from thresher.bench.distilled import distilled, only_labelled, only_teacher
-from thresher.bench.points import Axis, Point
-from thresher.bench.setup import Setup, Teaching
-from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.points import Axis, Point
+from thresher.bench.definition.setup import Setup, Teaching
+from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.run.distilled import distilled, only_labelled, only_teacher
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT
-from thresher.bench.suites.prepare import first
-from thresher.schedules import stairs
-from thresher.signals import entropy
-from thresher.views import Chain, Flip, Shift
+from thresher.bench.suites.preparation import first
+from thresher.core.schedules import stairs
+from thresher.core.signals import entropy
+from thresher.slots.views import Chain, Flip, Shift
 
 PAPER = "Weighted distillation with unlabeled examples (2022)"
 

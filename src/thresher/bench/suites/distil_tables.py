@@ -1,6 +1,6 @@
 """The tables of the weighted distillation paper: best test accuracy in percent, mean ± deviation of three trials."""
 
-from thresher.bench.published import Published, printed
+from thresher.bench.definition.published import Published, printed
 
 Numbers = dict[tuple[str, str], Published]
 

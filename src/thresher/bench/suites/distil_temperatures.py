@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from thresher.bench.points import Axis, Point
-from thresher.bench.setup import Teaching
-from thresher.bench.suite import Cell, Claim, Scale, Suite
+from thresher.bench.definition.points import Axis, Point
+from thresher.bench.definition.setup import Teaching
+from thresher.bench.definition.suite import Cell, Claim, Scale, Suite
 from thresher.bench.suites.distil import (
     DIGITS,
     FASHION,
@@ -19,7 +19,7 @@ from thresher.bench.suites.distil import (
     SMALL,
 )
 from thresher.bench.suites.distil_tables import TEMPERATURES
-from thresher.signals import entropy
+from thresher.core.signals import entropy
 
 TEMPERATURE = Axis("temperature", log=True)
 VALUES = (0.1, 0.5, 1, 2, 5)

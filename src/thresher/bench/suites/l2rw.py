@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from thresher.bench.points import Axis, Point
-from thresher.bench.setup import Setup
-from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.points import Axis, Point
+from thresher.bench.definition.setup import Setup
+from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
 from thresher.bench.suites.l2rw_tables import TABLE_1, TABLE_2
-from thresher.schedules import step
-from thresher.views import weak
+from thresher.core.schedules import step
+from thresher.slots.views import weak
 
 PAPER = "Learning to reweight examples for robust deep learning (2018)"
 

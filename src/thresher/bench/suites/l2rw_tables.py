@@ -1,6 +1,6 @@
 """The tables of the L2RW paper, as it prints them: accuracy in percent ± a 95% interval over five splits."""
 
-from thresher.bench.published import Published, printed
+from thresher.bench.definition.published import Published, printed
 
 Numbers = dict[tuple[str, str], Published]
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.setup import Setup
-from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
-from thresher.bench.suites.prepare import celeba_components, components, first
+from thresher.bench.definition.setup import Setup
+from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.suites.preparation import celeba_components, components, first
 from thresher.bench.suites.prl_tables import TABLE_1, TABLE_2
+from thresher.core.schedules import ramp
 from thresher.data import standardise_targets
-from thresher.schedules import ramp
 
 PAPER = "Provable robust learning for deep neural networks under agnostic corrupted supervision (2020)"
 

@@ -1,6 +1,6 @@
 """The tables of the PRL paper, as it prints them: value ± deviation over the last ten epochs and the seeds."""
 
-from thresher.bench.published import Published, printed
+from thresher.bench.definition.published import Published, printed
 
 Numbers = dict[tuple[str, str], Published]
 

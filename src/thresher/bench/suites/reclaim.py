@@ -3,15 +3,15 @@
 from dataclasses import replace
 from functools import partial
 
-from thresher.bench.published import printed
-from thresher.bench.setup import Setup
-from thresher.bench.suite import Cell, Claim, Entry, Scale, Suite
-from thresher.bench.suites.prepare import first
-from thresher.bench.task import Measured, Task, measured, train_by
-from thresher.mix import Mixup, after
-from thresher.recipe import Recipe
-from thresher.recipes import Setting
-from thresher.recipes.reclaim import (
+from thresher.bench.definition.published import printed
+from thresher.bench.definition.setup import Setup
+from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.run.task import Measured, Task, measured, train_by
+from thresher.bench.suites.preparation import first
+from thresher.core.recipe import Recipe
+from thresher.core.schedules import cosine
+from thresher.methods import Setting
+from thresher.methods.reclaim import (
     DEBIASED,
     DEBIASED_HELD_OUT,
     agreeing,
@@ -21,9 +21,9 @@ from thresher.recipes.reclaim import (
     reclaim,
     short,
 )
-from thresher.rules import Agree, MetaGradient, RuleLike, Uniform, either, until
-from thresher.schedules import cosine
-from thresher.views import strong, weak
+from thresher.rules import Agree, MetaGradient, RuleLike, Uniform, either, warmup
+from thresher.slots.mix import Mixup
+from thresher.slots.views import strong, weak
 
 
 def debiased_on_clean(task: Task) -> Measured:
@@ -39,7 +39,7 @@ def with_growing(setting: Setting) -> Recipe:
 
 def joint_then_agreement(setting: Setting) -> RuleLike:
     """By prediction or gradient in the first half of the run, afterwards by prediction alone; and never everyone."""
-    return until(round(setting.epochs / 2), either(Agree(), short(setting)), then=Agree())
+    return warmup(round(setting.epochs / 2), Agree(), before=either(Agree(), short(setting)))
 
 
 BASELINES = (
@@ -72,7 +72,7 @@ PARTS = (
     Entry("patient", "Reclaim, patient", recipe=patient),
     Entry("not-averaged", "the model itself as the teacher", recipe=partial(reclaim, average=0.0)),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim, mix=None)),
-    Entry("mixed-at-once", "mixup from the first epoch", recipe=partial(reclaim, mix=after(0, Mixup(1.0)))),
+    Entry("mixed-at-once", "mixup from the first epoch", recipe=partial(reclaim, mix=warmup(0, Mixup(1.0)))),
     Entry("not-uniform", "without the uniform term", recipe=partial(reclaim, uniform=0.0)),
 )
 VIEWS = (

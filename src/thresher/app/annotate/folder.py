@@ -1,0 +1,102 @@
+"""What a run folder remembers of its questions and answers."""
+
+import csv
+import io
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from thresher.app.annotate.answers import named
+from thresher.app.annotate.tasks import ID
+from thresher.core.errors import ThresherError
+from thresher.core.files import alone_in, write_whole
+
+ANSWERS = "answers.csv"
+HEADS = ["round", "id", "label"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The label that an example got, and the first round that is trained with it."""
+
+    round: int
+    id: int
+    label: str
+
+
+def read_answers(run: Path) -> list[Answer]:
+    """All answers so far, the earliest first."""
+    path = run / ANSWERS
+    if not path.exists():
+        return []
+    try:
+        rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+        return [Answer(int(row["round"]), int(row["id"]), row["label"]) for row in rows]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ThresherError(f"{path} is damaged ({error}): restore it from a copy.") from error
+
+
+def add_answers(run: Path, answers: Mapping[int, str], *, replace: bool = False) -> list[int]:
+    """Remember these labels, whole or not at all, and return the ids that are new or changed: none the second time.
+
+    An answer that contradicts an earlier one is refused unless it is to replace it.
+    """
+    with alone_in(run):
+        before = read_answers(run)
+        known = {answer.id: answer.label for answer in before}
+        changed = [id_ for id_, label in answers.items() if id_ in known and known[id_] != label]
+        if changed and not replace:
+            first = changed[0]
+            raise ThresherError(
+                f"{named(changed)} had another label before (id {first} was '{known[first]}' and now is "
+                f"'{answers[first]}'): correct the file, or give --replace."
+            )
+        new = [id_ for id_, label in answers.items() if known.get(id_) != label]
+        if new:
+            place = 1 + max((answer.round for answer in before), default=0)
+            _write(run, [*before, *(Answer(place, id_, answers[id_]) for id_ in new)])
+        return new
+
+
+def answers_of(answers: Sequence[Answer], round_: int, class_names: Sequence[str]) -> dict[int, int]:
+    """The class of every example that this round is trained with beside those labelled from the start.
+
+    >>> answers_of([Answer(1, 7, "cat"), Answer(2, 7, "dog")], 2, ["cat", "dog"])
+    {7: 1}
+    """
+    return {answer.id: class_names.index(answer.label) for answer in answers if answer.round <= round_}
+
+
+def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
+    """The names of the rules that chose these examples in this round, whoever chose most of them first."""
+    asked: dict[str, set[int]] = {}
+    for path in sorted((run / "queries").glob(f"{round_}-*/tasks.json")):
+        name = path.parent.name.removeprefix(f"{round_}-").rpartition("-")[0]
+        asked[name] = asked.get(name, set()) | {task["data"][ID] for task in json.loads(path.read_text("utf-8"))}
+    left, found = set(ids), []
+    for _ in asked:
+        name = max(asked, key=lambda name: len(asked[name] & left))
+        if asked[name] & left:
+            found.append(name)
+            left -= asked[name]
+    return found
+
+
+def round_folder(run: Path, round_: int) -> Path:
+    """Where the training of a round is: the first is the run itself, later ones lie inside it."""
+    return run if round_ == 0 else run / "rounds" / str(round_)
+
+
+def _write(run: Path, answers: Sequence[Answer]) -> None:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(HEADS)
+    rows.writerows([answer.round, answer.id, answer.label] for answer in answers)
+    write_whole(run / ANSWERS, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))

@@ -1,0 +1,47 @@
+"""The files of a question: what people are asked to label, for Label Studio, for a spreadsheet and to look at."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from thresher.app.annotate.folder import write_json
+from thresher.app.annotate.tasks import IMAGE, Shown, interface, tasks
+from thresher.core.files import write_whole
+from thresher.data.folders import open_image
+from thresher.report.gallery import picture_address
+from thresher.report.template import filled_in
+
+LARGEST = 512  # pixels on the longer side of a picture that goes along with a task
+
+
+def write_question(folder: Path, ids: Sequence[int], seen: Sequence[Shown], class_names: Sequence[str]) -> None:
+    """Write tasks.json, interface.xml, answers.csv and preview.html, each whole or not at all."""
+    shown = [_with_picture(each) for each in seen]
+    write_json(folder / "tasks.json", tasks(ids, shown))
+    texts = {
+        "interface.xml": interface(class_names, shown[0]),
+        "answers.csv": "".join(["id,label\n", *(f"{id_},\n" for id_ in ids)]),
+        "preview.html": _preview(ids, shown, class_names),
+    }
+    for name, text in texts.items():
+        if name != "answers.csv" or not (folder / name).exists():  # somebody may have begun to fill it in
+            _write(folder / name, text)
+
+
+def _write(path: Path, text: str) -> None:
+    write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))
+
+
+def _with_picture(seen: Shown) -> dict[str, Any]:
+    """What is shown, an image not by its path, which Label Studio may not open, but as itself."""
+    if IMAGE not in seen:
+        return dict(seen)
+    kind = "jpeg" if seen[IMAGE].suffix.lower() in (".jpg", ".jpeg") else "png"  # a photo as PNG is ten times as large
+    return {**seen, IMAGE: picture_address(open_image(seen[IMAGE]), LARGEST, kind)}
+
+
+def _preview(ids: Sequence[int], shown: Sequence[Shown], class_names: Sequence[str]) -> str:
+    cards = [
+        {"id": id_, "image": each.get(IMAGE), "row": each.get("row", {})} for id_, each in zip(ids, shown, strict=True)
+    ]
+    return filled_in("app/annotate", "preview.html", cards=cards, class_names=class_names)

@@ -1,0 +1,96 @@
+"""What a run came to, as numbers and as tables."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.table import Table
+
+from thresher.app.settings import Settings
+from thresher.engine.run import Run
+from thresher.record.outcome import class_names_in
+from thresher.report.record import finite, noise_rate_found
+from thresher.report.summary import percent, score_text, seconds_text
+
+Result = Mapping[str, Any]
+
+
+def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) -> Result:
+    """The numbers of a run: scores are those of the test set, None where not finite; only epochs count as seconds."""
+    seconds = sum(record["seconds"] for record in run.history)
+    examples = sum(record["steps"] for record in run.history) * settings.batch
+    return {
+        "method": settings.method,
+        "data": settings.data,
+        "corruption": settings.corruption,
+        "seed": settings.seed,
+        "noise_rate": noise_rate_found(out, run.history),
+        "metric": run.history[-1]["metric"],
+        "last": finite(run.last()),
+        "best": finite(run.best()),
+        "early_stopped": finite(run.chosen_score()),
+        "fine_tuned": None if tuned is None else finite(tuned.scores[-1]),
+        "balanced_accuracy": _mean_of_last(run, "balanced_accuracy"),
+        "recalls": _recalls(run, class_names_in(out)),
+        "clean_share": run.clean_share(),
+        "examples_per_second": examples / seconds,
+        "seconds": seconds,
+        "out": str(out),
+    }
+
+
+def _mean_of_last(run: Run, name: str, epochs: int = 10) -> float | None:
+    values = [record["scores"][name] for record in run.history[-epochs:] if name in record["scores"]]
+    return fmean(values) if values else None
+
+
+def _recalls(run: Run, class_names: Sequence[str] | None) -> dict[str, float]:
+    """The recall of each class by its name, or by its number where it has none, mean of the last ten epochs."""
+    known = [name for name in run.history[-1]["scores"] if name.startswith("recall_")]
+    labels = [name.removeprefix("recall_") for name in known]
+    said = labels if class_names is None else [class_names[int(label)] for label in labels]
+    return {label: _mean_of_last(run, name) or 0.0 for label, name in zip(said, known, strict=True)}
+
+
+def one_run(found: Result) -> Table:
+    """A run in a few lines."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(style="bold", justify="right")
+    metric = found["metric"]
+    table.add_row(f"{metric}, mean of the last ten epochs", score_text(found["last"], metric))
+    table.add_row(f"{metric}, best epoch on the test set", score_text(found["best"], metric))
+    if found["early_stopped"] is not None:
+        table.add_row(f"{metric}, epoch chosen on the validation set", score_text(found["early_stopped"], metric))
+    if found["fine_tuned"] is not None:
+        table.add_row(f"{metric} after fine-tuning on clean examples", score_text(found["fine_tuned"], metric))
+    if found["balanced_accuracy"] is not None:
+        table.add_row("balanced accuracy, mean of the last ten epochs", percent(found["balanced_accuracy"]))
+        worst = min(found["recalls"], key=found["recalls"].__getitem__)
+        table.add_row(f"recall of the worst class ({worst})", percent(found["recalls"][worst]))
+    if found["clean_share"] is not None:
+        table.add_row("clean targets among those kept", percent(found["clean_share"]))
+    table.add_row("examples a second", f"{found['examples_per_second']:,.0f}")
+    table.add_row("time", seconds_text(found["seconds"]))
+    return table
+
+
+def side_by_side(results: Sequence[Result]) -> Table:
+    """Several runs, a line each; the best mean of the last epochs stands out."""
+    metric = results[0]["metric"]
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column("method")
+    for heading in (f"{metric}, last 10", "best epoch", "clean among kept", "time"):
+        table.add_column(heading, justify="right")
+    best = max((found["last"] for found in results if found["last"] is not None), default=None)
+    for found in results:
+        table.add_row(
+            found["method"],
+            score_text(found["last"], metric),
+            score_text(found["best"], metric),
+            percent(found["clean_share"]),
+            seconds_text(found["seconds"]),
+            style="bold green" if best is not None and found["last"] == best else None,
+        )
+    return table

@@ -1,0 +1,86 @@
+"""thresher train"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from thresher.app.commands import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from thresher.app.train_job import Job
+    from thresher.engine.run import Run
+
+
+@options.taking(options.SETTINGS)
+def train(
+    given: dict[str, Any],
+    out: options.Out = None,
+    from_: options.From = None,
+    as_json: options.Json = False,
+    commit_every: options.CommitEvery = 30.0,
+) -> None:
+    """Train by a method, and keep a record of what it trusted.
+
+    Example: thresher train --data digits --corrupt symmetric:0.4 --method prl-l --noise-rate 0.4 --out runs/a
+
+    The run's folder gets the settings (run.toml), the history, the ledger, a checkpoint and a report.
+    A run that was stopped goes on when the same command is given again.
+    """
+    from thresher.app.folders import free_folder, usual_name
+    from thresher.app.settings import make_settings, read_toml
+    from thresher.app.train_job import prepare
+
+    job = prepare(make_settings(given, {} if from_ is None else read_toml(from_)))
+    folder = free_folder(job.settings, Path("runs") / usual_name(job.settings)) if out is None else out
+    _train_and_tell(job, folder, commit_every, as_json)
+
+
+def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool) -> None:
+    from rich.console import Console
+
+    from thresher.app.commands.results import one_run, result
+    from thresher.app.folders import is_finished
+    from thresher.report import write_report
+
+    console, aside, page = Console(highlight=False), Console(stderr=True, highlight=False), folder / "report.html"
+    finished = is_finished(folder, job.settings)
+    run, tuned = _watched(job, folder, commit_every, aside)
+    if finished:
+        aside.print(f"{folder} is finished and is not trained again; these are its results.", soft_wrap=True)
+    if not finished or not page.exists():
+        write_report([folder], page)
+    found = result(run, job.settings, folder, tuned)
+    if as_json:
+        print(json.dumps(found))
+        return
+    console.print(one_run(found))
+    console.print(f"\nReport: {page}", soft_wrap=True)
+
+
+def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
+    from thresher.app.commands.progress import progress
+    from thresher.app.train_job import fine_tuned, known_by_folds, start
+    from thresher.report.record import noise_rate_found
+    from thresher.report.summary import noise_rate_text
+
+    settings = job.settings
+    corrupted = f" with {settings.corruption}" if settings.corruption else ""
+    trusted = f"{len(job.clean):,} clean ones, " if job.clean is not None else ""
+    aside.print(
+        f"{settings.method} on {settings.data}{corrupted}: {settings.model}, {len(job.train):,} examples to train on, "
+        f"{trusted}{len(job.test):,} to test on",
+        soft_wrap=True,
+    )
+    if settings.noise_rate == "folds" and known_by_folds(job, folder) is None:
+        aside.print("First the noise rate, by trainings that hold examples out.", soft_wrap=True)
+    with progress([settings.method], aside) as [watch]:
+        run = start(job, folder, watch, commit_every)
+    found = noise_rate_found(folder, run.history)
+    if found is not None:
+        aside.print(f"Noise rate {noise_rate_text(found)}.", soft_wrap=True)
+    if not settings.fine_tune:
+        return run, None
+    with progress(["fine-tuning"], aside) as [watch]:
+        return run, fine_tuned(job, run, folder, watch, commit_every)

@@ -1,0 +1,126 @@
+"""The rounds of a run whose pool people label: their trainings, and what is remembered of them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from thresher.app.annotate.folder import Answer, answers_of, asked_by, read_answers, round_folder
+from thresher.app.folders import is_finished
+from thresher.app.settings import Settings, read_toml
+from thresher.app.train_job import Job, prepare, start
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.data.pools import Pooled, load_with_pool
+from thresher.engine.run import Run
+from thresher.methods.rounds import read_loop, save_picks, write_loop
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A run whose examples are partly labelled: its settings, all its examples, and the answers so far."""
+
+    folder: Path
+    settings: Settings
+    pooled: Pooled
+    answers: Sequence[Answer]
+
+    @property
+    def class_names(self) -> list[str]:
+        return list(self.pooled.everyone.class_names or ())
+
+    @property
+    def last_round(self) -> int:
+        return max((answer.round for answer in self.answers), default=0)
+
+    def known(self, round_: int | None = None) -> dict[int, int]:
+        """The classes that examples of the pool have got, up to this round or until now."""
+        return answers_of(self.answers, self.last_round if round_ is None else round_, self.class_names)
+
+    def job(self, round_: int) -> Job:
+        """The training of a round: on what was labelled from the start, and the answers up to then."""
+        return prepare(self.settings, self.pooled, self.known(round_))
+
+    def labelled(self, round_: int) -> Examples:
+        """What had a label by then; a training may leave some of it out, to validate on."""
+        return self.pooled.with_answers(self.known(round_))[0]
+
+    def now(self) -> "Asked":
+        """The same run with the answers that it has by now."""
+        return replace(self, answers=read_answers(self.folder))
+
+    def unlabelled(self) -> Examples:
+        """What is left of the pool."""
+        rest = self.pooled.with_answers(self.known())[1]
+        if rest is None:
+            raise ThresherError(f"Everything in the pool of {self.folder} is labelled: there is nothing left to ask.")
+        return rest
+
+
+def open_run(folder: Path) -> Asked:
+    """The run in this folder, which was trained with --pool, on data that is still the same."""
+    if not (folder / "run.toml").exists():
+        raise ThresherError(f"{folder} holds no run (no run.toml in it): give one that thresher train --pool wrote.")
+    settings = Settings(**read_toml(folder / "run.toml"))
+    if not settings.pool:
+        raise ThresherError(f"{folder} was trained without --pool, so there is nothing to ask: train with --pool.")
+    pooled, before = load_with_pool(settings.data), read_loop(folder)
+    if before is not None and before["identity"]["pool"] != pooled.fingerprint:
+        raise ThresherError(f"{settings.data} is not what {folder} has asked about: put it back, or start a new run.")
+    return Asked(folder, settings, pooled, read_answers(folder))
+
+
+def latest(asked: Asked, aside: "Console") -> Run:
+    """The run of the last round; a training that was stopped is brought to its end first."""
+    from thresher.app.commands.progress import progress
+
+    for round_ in range(asked.last_round + 1):
+        folder = round_folder(asked.folder, round_)
+        if round_ < asked.last_round and is_finished(folder, asked.settings):
+            continue
+        with progress([f"round {round_}"], aside) as [watch]:
+            run = start(asked.job(round_), folder, watch)
+    remember(asked)
+    return run
+
+
+def remember(asked: Asked, by: str | None = None) -> None:
+    """Write what there is to report of the rounds that are finished: labels bought, score, and ids answered next."""
+    before = read_loop(asked.folder) or {"rounds": []}
+    last_asked = {record["round"]: record.get("by") for record in before["rounds"]}
+    if by is not None:
+        last_asked[asked.last_round] = by
+    rounds: list[dict[str, Any]] = []
+    for round_ in range(asked.last_round + 1):
+        history = round_folder(asked.folder, round_) / "history.jsonl"
+        last = json.loads(history.read_text(encoding="utf-8").splitlines()[-1])
+        picked = [answer.id for answer in asked.answers if answer.round == round_ + 1]
+        found = {name: last[name] for name in ("metric", "score", "train_score")}
+        found |= {"round": round_, "labelled": len(asked.labelled(round_)), "epochs": last["epoch"]}
+        chosen_by = " and ".join(asked_by(asked.folder, round_, set(picked))) or last_asked.get(round_)
+        rounds.append(found | {"by": chosen_by, "picked": picked, "clean_picks": None, "seconds": None})
+    identity = {"by": None, "pool": asked.pooled.fingerprint, "seed": asked.settings.seed}
+    write_loop(asked.folder, identity, asked.class_names, rounds)
+    _show_answers(asked)
+
+
+def _show_answers(asked: Asked) -> None:
+    """Keep what was answered last, with its labels, to be looked at: people may have skipped some that were chosen."""
+    ids = [answer.id for answer in asked.answers if answer.round == asked.last_round]
+    if ids:
+        labelled = asked.labelled(asked.last_round)
+        answered = labelled.subset(torch.isin(labelled.ids, torch.tensor(ids)))
+        keep_picks(asked, asked.last_round - 1, answered, targets=answered.targets)
+
+
+def keep_picks(asked: Asked, round_: int, picked: Examples, **facts: torch.Tensor) -> None:
+    """Keep what a round chose, to be looked at: rows of a table as they are in the file, not as the model sees them."""
+    rows = [json.dumps(seen["row"]) for seen in asked.pooled.show(picked.ids.tolist()) if "row" in seen]
+    save_picks(asked.folder, round_, picked, **facts, **({"row": np.array(rows)} if rows else {}))

@@ -1,0 +1,1 @@
+"""The commands of the bench: run, show, list, sensitivity."""

@@ -1,0 +1,122 @@
+"""`thresher bench`: list the suites, run them, show what was stored."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thresher.app.plain_errors import PlainErrors
+
+app = typer.Typer(
+    cls=PlainErrors, no_args_is_help=True, help="Compare methods: run a paper's table and see how close we come."
+)
+
+
+class ScaleName(StrEnum):
+    small = "small"
+    paper = "paper"
+
+
+SuiteName = Annotated[str, typer.Argument(help="The suite, such as demo; `thresher bench list` names them all.")]
+WhichScale = Annotated[
+    ScaleName, typer.Option(help="small: within an hour on two cores. paper: the paper's own data and network.")
+]
+Results = Annotated[Path, typer.Option("--results", help="The folder of the stored results.")]
+
+
+@app.command("list")
+def list_suites(results: Results = Path("results")) -> None:
+    """Every suite, its scales, and how much of each is stored already."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from thresher.bench.run.jobs import jobs_of, missing
+    from thresher.bench.run.results import read, results_file
+    from thresher.bench.suites import SUITES
+
+    shown = Table("suite", "what it compares", "scale", "cells", "methods", "stored")
+    for suite in SUITES.values():
+        for scale, grid in suite.scales.items():
+            jobs = jobs_of(suite, scale)
+            left = len(missing(jobs, read(results_file(results, suite.name, scale))[0]))
+            cells, methods = str(len(grid.cells)), str(len(suite.methods))
+            shown.add_row(suite.name, suite.title, scale, cells, methods, f"{len(jobs) - left} of {len(jobs)}")
+    Console().print(shown)
+
+
+@app.command()
+def run(
+    suite: SuiteName,
+    scale: WhichScale = ScaleName.small,
+    methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
+    cells: Annotated[str, typer.Option(help="Only these cells, separated by commas.")] = "",
+    seeds: Annotated[int | None, typer.Option(help="How many seeds instead of the suite's own number.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; the best at hand if not given.")] = None,
+    jobs: Annotated[int, typer.Option(help="How many run side by side; they share cores and GPU memory.")] = 1,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data lies; else THRESHER_DATA.")] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what has failed before.")] = False,
+    runs: Annotated[Path | None, typer.Option(help="Keep each run's folder here, and resume from it.")] = None,
+    results: Results = Path("results"),
+) -> None:
+    """Run what is missing of a suite; every result is stored as it comes, and a second call goes on from there."""
+    from rich.console import Console
+
+    from thresher.app.parsing import choose_device
+    from thresher.bench.pages.terminal import run_and_show
+    from thresher.bench.run.jobs import jobs_of, missing
+    from thresher.bench.run.results import read, results_file
+    from thresher.bench.run.runner import Place
+    from thresher.bench.suites import suite as find
+
+    console = Console()
+    place = Place(device if choose_device(device) is not None else None, jobs, data_dir, runs)
+    wanted = jobs_of(find(suite), scale.value, cells=_names(cells), methods=_names(methods), seeds=seeds)
+    path = results_file(results, suite, scale.value)
+    left = missing(wanted, read(path)[0], retry_failed=retry_failed)
+    console.print(f"{len(left)} of {len(wanted)} results are missing in {path}.", highlight=False)
+    done = run_and_show(left, path, place, console)
+    failed = sum(result["status"] != "ok" for result in done)
+    if failed:
+        console.print(f"{failed} failed; the reasons are in {path}. Try them again with --retry-failed.")
+        raise typer.Exit(1)
+
+
+@app.command()
+def show(
+    suite: SuiteName,
+    scale: WhichScale = ScaleName.small,
+    docs: Annotated[Path, typer.Option(help="Where the page and its plot are written.")] = Path("docs/results"),
+    pages: Annotated[Path, typer.Option(help="Pages that may have a place for some of its tables.")] = Path(
+        "docs/methods"
+    ),
+    results: Results = Path("results"),
+) -> None:
+    """Print the paper's numbers beside ours, and write them as a page with a plot."""
+    from rich.console import Console
+
+    from thresher.bench.compare.rows import compare
+    from thresher.bench.pages.page import write_page
+    from thresher.bench.pages.side_by_side import insert_in_pages, side_by_side
+    from thresher.bench.pages.terminal import print_tables
+    from thresher.bench.run.results import read, results_file
+    from thresher.bench.suites import suite as find
+
+    console, known = Console(), find(suite)
+    path = results_file(results, suite, scale.value)
+    stored, damaged = read(path)
+    print_tables(known, scale.value, stored, console)
+    if damaged:
+        console.print(f"{damaged} lines of {path} cannot be read and are left out.")
+    tables = side_by_side(known, compare(known, scale.value, stored))
+    written = [write_page(known, scale.value, stored, docs, path)]
+    written += insert_in_pages(pages, f"{suite}-{scale.value}", tables)
+    console.print(f"Written to {', '.join(map(str, written))}.", highlight=False)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+if __name__ == "__main__":
+    app(prog_name="thresher bench")

@@ -1,0 +1,109 @@
+"""thresher sensitivity"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from thresher.app.commands import options
+
+if TYPE_CHECKING:
+    from thresher.bench.definition.suite import Suite
+    from thresher.bench.run.runner import Place
+
+Methods = Annotated[str, typer.Option("--method", help="The method, or several separated by commas.")]
+Rates = Annotated[
+    str,
+    typer.Option(
+        help="The noise rates to tell it, two or more, such as 0.3,0.4,0.5; if not given, around the true one."
+    ),
+]
+
+
+def sensitivity(
+    data: Annotated[str, typer.Option(help="What to train on, as for thresher train.")] = "digits",
+    corruption: options.Corruption = None,
+    method: Methods = "co-prl-l",
+    rates: Rates = "",
+    seeds: Annotated[int, typer.Option(help="How many seeds for each rate.")] = 3,
+    out: Annotated[Path, typer.Option(help="The folder of the results and the page.")] = Path("runs/sensitivity"),
+    model: options.Model = None,
+    epochs: Annotated[int, typer.Option(help="How often to go through the data.")] = 60,
+    batch: Annotated[int, typer.Option(help="Examples a step.")] = 128,
+    learning_rate: Annotated[float, typer.Option(help="The learning rate of Adam.")] = 1e-3,
+    data_dir: Annotated[Path | None, typer.Option(help="Where data lies; else the variable THRESHER_DATA.")] = None,
+    device: options.Device = None,
+    jobs: Annotated[int, typer.Option(help="How many runs side by side.")] = 1,
+) -> None:
+    """Draw how a method's score depends on the noise rate it is told.
+
+    Example: thresher sensitivity --data digits --corrupt symmetric:0.4 --method co-prl-l --rates 0.3,0.4,0.5
+
+    Nobody knows the true rate of a real set. What is finished is kept: the same command goes on, and more seeds or
+    rates add to it.
+    """
+    from thresher.app.parsing import choose_device, usual_model
+    from thresher.bench.definition.setup import Setup
+    from thresher.bench.pages.sensitivity import SCALE, sensitivity_suite, usual_rates
+    from thresher.bench.run.jobs import jobs_of
+    from thresher.bench.run.runner import Place
+    from thresher.corruption import corrupt
+    from thresher.data import load
+
+    train = load(data, data_dir=data_dir).train
+    if corruption is not None:
+        corrupt(train, corruption)  # refused here, not by the first run
+    choose_device(device)
+    suite = sensitivity_suite(
+        data,
+        corruption,
+        _parts(method),
+        _numbers(rates) if rates else usual_rates(corruption),
+        setup=Setup(
+            model=usual_model(train.input_shape) if model is None else model,
+            batch=batch,
+            optimizer={"name": "adam", "lr": learning_rate},
+            epochs=epochs,
+            seeds=seeds,
+        ),
+        metric="r2" if train.is_regression else "accuracy",
+    )
+    jobs_of(suite, SCALE, seeds=seeds)  # refuses a wrong number of them
+    _run_and_show(suite, out, Place(device, jobs, data_dir))
+
+
+def _run_and_show(suite: "Suite", out: Path, place: "Place") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from thresher.bench.pages.sensitivity import HEADS, SCALE, write_sensitivity
+    from thresher.bench.pages.terminal import run_and_show
+    from thresher.bench.run.jobs import jobs_of, missing
+    from thresher.bench.run.results import read, results_file
+
+    console = Console(highlight=False)
+    path = results_file(out, suite.name, SCALE)
+    left = missing(jobs_of(suite, SCALE), read(path)[0], retry_failed=True)
+    done = run_and_show(left, path, place, console)
+    page = out / "sensitivity.html"
+    table = Table(*HEADS, box=None, padding=(0, 2, 0, 0))
+    for line in write_sensitivity(suite, read(path)[0], page):
+        table.add_row(*line)
+    console.print(table)
+    console.print(f"\nPage: {page}", soft_wrap=True)
+    if failed := sum(result["status"] != "ok" for result in done):
+        console.print(f"{failed} failed and are not drawn; the same command tries them again.", soft_wrap=True)
+        raise typer.Exit(1)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _numbers(text: str) -> list[float]:
+    from thresher.core.errors import ThresherError
+
+    try:
+        return [float(part) for part in _parts(text)]
+    except ValueError:
+        raise ThresherError(f"--rates {text} is no list of numbers: write it like 0.3,0.4,0.5.") from None

@@ -1,0 +1,1 @@
+"""Stored results beside the papers': rows, averages and claims."""

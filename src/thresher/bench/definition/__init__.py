@@ -1,0 +1,1 @@
+"""What a suite is made of: cells, methods, setups, and the numbers that papers print."""

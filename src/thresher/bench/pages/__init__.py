@@ -1,0 +1,1 @@
+"""Pages, pictures and terminal tables made from stored results."""

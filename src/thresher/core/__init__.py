@@ -1,0 +1,1 @@
+"""The words everything is written in: examples, evidence, signals, rules, objectives, recipes."""

@@ -1,0 +1,201 @@
+"""Evidence: what is known about n examples at one moment, lazy and read-only; and signals, which are read from it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from thresher.core.errors import ThresherError
+from thresher.core.schedules import Schedule
+
+OTHER_EXAMPLES = frozenset({"clean", "labelled", "validation"})  # all other evidence is about the same examples
+
+
+class Prepared(Enum):
+    """What the engine takes from a forward pass for a signal, because afterwards is too late."""
+
+    LAST_INPUTS = "the inputs of the last Linear layer"
+    GRADIENT_NORM = "the norm of each example's gradient"
+    CLEAN_AGREEMENT = "each example's gradient along that of a clean batch"
+    MORE_PASSES = "further passes over the batch"
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A named function `Evidence -> [n]` or `[n, width]`, with what the engine must prepare for it.
+
+    tasks     for which it is defined
+    prepared  how the engine prepares it, where it is not a function of the evidence alone
+    needs     other evidence that it is taken from: "clean", "average", ...
+    of_targets  it looks at no outputs, so that no sweep is needed for it
+    made_of   the signals it is made of, which the engine computes in its place
+    passes    (model, inputs) -> [n], where it takes more passes over a batch
+    timeless  it never looks at the epoch, so that a captured step may be replayed in every epoch
+    """
+
+    name: str
+    function: Callable[["Evidence"], Tensor] = field(repr=False)
+    tasks: tuple[str, ...] = ("classification", "regression")
+    prepared: Prepared | None = None
+    needs: frozenset[str] = frozenset()
+    of_targets: bool = False
+    made_of: tuple["Signal", ...] = ()
+    passes: Callable[[nn.Module, Tensor], Tensor] | None = field(default=None, repr=False)
+    timeless: bool = field(default=False, repr=False)
+
+    def __call__(self, evidence: "Evidence") -> Tensor:
+        return self.function(evidence)
+
+    def phase(self, epoch: int) -> int | None:
+        """What a captured step takes for granted about the epoch: it is recorded again when this changes."""
+        return None if self.timeless else epoch
+
+
+class Losses(Protocol):
+    """What evidence asks of an objective."""
+
+    def __call__(self, evidence: "Evidence", /) -> Tensor: ...
+    def output_gradient(self, evidence: "Evidence") -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a signal, a rule or an objective may look at; every signal is computed once, when first read.
+
+    outputs   [n, classes or d] of the model, or a function that sweeps for them when they are first needed
+    targets   [n] class ids, [n, classes] soft labels or [n, d] real targets, as given
+    objective losses [n] from evidence: the recipe's own
+    others    further evidence by name: `peer`, `average`, `clean`, `teacher`, `validation`, ...
+    """
+
+    ids: Tensor
+    targets: Tensor
+    objective: Losses
+    raw_outputs: Tensor | Callable[[], "Swept"]
+    classes: int | None
+    inputs: Tensor | None = None
+    epoch: int = 0
+    epochs: float = 1.0
+    groups: Tensor | None = None
+    generator: torch.Generator | None = None
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    layers: Mapping[str, Tensor] = field(default_factory=dict)
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+    scalars: Mapping[Schedule, Tensor] = field(default_factory=dict)
+    others: Mapping[str, "Evidence"] = field(default_factory=dict)
+    known: dict[Any, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def outputs(self) -> Tensor:
+        """The model's outputs [n, classes or d]."""
+        if "outputs" not in self.known:
+            if isinstance(self.raw_outputs, Tensor):
+                self.known["outputs"] = self.raw_outputs
+            else:
+                swept = self.raw_outputs()
+                self.known.update(swept.signals)
+                self.known["outputs"] = swept.outputs
+        return self.known["outputs"]
+
+    @property
+    def losses(self) -> Tensor:
+        """The objective's losses [n], still attached to the graph where there is one."""
+        if "losses" not in self.known:
+            losses = self.objective(self)
+            if losses.shape != self.outputs.shape[:1]:
+                raise ThresherError(
+                    f"The objective gave losses of shape {list(losses.shape)} for outputs {list(self.outputs.shape)}: "
+                    'let it give one for each example, as by reduction="none".'
+                )
+            self.known["losses"] = losses
+        return self.known["losses"]
+
+    def read(self, signal: Signal) -> Tensor:
+        """The signal's value for each example, detached."""
+        if signal not in self.known and not signal.of_targets:
+            _ = self.outputs  # a sweep brings the declared signals along
+        if signal not in self.known:
+            self.known[signal] = signal(self).detach()
+        return self.known[signal]
+
+    def value(self, setting: float | Schedule) -> float | Tensor:
+        """A setting of a rule now: the number itself, or a schedule's value as a device scalar."""
+        if not isinstance(setting, Schedule):
+            return setting
+        if setting in self.scalars:
+            return self.scalars[setting]
+        return torch.tensor(setting(self.epoch, self.epochs), dtype=torch.float64, device=self.ids.device)
+
+    def layer(self, name: str) -> Tensor:
+        """The output of the named layer, which the objective or signal that reads it has declared."""
+        if name not in self.layers:
+            raise ThresherError(f"Layer {name} was not recorded: name it in the objective's `layers`.")
+        return self.layers[name]
+
+    def other(self, name: str) -> "Evidence":
+        """Evidence from elsewhere: the peer, the averaged model, the clean set, ..."""
+        if name not in self.others:
+            raise ThresherError(f"This rule reads {name!r}, which is missing: {HOW_TO_GIVE.get(name, 'pass it.')}")
+        return self.others[name]
+
+    def replace(self, **changes: Any) -> "Evidence":
+        """The same evidence with some facts changed; what was computed from the old facts is forgotten."""
+        facts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        stale = {"targets", "raw_outputs", "objective"} & changes.keys()
+        facts["known"] = {} if stale else self.known
+        return Evidence(**{**facts, **changes})
+
+    def at(self, positions: Tensor) -> "Evidence":
+        """The evidence about the examples at these positions, with the signals known so far."""
+        n = len(self)
+        outputs = self.outputs[positions]
+        pick = {name: value[positions] for name, value in self.columns.items()}
+        known = {key: value[positions] for key, value in self.known.items() if len(value) == n}
+        return self.replace(
+            ids=self.ids[positions],
+            targets=self.targets[positions],
+            raw_outputs=outputs,
+            inputs=None if self.inputs is None else self.inputs[positions],
+            groups=None if self.groups is None else self.groups[positions],
+            columns=pick,
+            layers={name: value[positions] for name, value in self.layers.items()},
+            others={name: o if name in OTHER_EXAMPLES else o.at(positions) for name, o in self.others.items()},
+            known=known,
+        )
+
+
+@dataclass(frozen=True)
+class Now:
+    """Where the run is: the epoch (from 0), how many there will be, the generator and the schedules' values.
+
+    Evidence has fields of the same names, so that it takes all of them as `**vars(now)`.
+    """
+
+    epoch: int
+    epochs: float
+    generator: torch.Generator
+    scalars: Mapping[Schedule, Tensor]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep over a set brings back: outputs [n, ...] and the declared signals."""
+
+    outputs: Tensor
+    signals: dict[Any, Tensor]
+
+
+HOW_TO_GIVE = {
+    "peer": "use a recipe with peers=2, or pass peer= to weigh().",
+    "average": "set average=0.999 in the recipe, or pass average= to weigh() or acquire().",
+    "clean": "pass clean=Examples(...) to fit(), or clean=(inputs, targets) to weigh().",
+    "labelled": "pass labelled=Examples(...) to acquire().",
+    "teacher": "add the column teacher_output (outputs or log-probabilities), or pass teacher= to fit().",
+    "validation": "pass validation=Examples(...) to fit().",
+}

@@ -1,0 +1,242 @@
+"""The set of examples: inputs, targets, stable ids and named columns."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from thresher.core.datasets import MapDataset, Picked, Seeded, joined, loaded
+from thresher.core.errors import ThresherError
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """n examples: inputs, given targets, and whatever else is known about each, addressed by a stable id.
+
+    inputs   a tensor [n, ...], kept on the training device, or a map-style dataset, streamed by workers
+    targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]
+    columns  named facts of length n: `is_corrupt`, `true_target`, `teacher_output`, ...
+    normalise  (mean, std) applied to uint8 inputs on their way to the model; (0, 255) unless given
+    target_scale  (mean, deviation), each [d], that were taken out of real targets: records show them put back in
+
+    >>> letters = Examples(torch.zeros(3, 4), torch.tensor([0, 2, 1]))
+    >>> letters.classes, letters.subset([2, 0]).ids.tolist()
+    (3, [2, 0])
+    """
+
+    inputs: Tensor | MapDataset
+    targets: Tensor
+    ids: Tensor = None  # type: ignore[assignment]  # filled in below: 0 .. n-1
+    classes: int | None = None
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    class_names: Sequence[str] | None = None
+    normalise: tuple[Tensor, Tensor] | None = None
+    target_scale: tuple[Tensor, Tensor] | None = None
+    name: str = "examples"
+    checked: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        fill = object.__setattr__
+        fill(self, "targets", torch.as_tensor(self.targets))
+        if self.ids is None:
+            fill(self, "ids", torch.arange(len(self.targets), device=self.targets.device))
+        fill(self, "ids", torch.as_tensor(self.ids))
+        fill(self, "columns", {name: torch.as_tensor(column) for name, column in self.columns.items()})
+        if self.classes is None and not self.targets.is_floating_point():
+            if self.targets.ndim > 1:
+                shape = list(self.targets.shape)
+                raise ThresherError(
+                    f"{self.name} has whole-number targets {shape}: give class ids [n], real targets as floats, "
+                    "or soft labels with classes=."
+                )
+            fill(self, "targets", self.targets.long())
+            fill(self, "classes", int(self.targets.max()) + 1 if len(self.targets) else 0)
+        if self.targets.is_floating_point() or self.targets.ndim == 2:
+            fill(self, "targets", self.targets.float())
+            if self.classes is None and self.targets.ndim == 1:
+                fill(self, "targets", self.targets[:, None])
+        else:
+            fill(self, "targets", self.targets.long())
+        if self.target_scale is not None:
+            scale = tuple(torch.as_tensor(part, dtype=torch.float64).cpu().reshape(-1) for part in self.target_scale)
+            fill(self, "target_scale", scale)
+        if not self.checked:
+            _check(self)
+            fill(self, "checked", True)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def in_memory(self) -> bool:
+        return isinstance(self.inputs, Tensor)
+
+    @property
+    def is_regression(self) -> bool:
+        return self.classes is None
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model must give for each example: the classes, or the real targets."""
+        return self.classes if self.classes is not None else self.targets.shape[1]
+
+    @property
+    def labels(self) -> Tensor:
+        """The given class of each example [n], the likeliest one where the targets are soft."""
+        if self.classes is None:
+            raise ThresherError(f"{self.name} has real targets and so no labels: use targets instead.")
+        return self.targets if self.targets.ndim == 1 else self.targets.argmax(1)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        if isinstance(self.inputs, Tensor):
+            return tuple(self.inputs.shape[1:])
+        return tuple(Seeded(self.inputs, [0], 0, 0)[0].shape)
+
+    def subset(self, positions: Tensor | Sequence[int]) -> "Examples":
+        """The examples at these positions, in this order, or where this mask is true; with their ids and columns."""
+        device = self.targets.device
+        chosen = torch.as_tensor(positions, device=device)
+        at = torch.arange(len(self), device=device)[chosen if chosen.dtype == torch.bool else chosen.long()]
+        inputs: Tensor | MapDataset
+        if isinstance(self.inputs, Tensor):
+            inputs = self.inputs[at.to(self.inputs.device)]
+        else:
+            inputs = Picked(self.inputs, at.tolist())
+        columns = {name: column[at.to(column.device)] for name, column in self.columns.items()}
+        return replace(self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns, checked=False)
+
+    def with_columns(self, **columns: Tensor) -> "Examples":
+        """The same examples with these columns added or replaced."""
+        return replace(self, columns={**self.columns, **columns}, checked=False)
+
+    def with_targets(self, targets: Tensor, **columns: Tensor) -> "Examples":
+        """The same examples with other given targets."""
+        return replace(self, targets=targets, columns={**self.columns, **columns}, checked=False)
+
+    def to(self, device: torch.device | str) -> "Examples":
+        """Everything that is in memory, on this device; a streamed dataset stays where it is."""
+        return replace(
+            self,
+            inputs=self.inputs.to(device) if isinstance(self.inputs, Tensor) else self.inputs,
+            targets=self.targets.to(device),
+            ids=self.ids.to(device),
+            columns={name: column.to(device) for name, column in self.columns.items()},
+            normalise=None if self.normalise is None else (self.normalise[0].to(device), self.normalise[1].to(device)),
+        )
+
+    def as_given(self, values: Tensor) -> Tensor:
+        """Real targets, or predictions of them, [n, d] in the unit in which they came, on the host.
+
+        >>> scale = (torch.tensor([1.0]), torch.tensor([1.0]))
+        >>> heights = Examples(torch.zeros(2, 1), torch.tensor([-1.0, 1.0]), target_scale=scale)
+        >>> heights.as_given(heights.targets).tolist()
+        [[0.0], [2.0]]
+        """
+        values = values.cpu().double()
+        if self.target_scale is not None:
+            mean, deviation = self.target_scale
+            values = values * deviation + mean
+        return values.float()
+
+    def as_model_input(self, inputs: Tensor) -> Tensor:
+        """Floats for the model: uint8 inputs are normalised, everything else passes as it is."""
+        if inputs.dtype != torch.uint8:
+            return inputs
+        if self.normalise is None:
+            return inputs.float() / 255
+        mean, std = self.normalise
+        return (inputs.float() - mean) / std
+
+    def batches(
+        self, order: Tensor | Sequence[Tensor], *, seed: int = 0, epoch: int = 0, workers: int = 0
+    ) -> Iterator[Tensor]:
+        """The model inputs of each row of `order` (positions [steps, batch], or a list of rows of any length)."""
+        device = self.targets.device
+        if isinstance(self.inputs, Tensor):
+            for row in order:
+                yield self.as_model_input(self.inputs.index_select(0, row))
+            return
+        items = Seeded(self.inputs, self.ids.tolist(), seed, epoch)
+        for inputs in loaded(items, order, workers, pinned=device.type == "cuda"):
+            if inputs.is_floating_point() and not torch.isfinite(inputs).all():
+                raise ThresherError(f"{self.name} gave inputs that are NaN or infinite: clean them before training.")
+            yield self.as_model_input(inputs.to(device, non_blocking=True))
+
+
+def join(*sets: Examples) -> Examples:
+    """All these examples as one set, with the columns that every one of them has; all else is the first's.
+
+    >>> two = Examples(torch.zeros(2, 1), torch.tensor([0, 1]))
+    >>> join(two, replace(two, ids=torch.tensor([7, 8]))).ids.tolist()
+    [0, 1, 7, 8]
+    """
+    columns = [name for name in sets[0].columns if all(name in each.columns for each in sets)]
+    scales = {
+        None if each.target_scale is None else str([part.tolist() for part in each.target_scale]) for each in sets
+    }
+    if len(scales) > 1:
+        raise ThresherError(
+            "These sets have targets of different scales: give all of them the same target_scale, or none."
+        )
+    return replace(
+        sets[0],
+        inputs=joined([each.inputs for each in sets]),
+        targets=torch.cat([each.targets for each in sets]),
+        ids=torch.cat([each.ids for each in sets]),
+        columns={name: torch.cat([each.columns[name] for each in sets]) for name in columns},
+        checked=False,
+    )
+
+
+def _check(examples: Examples) -> None:
+    """Refuse what no training can use, before any training."""
+    name, targets, n = examples.name, examples.targets, len(examples.targets)
+    if n == 0:
+        raise ThresherError(f"{name} is empty: give at least one example.")
+    if len(examples.inputs) != n or len(examples.ids) != n:
+        sizes = f"{len(examples.inputs)} inputs, {n} targets and {len(examples.ids)} ids"
+        raise ThresherError(f"{name} has {sizes}: give one target and one id for each input.")
+    if len(torch.unique(examples.ids)) != n:
+        raise ThresherError(f"{name} has ids that repeat: give every example an id of its own.")
+    for column, values in examples.columns.items():
+        if values.shape[:1] != (n,):
+            shape = list(values.shape)
+            raise ThresherError(f"Column {column} of {name} has shape {shape} for {n} examples: give one value each.")
+    if targets.is_floating_point() and not torch.isfinite(targets).all():
+        raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")
+    if isinstance(examples.inputs, Tensor) and examples.inputs.is_floating_point():
+        finite = torch.isfinite(examples.inputs).reshape(n, -1).all(1)
+        if not finite.all():
+            bad = int((~finite).sum())
+            raise ThresherError(f"{name} has {bad} examples with NaN or infinite inputs: remove or fill them first.")
+    if examples.target_scale is not None:
+        shapes = [tuple(part.shape) for part in examples.target_scale]
+        if examples.classes is not None or shapes != 2 * [tuple(targets.shape[1:])]:
+            raise ThresherError(f"{name} has a target_scale of another shape than its targets: give (mean, deviation).")
+        if not (examples.target_scale[1] > 0).all():
+            raise ThresherError(f"{name} has a target_scale with deviations that are not above 0: correct it.")
+    if targets.ndim > 2:
+        raise ThresherError(f"{name} has targets of shape {list(targets.shape)}: reshape them to [n] or [n, d].")
+    _check_classes(examples)
+
+
+def _check_classes(examples: Examples) -> None:
+    name, targets, classes = examples.name, examples.targets, examples.classes
+    if classes is None:
+        return
+    if targets.ndim == 1 and targets.is_floating_point():
+        raise ThresherError(f"{name} has classes={classes} but real labels: give whole numbers, or leave classes= out.")
+    if targets.ndim == 1 and (targets.min() < 0 or targets.max() >= classes):
+        low, high = int(targets.min()), int(targets.max())
+        raise ThresherError(
+            f"{name} has labels from {low} to {high} but {classes} classes: "
+            f"renumber the labels to 0..{classes - 1} or raise classes=."
+        )
+    if targets.ndim == 2 and targets.shape[1] != classes:
+        raise ThresherError(
+            f"{name} has soft labels of width {targets.shape[1]} but classes={classes}: make them equal."
+        )
+    if targets.ndim == 2 and (targets.min() < 0 or not torch.allclose(targets.sum(1), targets.new_ones(()), atol=1e-3)):
+        raise ThresherError(f"{name} has soft labels that are no probabilities: make each row non-negative with sum 1.")

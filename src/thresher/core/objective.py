@@ -1,0 +1,47 @@
+"""What an objective is: losses [n] from evidence, never reduced."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Reader
+
+ObjectiveLike = nn.Module | Callable[[Tensor, Tensor], Tensor]
+
+
+class Objective(nn.Module, Reader, ABC):
+    """Losses [n] of the evidence; its own parameters, if any, join the optimizer."""
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
+    layers: tuple[str, ...] = ()  # names of the model's layers it looks at, by evidence.layer(name)
+    teacher_layers: tuple[str, ...] = ()  # and of the teacher's, by evidence.other("teacher").layer(name)
+
+    @abstractmethod
+    def forward(self, evidence: Evidence) -> Tensor:
+        """ℓᵢ for each example; each may depend on its own outputs only, anything of the batch is detached."""
+
+    def output_gradient(self, evidence: Evidence) -> Tensor:
+        """∂ℓᵢ/∂outputsᵢ; on a leaf of its own, because the graph of the losses may already be spent."""
+        with torch.enable_grad():
+            leaf = evidence.outputs.detach().requires_grad_()
+            return torch.autograd.grad(self(evidence.replace(raw_outputs=leaf)).sum(), leaf)[0]
+
+
+class Plain(Objective):
+    """A plain function `(outputs, targets) -> losses [n]` as an objective."""
+
+    timeless: ClassVar[bool] = True
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, evidence: Evidence) -> Tensor:
+        return self.function(evidence.outputs, evidence.targets)
+
+    def extra_repr(self) -> str:
+        return getattr(self.function, "__qualname__", repr(self.function))

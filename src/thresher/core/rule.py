@@ -1,0 +1,220 @@
+"""What a rule is: evidence in, weights out, and a declaration of what it reads."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from numbers import Integral
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.schedules import Schedule
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Weights [n], with named columns for the ledger and `mix`, and memory for the next time the rule is asked."""
+
+    weights: Tensor
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Reader:
+    """Something that reads evidence: a frozen dataclass whose fields declare the signals, and this what else.
+
+    A class that defines its own `__call__` or `forward` also says by itself whether it is timeless.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset()  # other evidence: "peer", "average", "clean", ...
+    columns: ClassVar[frozenset[str]] = frozenset()  # columns of the examples
+    decided: ClassVar[Mapping[str, str]] = {}  # columns that a rule of each_epoch gives, and one that gives them
+    provides: ClassVar[frozenset[str]] = frozenset()  # of needs and columns, what it gives to the rules inside it
+    timeless: ClassVar[bool] = False  # it never looks at the epoch but through schedules and the parts inside it
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "timeless" not in vars(cls) and vars(cls).keys() & {"__call__", "forward"}:
+            cls.timeless = False
+
+    def phase(self, epoch: int) -> Hashable:
+        """What a captured step takes for granted about the epoch: it is recorded again when this changes."""
+        return None if self.timeless else epoch
+
+
+class Rule(Reader, ABC):
+    """How much should each example count, now?"""
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"batch", "epoch", "round"})
+    gives: ClassVar[frozenset[str]] = frozenset()  # columns of its decisions, for `mix`, `relabel` and the ledger
+    about: ClassVar[str | None] = None  # whose evidence rules inside it are asked about: "peer", "average" (its own)
+
+    def asked_on(self) -> frozenset[str]:
+        """When it can be asked: every "batch", every "epoch", every "round"."""
+        return self.clocks
+
+    @property
+    def by_groups(self) -> bool:
+        """Whether it heeds evidence.groups, which per_class sets; otherwise per_class asks it class by class."""
+        return False
+
+    def refuse(self, epochs: float) -> None:
+        """Refuse settings that would fail later in a run of so many epochs."""
+
+    @abstractmethod
+    def __call__(self, evidence: Evidence) -> Tensor | Decision:
+        """Non-negative, finite weights [n] (zero: dropped), or a Decision."""
+
+
+RuleLike = Rule | Callable[[Evidence], Tensor | Decision]
+
+
+def heeds_groups(rule: RuleLike) -> bool:
+    """Whether per_class may leave the classes to the rule itself."""
+    return isinstance(rule, Rule) and rule.by_groups
+
+
+def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
+    """The rule's decision; inside a combinator `scope` keeps the memories of several rules apart."""
+    if scope:
+        own = {name[len(scope) + 1 :]: value for name, value in evidence.memory.items() if name.startswith(f"{scope}.")}
+        evidence = evidence.replace(memory=own)
+    answer = rule(evidence)
+    decision = answer if isinstance(answer, Decision) else Decision(answer)
+    if not isinstance(decision.weights, Tensor):
+        raise ThresherError(f"A rule gave a {type(decision.weights).__name__}: let it give a tensor of weights [n].")
+    if decision.weights.shape != evidence.ids.shape:
+        shape, n = list(decision.weights.shape), len(evidence)
+        raise ThresherError(f"A rule gave weights of shape {shape} for {n} examples: let it give [{n}].")
+    memory = {f"{scope}.{name}": value for name, value in decision.memory.items()} if scope else decision.memory
+    return replace(decision, weights=decision.weights.float(), memory=memory)
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """The value and everything inside it: the fields of rules and of other dataclasses, the items of collections."""
+    yield value
+    for item in _inside(value):
+        yield from parts(item)
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, tuple | list | set | frozenset):
+        return list(value)
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, Signal):
+        return list(value.made_of)
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, each.name) for each in fields(value)]
+    return []
+
+
+def signals_of(value: Any) -> list[Signal]:
+    """The signals to compute for a rule, or for all rules of a recipe; in the order they are declared, each once.
+
+    A signal made of others is not among them: it is put together from those when a rule reads it.
+    """
+    return list(dict.fromkeys(part for part in parts(value) if isinstance(part, Signal) and not part.made_of))
+
+
+def needs_of(value: Any) -> frozenset[str]:
+    """The other evidence that a rule, or all rules of a recipe, read and that no rule around them provides."""
+    own: frozenset[str] = value.needs if isinstance(value, Reader | Signal) else frozenset()
+    return own | _less_provided(value, [needs_of(item) for item in _inside(value)])
+
+
+def columns_of(value: Any) -> frozenset[str]:
+    """The columns of the examples that a rule, or all rules of a recipe, read and that no rule around them provides."""
+    own: frozenset[str] = value.columns if isinstance(value, Reader) else frozenset()
+    return own | _less_provided(value, [columns_of(item) for item in _inside(value)])
+
+
+def _less_provided(value: Any, inner: list[frozenset[str]]) -> frozenset[str]:
+    provided: frozenset[str] = value.provides if isinstance(value, Reader) else frozenset()
+    return frozenset().union(*inner) - provided
+
+
+def decided_of(value: Any) -> dict[str, str]:
+    """The columns of the epoch's decisions that `mix` and `relabel` read, each with a rule that gives it."""
+    return {name: by for part in parts(value) if isinstance(part, Reader) for name, by in part.decided.items()}
+
+
+def asked_about(whose: str, value: Any) -> tuple[Any, ...]:
+    """What is asked about the evidence of the peer, or of the average, inside a rule."""
+    return tuple(
+        item for part in parts(value) if isinstance(part, Rule) and part.about == whose for item in _inside(part)
+    )
+
+
+def gives_of(value: Any) -> frozenset[str]:
+    """The columns that the decisions of a rule, or of the rules inside it, have."""
+    return frozenset().union(*(part.gives for part in parts(value) if isinstance(part, Rule)))
+
+
+def schedules_of(value: Any) -> list[Schedule]:
+    """The schedules inside a rule, or inside all rules of a recipe."""
+    return list(dict.fromkeys(part for part in parts(value) if isinstance(part, Schedule)))
+
+
+def check_size(rule: str, fraction: float | Schedule | None, count: int | None) -> None:
+    """Refuse a rule that does not say how many it keeps, or says it twice."""
+    if (fraction is None) == (count is None):
+        raise ThresherError(f"{rule} needs fraction= or count=: give exactly one of them.")
+    if not isinstance(fraction, Schedule | None) and not 0 < fraction <= 1:
+        raise ThresherError(f"fraction={fraction} is what is kept: give a number above 0 and at most 1.")
+    if count is not None and not (isinstance(count, int) and count >= 1):
+        raise ThresherError(f"count={count} keeps nothing: give a whole number of at least 1.")
+
+
+def checked_count(count: int, n: int) -> int:
+    """The count, if so many can be chosen of n."""
+    if not (isinstance(count, Integral) and 1 <= count <= n):
+        raise ThresherError(f"count={count} cannot be chosen of {n} examples: give a whole number from 1 to {n}.")
+    return count
+
+
+@dataclass(frozen=True)
+class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
+    """From epoch `epochs` on what stands in `then`, and `before` during the first `epochs` epochs.
+
+    In a rule's place, `then` and `before` are rules; without `before` every example counts the same until then. In the
+    place of a mix, `then` is a mix, and nothing is mixed before.
+    """
+
+    epochs: int
+    then: Any
+    before: Any = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.epochs, int | float) and self.epochs >= 0) or self.then is None:
+            raise ThresherError(
+                f"warmup({self.epochs}, {self.then}) is no warm-up: give a number of epochs, and then a rule."
+            )
+
+    @property
+    def by_groups(self) -> bool:
+        return all(heeds_groups(rule) for rule in (self.before, self.then) if rule is not None)
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        if evidence.epoch >= self.epochs:
+            return ask(self.then, evidence, "then" if self.before is not None else "")
+        if self.before is None:
+            return Decision(torch.ones(len(evidence), device=evidence.ids.device))
+        return ask(self.before, evidence, "before")
+
+    def phase(self, epoch: int) -> Hashable:
+        return epoch < self.epochs
+
+
+def in_epoch(epoch: float, value: Any) -> Any:
+    """What stands in a slot in this epoch: the value itself, or what its warm-up has come to.
+
+    >>> in_epoch(4, warmup(5, "mix")), in_epoch(5, warmup(5, "mix")), in_epoch(0, "mix")
+    (None, 'mix', 'mix')
+    """
+    if isinstance(value, warmup):
+        return value.before if epoch < value.epochs else in_epoch(epoch, value.then)
+    return value

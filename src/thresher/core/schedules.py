@@ -1,0 +1,97 @@
+"""Schedules: settings that change over training, as functions of how far it has come."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from thresher.core.errors import ThresherError
+
+
+class Schedule(ABC):
+    """A frozen dataclass: the value after `epoch` epochs (fractions count) of a run of `epochs`.
+
+    It is hashable and compares by value, so that the engine can keep one device scalar for each.
+    """
+
+    observer: ClassVar[Any] = None  # the kind of `core.observer.Observer` that finds out what this schedule waits for
+
+    @abstractmethod
+    def __call__(self, epoch: float, epochs: float) -> float: ...
+
+
+@dataclass(frozen=True)
+class ramp(Schedule):  # noqa: N801  # used like a function: ramp(1.0, 0.6, epochs=10)
+    """From `start` to `end` in a straight line over `epochs` epochs, beginning after `after` of them.
+
+    The end may be a schedule itself, such as an estimate that comes later (thresher.noise.estimated).
+
+    >>> keep = ramp(1.0, 0.6, epochs=10)
+    >>> [round(keep(epoch, 50), 2) for epoch in (0, 5, 10, 40)]
+    [1.0, 0.8, 0.6, 0.6]
+    """
+
+    start: float
+    end: float | Schedule
+    epochs: float
+    after: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.epochs > 0:
+            raise ThresherError(f"ramp(epochs={self.epochs}) takes no time: give a number of epochs above 0.")
+
+    def __call__(self, epoch: float, epochs: float) -> float:
+        share = min(max((epoch - self.after) / self.epochs, 0.0), 1.0)
+        end = self.end(epoch, epochs) if isinstance(self.end, Schedule) else self.end
+        return self.start + (end - self.start) * share
+
+
+@dataclass(frozen=True)
+class step(Schedule):  # noqa: N801
+    """`start`, multiplied by `times` at each epoch of `at`.
+
+    >>> [round(step(0.1, at=(80, 100))(epoch, 120), 4) for epoch in (0, 79.9, 80, 100)]
+    [0.1, 0.1, 0.01, 0.001]
+    """
+
+    start: float
+    at: tuple[float, ...]
+    times: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", tuple(self.at))  # a list would not be hashable
+
+    def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002
+        return self.start * self.times ** sum(epoch >= drop for drop in self.at)
+
+
+@dataclass(frozen=True)
+class stairs(Schedule):  # noqa: N801
+    """`start`, times the factor of the last of these (share of the run, factor) that has passed.
+
+    >>> [stairs(1.0, ((0.4, 0.1), (0.9, 0.0005)))(epoch, 200) for epoch in (79, 80, 180)]
+    [1.0, 0.1, 0.0005]
+    """
+
+    start: float
+    at: tuple[tuple[float, float], ...]
+
+    def __call__(self, epoch: float, epochs: float) -> float:
+        passed = [factor for share, factor in self.at if epoch >= share * epochs]
+        return self.start * (passed[-1] if passed else 1.0)
+
+
+@dataclass(frozen=True)
+class cosine(Schedule):  # noqa: N801
+    """From `start` to `end` along half a cosine over the whole run.
+
+    >>> [round(cosine(1.0)(epoch, 100), 3) for epoch in (0, 50, 100)]
+    [1.0, 0.5, 0.0]
+    """
+
+    start: float
+    end: float = 0.0
+
+    def __call__(self, epoch: float, epochs: float) -> float:
+        share = min(epoch / max(epochs, 1e-12), 1.0)
+        return self.end + (self.start - self.end) * (1 + math.cos(math.pi * share)) / 2

@@ -1,0 +1,1 @@
+"""How a step runs on a device: captured as a CUDA graph, compiled, on several streams."""

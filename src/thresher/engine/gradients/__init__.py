@@ -1,0 +1,1 @@
+"""How derivatives of single examples are taken through a model."""

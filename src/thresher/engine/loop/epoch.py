@@ -1,0 +1,111 @@
+"""What is settled before the first step of an epoch: by evidence about whole sets, which sweeps when it is read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Now
+from thresher.core.examples import Examples
+from thresher.core.recipe import Recipe
+from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
+from thresher.core.slots import Relabel
+from thresher.core.targets import one_hot_if_ids
+from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.step.learner import Learner, Taps
+from thresher.engine.step.teacher import Teacher
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """For each network the evidence, what the epoch's rule decided, and the targets to learn if they are new."""
+
+    sights: Sequence[Evidence]
+    decisions: Sequence[Decision] | None
+    lessons: Sequence[Tensor] | None
+
+    def columns(self, place: int, classes: int | None) -> dict[str, np.ndarray[Any, Any]]:
+        """What the ledger keeps of this network's decisions, beside the weights."""
+        found = {} if self.decisions is None else dict(self.decisions[place].columns)
+        if self.lessons is not None and classes is not None:
+            found["taught"] = self.lessons[place].argmax(1).int()
+        return {name: value.cpu().numpy() for name, value in found.items()}
+
+
+def settle(
+    recipe: Recipe,
+    learners: Sequence[Learner],
+    train: Examples,
+    columns: Mapping[str, Tensor],
+    validation: Examples | None,
+    sweeper: Sweeper,
+    now: Now,
+) -> Agenda:
+    """Ask the rule of the epoch, and then the relabelling, about the whole set."""
+    relabel = recipe.relabel_on("epoch")
+    asked = (recipe.each_epoch, relabel)
+    sights = [epoch_evidence(asked, learner, train, columns, validation, sweeper, now) for learner in learners]
+    decisions = None if recipe.each_epoch is None else _decide(recipe.each_epoch, learners, sights)
+    lessons = None
+    if relabel is not None:
+        given = [{}] * len(sights) if decisions is None else [decision.columns for decision in decisions]
+        seen = [sight.replace(columns={**sight.columns, **own}) for sight, own in zip(sights, given, strict=True)]
+        lessons = [one_hot_if_ids(relabel(evidence), train.classes).detach() for evidence in seen]
+    return Agenda(sights, decisions, lessons)
+
+
+def _decide(rule: RuleLike, learners: Sequence[Learner], sights: Sequence[Evidence]) -> list[Decision]:
+    if "peer" in needs_of(rule):
+        others = [sights[(place + 1) % len(sights)] for place in range(len(sights))]
+        sights = [s.replace(others={**s.others, "peer": o}) for s, o in zip(sights, others, strict=True)]
+    decisions = [ask(rule, evidence) for evidence in sights]
+    for learner, decision in zip(learners, decisions, strict=True):
+        if not (decision.weights.isfinite() & (decision.weights >= 0)).all():
+            raise ThresherError("The epoch rule gave negative or NaN weights: let it give finite, non-negative ones.")
+        learner.epoch_memory.update(decision.memory)
+    return decisions
+
+
+def epoch_evidence(
+    asked: tuple[RuleLike | None, Relabel | None],
+    learner: Learner,
+    train: Examples,
+    columns: Mapping[str, Tensor],
+    validation: Examples | None,
+    sweeper: Sweeper,
+    now: Now,
+) -> Evidence:
+    """Evidence about the training set by one network, with that by its average, its teacher and of the validation set.
+
+    Of the validation set there is the same again: `evidence.other("validation").other("teacher")`.
+    """
+    wanted, needs = signals_of(asked), needs_of(asked)
+
+    def about(examples: Examples, columns: Mapping[str, Tensor], model: nn.Module, taps: Taps | None) -> Evidence:
+        return Evidence(
+            ids=examples.ids,
+            targets=examples.targets,
+            objective=learner.objective,
+            raw_outputs=lambda: sweeper(model, learner.objective, examples, wanted=wanted, taps=taps),
+            classes=examples.classes,
+            columns=columns,
+            memory=learner.epoch_memory,
+            **vars(now),
+        )
+
+    def linked(examples: Examples, columns: Mapping[str, Tensor]) -> Evidence:
+        evidence, others = about(examples, columns, learner.model, learner.taps), {}
+        if "average" in needs and learner.average is not None:
+            others["average"] = about(examples, columns, learner.average, learner.average_taps)
+        if "teacher" in needs:
+            others["teacher"] = Teacher()(evidence.replace(columns=examples.columns))
+        return evidence.replace(others=others)
+
+    evidence = linked(train, columns)
+    if validation is not None and "validation" in needs:
+        known = linked(validation, validation.columns)
+        evidence = evidence.replace(others={**evidence.others, "validation": known})
+    return evidence

@@ -1,0 +1,108 @@
+"""What an epoch leaves: rows for the examples it did not visit, and one record for the history."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from thresher.core.evidence import Evidence
+from thresher.core.examples import Examples
+from thresher.core.signals import loss
+from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.step.learner import Learner, evaluating
+from thresher.engine.store.checkpoint import Record
+from thresher.record.ledger import EpochRows, Note, residual_belief
+
+Columns = Mapping[str, np.ndarray[Any, Any]]
+Truth = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def fill_unseen(
+    rows: EpochRows,
+    learner: Learner,
+    train: Examples,
+    sweeper: Sweeper,
+    weights: Tensor | None,
+    seen: Evidence,
+    blended: bool,
+) -> Columns:
+    """The epoch's columns [n] on the host; whoever no step saw is swept, or was when the epoch began.
+
+    That is whoever no step visited, and everyone where steps see nothing but `blended` inputs.
+    """
+    visited = torch.from_numpy(rows.visited()).to(train.targets.device)
+    missing = torch.ones_like(visited).nonzero()[:, 0] if blended else (~visited).nonzero()[:, 0]
+    if len(missing):
+        seen = seen if "outputs" in seen.known else seen.others.get("average", seen)
+        if "outputs" in seen.known and not learner.objective.layers:
+            outputs = seen.outputs[missing]
+            with torch.no_grad(), evaluating(learner.objective):
+                losses = seen.at(missing).losses
+        else:
+            swept = sweeper(
+                learner.model, learner.objective, train, wanted=[loss], taps=learner.taps, positions=missing
+            )
+            outputs, losses = swept.outputs, swept.signals[loss]
+        counts = torch.ones_like(losses) if weights is None else weights[missing]
+        rows.fill(Note(missing, outputs, losses, torch.where(visited[missing], rows.weights()[missing], counts)))
+    columns = rows.take()
+    if train.is_regression:
+        columns["p_given"] = columns["belief"] = residual_belief(columns["loss"])
+    return columns
+
+
+def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
+    """Loss, share kept, the right targets' share of them and of their weight, and effective size, over all networks."""
+    visited = np.concatenate([columns["visited"] for columns in networks])
+    weights = np.concatenate([columns["weight"] for columns in networks]).astype(np.float64)
+    decided = visited | (weights == 0)  # who counts and was not visited has its turn in another epoch
+    weights, share = weights[visited], float((weights[decided] > 0).mean()) if decided.any() else 0.0
+    losses = np.concatenate([columns["loss"] for columns in networks])[visited].astype(np.float64)
+    kept = weights > 0
+    record: Record = {
+        "loss": float((weights * losses)[kept].sum() / max(weights.sum(), 1e-12)) if len(weights) else None,
+        "kept": share,
+        "effective": float(weights.sum() ** 2 / max((weights**2).sum(), 1e-12) / max(len(weights), 1)),
+        "clean_share": None,
+        "clean_weight": None,
+        "train_score": None,
+    }
+    if "is_corrupt" in train.columns:
+        right = np.concatenate([_right(columns, train) for columns in networks])[visited]
+        record["clean_share"] = _share(right[kept])
+        record["clean_weight"] = float(weights[right].sum() / weights.sum()) if kept.any() else None
+    record |= _trust_record(networks, train)
+    if not train.is_regression:
+        fits = np.concatenate([columns["prediction"][:, 0] for columns in networks]) == np.tile(
+            train.labels.cpu().numpy(), len(networks)
+        )
+        record["train_score"] = _share(fits[visited])
+    return record
+
+
+def _right(columns: Columns, train: Examples) -> Truth:
+    """Whether each example teaches what is true: by the given target, or by the one that took its place."""
+    if "taught" in columns and "true_target" in train.columns:
+        return np.asarray(columns["taught"] == train.columns["true_target"].cpu().numpy())
+    return ~train.columns["is_corrupt"].cpu().numpy().astype(bool)
+
+
+def _trust_record(networks: Sequence[Columns], train: Examples) -> Record:
+    """How many examples were trusted and how many of the rest were reclaimed; and how often rightly, if known."""
+    if any("trusted" not in columns for columns in networks):
+        return {}
+    trusted = np.concatenate([columns["trusted"] for columns in networks]) > 0
+    reclaimed = ~trusted & (np.concatenate([columns["weight"] for columns in networks]) > 0)
+    record: Record = {"trusted": _share(trusted), "reclaimed": _share(reclaimed)}
+    if "is_corrupt" in train.columns:
+        clean = np.tile(~train.columns["is_corrupt"].cpu().numpy().astype(bool), len(networks))
+        right = np.concatenate([_right(columns, train) for columns in networks])
+        record |= {"trusted_clean": _share(clean[trusted]), "reclaimed_right": _share(right[reclaimed])}
+    return record
+
+
+def _share(truth: Truth) -> float | None:
+    """The share that is true, None of nothing."""
+    return float(truth.mean()) if len(truth) else None

@@ -1,0 +1,143 @@
+"""Sweeps: one pass over a whole set in evaluation mode, which leaves no trace."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thresher.core.evidence import Signal, Swept
+from thresher.core.examples import Examples
+from thresher.core.objective import Objective
+from thresher.core.seeding import preserved
+from thresher.engine.device.capture import Captured
+from thresher.engine.device.compile import as_written
+from thresher.engine.device.precision import Precision
+from thresher.engine.gradients.strategy import Plain, Strategy
+from thresher.engine.loop.batches import Feed
+from thresher.engine.step.forward import forward_pass, read_all
+from thresher.engine.step.learner import Taps, evaluating
+from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
+
+LEAST_SPREAD = 1e-30  # of targets, so that every score is a number that files can hold
+
+
+@dataclass(frozen=True)
+class Sweeper:
+    """How to sweep: how many examples at once, in which precision, with how many loading workers, captured or not."""
+
+    batch: int = 512
+    precision: Precision = None
+    workers: int = 0
+    strategy: Strategy = Plain()  # noqa: RUF009  # a frozen value
+    captured: bool = False
+    channels_last: bool = False
+    teacher: Teacher | None = None  # for objectives that ask it
+    captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
+
+    def __call__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        examples: Examples,
+        *,
+        wanted: Sequence[Signal] = (),
+        taps: Taps | None = None,
+        positions: Tensor | None = None,
+    ) -> Swept:
+        """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order."""
+        found: list[list[Tensor]] = []
+        self.each(found.append, model, objective, examples, wanted=wanted, taps=taps, positions=positions)
+        outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
+        return Swept(outputs, dict(zip(wanted, values, strict=True)))
+
+    def each(
+        self,
+        take: Callable[[list[Tensor]], object],
+        model: nn.Module,
+        objective: Objective,
+        examples: Examples,
+        *,
+        wanted: Sequence[Signal] = (),
+        taps: Taps | None = None,
+        positions: Tensor | None = None,
+        by_prediction: bool = False,
+    ) -> None:
+        """Hand over outputs and wanted signals of a few examples at a time, in order."""
+        device = examples.targets.device
+        places = torch.arange(len(examples), device=device) if positions is None else positions
+        n = len(places)
+        if self.captured and examples.in_memory:  # every row has the one shape that was captured
+            places = torch.cat([places, places[:1].expand(-n % self.batch)])
+        rows = torch.split(places, self.batch)
+        taps = taps or Taps(model)
+        strategy = self.strategy if set(self.strategy.norms) & set(wanted) else Plain()
+        teacher = self.teacher if wanted and "teacher" in objective.needs else None
+        read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
+        feed = Feed(examples, sorted(read) if wanted else (), self.channels_last)
+
+        def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
+            batch = feed.batch(index, index, inputs)
+            evidence = forward_pass(
+                model, objective, taps, batch, wanted=wanted, precision=self.precision,
+                by_prediction=by_prediction, strategy=strategy, classes=examples.classes, teacher=teacher,
+            ).evidence  # fmt: skip
+            read_all(evidence, wanted)
+            return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
+
+        grad = torch.set_grad_enabled(strategy.differentiates)
+        with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
+            stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
+            for start, row, inputs in zip(range(0, n, self.batch), rows, stream, strict=True):
+                if self.captured and examples.in_memory and not strategy.differentiates:
+                    key = (id(model), id(examples), by_prediction, *wanted)
+                    if key not in self.captures:
+                        self.captures[key] = Captured(see)
+                    seen = self.captures[key]("sweep", index=row, inputs=inputs)
+                    take([value[: n - start].clone() for value in seen])
+                else:
+                    take([value[: n - start] for value in see(row, inputs)])
+
+
+def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
+    """How good outputs are: accuracy, balanced accuracy and the recall of each class, or R² (and each target's).
+
+    >>> two = Examples(torch.zeros(4, 1), torch.tensor([0, 0, 0, 1]))
+    >>> list(measure(torch.tensor([[1.0, 0.0]] * 4), two).values())
+    [0.75, 0.5, 1.0, 0.0]
+    """
+    if examples.is_regression:
+        return _r_squared(outputs, examples.targets)
+    right = (outputs.argmax(1) == examples.labels).double()
+    classes, labels = examples.classes or 0, examples.labels
+    totals = torch.zeros(classes, dtype=torch.float64, device=right.device).scatter_add(
+        0, labels, torch.ones_like(right)
+    )
+    hits = torch.zeros(classes, dtype=torch.float64, device=right.device).scatter_add(0, labels, right)
+    recalls = hits / totals.clamp_min(1)
+    present = (totals > 0).double()
+    balanced = (recalls * present).sum() / present.sum()
+    found = zip(recalls.tolist(), totals.tolist(), strict=True)
+    return {
+        "accuracy": float(right.mean()),
+        "balanced_accuracy": float(balanced),
+        **{f"recall_{label}": recall for label, (recall, total) in enumerate(found) if total},
+    }
+
+
+def _r_squared(outputs: Tensor, targets: Tensor) -> dict[str, float]:
+    """R² = 1 - Σ(y-ŷ)² / Σ(y-ȳ)² of each target, and their mean as `r2`; very negative where a target is constant."""
+    outputs, targets = outputs.double(), targets.double()
+    residual = (targets - outputs).square().sum(0)
+    spread = (targets - targets.mean(0)).square().sum(0)
+    each = (1 - residual / spread.clamp_min(LEAST_SPREAD)).tolist()
+    scores: dict[str, Any] = {"r2": sum(each) / len(each)}
+    if len(each) > 1:
+        scores |= {f"r2_{place}": value for place, value in enumerate(each)}
+    return scores
+
+
+def metric_of(examples: Examples) -> str:
+    """The name of the score: accuracy, or R² for real targets."""
+    return "r2" if examples.is_regression else "accuracy"

@@ -1,0 +1,277 @@
+"""A training in progress: its networks, its place in the run, and one epoch of it."""
+
+import math
+import time
+import warnings
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Now
+from thresher.core.examples import Examples
+from thresher.core.objective import Objective
+from thresher.core.observer import observers_of
+from thresher.core.recipe import Recipe
+from thresher.core.rule import columns_of, needs_of, schedules_of
+from thresher.core.schedules import Schedule
+from thresher.core.seeding import derive, preserved, seed_global
+from thresher.engine.device.capture import Captured, obstacle, phase
+from thresher.engine.loop.batch_norm import renew_norms, some_of
+from thresher.engine.loop.batches import Feed
+from thresher.engine.loop.epoch import Agenda, settle
+from thresher.engine.loop.evaluation import Scores
+from thresher.engine.loop.history import epoch_record, fill_unseen
+from thresher.engine.loop.order import CleanStream, PartnerStream, TrainStream, streamed
+from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.plan import Plan
+from thresher.engine.start.checks import check_recipe, check_run
+from thresher.engine.start.dry_run import try_model, try_sets
+from thresher.engine.step.learner import Learner
+from thresher.engine.step.passes import Passes
+from thresher.engine.step.step import Step
+from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
+from thresher.engine.store.checkpoint import Record
+from thresher.engine.store.identity import identity
+from thresher.objectives import as_objective
+from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits
+
+
+class Training:
+    """Everything that changes while a run goes on; `state()` is all of it that a checkpoint needs."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        models: Sequence[nn.Module],
+        sets: Mapping[str, Examples],
+        plan: Plan,
+        teacher: nn.Module | None = None,
+    ):
+        self.recipe, self.plan = recipe, plan
+        train, needs = sets["train"], needs_of(recipe)
+        objective = as_objective(recipe.objective, train.classes)
+        said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
+        given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average, "teacher": said}
+        check_recipe(recipe, objective, train, given)
+        check_run(recipe, plan.epochs)
+        clean = sets.get("clean") if "clean" in needs else None
+        self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
+        device = train.targets.device
+        tried = try_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
+        try_sets(models[0], sets, plan.seed)
+        self.observers = observers_of(recipe, train, plan.epochs)  # may refuse, so before there are hooks
+        self.learners = _learners(recipe, models, train, plan, tried.head)
+        self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "nobody asked for it"
+        captured = self.refusal is None
+        taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
+        at_once = max(1024 if captured else 512, plan.batch)
+        self.sweeper = Sweeper(
+            at_once, plan.precision, plan.workers, tried.in_sweep, captured, plan.channels_last, taught
+        )
+        self.sets = self._with_teacher(sets, taught, objective)
+        self.train = train = self.sets["train"]
+        self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
+        passes = Passes(recipe, self.learners, train.classes, plan.precision, tried.in_step, taught)
+        self.step = Step(recipe, passes, self.rows, plan.batch)
+        self.generator = torch.Generator(self.device)
+        self.captured = Captured(self._one_step, (self.generator,)) if captured else None
+        self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
+        self.visits = TrainStream(train, recipe.draw, plan.batch, plan.seed)
+        self.partners = PartnerStream(recipe.mix, train, plan.seed)
+        read = columns_of(recipe) if passes.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
+        self.feed = Feed(train, sorted(read), plan.channels_last, clean)
+        self.now = Now(0, plan.epochs, self.generator, self.scalars)
+        self.epoch, self.steps_done, self.finished, self.stopped = 0, 0, False, False
+        self.history: list[Record] = []
+        self.ledger = Ledger()
+        self.scores = Scores(self.sets, self.learners, self.sweeper, plan.keep_best)
+
+    def _with_teacher(
+        self, sets: Mapping[str, Examples], teacher: Teacher | None, objective: Objective
+    ) -> dict[str, Examples]:
+        """The sets, with the column of a teacher that is a network: it is asked once, for it does not change."""
+        made = dict(sets)
+        if teacher is not None and teacher.network is not None:
+            for name in ("train", "validation"):
+                if name in sets and TEACHER_OUTPUT not in sets[name].columns:
+                    said = self.sweeper(teacher.network, objective, sets[name]).outputs
+                    made[name] = sets[name].with_columns(**{TEACHER_OUTPUT: said})
+        return made
+
+    @property
+    def device(self) -> torch.device:
+        return self.train.targets.device
+
+    def identity(self) -> dict[str, Any]:
+        return identity(self.recipe, self.sets, self.plan, self.learners[0])
+
+    def run_epoch(self) -> Generator[tuple[int, int], None, None]:
+        """Train one epoch, yielding (step, steps) after each step; its record and its ledger rows end it."""
+        started, plan, epoch = time.perf_counter(), self.plan, self.epoch
+        self.generator.manual_seed(derive(plan.seed, "epoch", epoch))
+        for schedule, scalar in self.scalars.items():
+            scalar.fill_(self._settled(schedule)(epoch, plan.epochs))
+        self.now = Now(epoch, plan.epochs, self.generator, self.scalars)
+        validation = self.sets.get("validation")
+        agenda = settle(self.recipe, self.learners, self.train, self.feed.columns, validation, self.sweeper, self.now)
+        self.feed.begin(agenda.decisions, agenda.lessons)
+        at_most = None if plan.steps is None else plan.steps - self.steps_done
+        order = self.visits.order(epoch, agenda.decisions, at_most)
+        clean = self.clean.order(epoch, len(order))
+        drawn = self.partners.draw(order, {} if agenda.decisions is None else agenda.decisions[0].columns, epoch)
+        inputs, clean_inputs, partner_inputs = (
+            streamed(examples, places, len(order), seed=plan.seed, epoch=epoch, workers=plan.workers)
+            for examples, places in (
+                (self.train, order),
+                (self.clean.clean, clean),
+                (self.train, None if drawn is None else drawn.partner),
+            )
+        )
+        rows = last_visits(order, len(self.train))
+        key = (*phase(self.recipe, epoch), drawn is None, *map(frozenset, self.feed.decided))
+        with preserved(self.device):
+            for done, brought in enumerate(zip(inputs, clean_inputs, partner_inputs, strict=True)):
+                if plan.schedule is not None:
+                    for learner in self.learners:
+                        learner.set_learning_rate(plan.schedule(epoch + done / len(order), plan.epochs))
+                seed_global(self.device, plan.seed, epoch, done)
+                self._take_step(
+                    key,
+                    index=order[done],
+                    rows=rows[done],
+                    inputs=brought[0],
+                    clean=None if clean is None else clean[done],
+                    clean_inputs=brought[1],
+                    partner=None if drawn is None else drawn.partner[done],
+                    share=None if drawn is None else drawn.share[done],
+                    partner_inputs=brought[2],
+                )
+                self.steps_done += 1
+                yield done + 1, len(order)
+        self._end_epoch(started, len(order), agenda, self.step.sees_only_blends(epoch, drawn is not None))
+
+    def _settled(self, schedule: Schedule) -> Schedule:
+        """The schedule with what observers have found for it."""
+        for observer in self.observers:
+            schedule = observer.settle(schedule)
+        return schedule
+
+    def _take_step(self, key: Hashable, **given: Any) -> None:
+        if self.captured is None:
+            self._one_step(**given)
+            return
+        self.captured(key, **given)
+        if self.captured.refusal is not None and self.refusal is None:
+            self.refusal = self.captured.refusal
+            warnings.warn(f"The step runs without a CUDA graph: {self.refusal}", stacklevel=2)
+
+    def _one_step(
+        self,
+        index: Tensor,
+        rows: Tensor,
+        inputs: Tensor | None,
+        clean: Tensor | None,
+        clean_inputs: Tensor | None,
+        partner: Tensor | None,
+        share: Tensor | None,
+        partner_inputs: Tensor | None,
+    ) -> None:
+        batch = self.feed.batch(index, rows, inputs)
+        batches, weights = self.feed.as_decided(batch, index, len(self.learners)), self.feed.weights_at(index)
+        trusted, partners = self.feed.clean_batch(clean, clean_inputs), self.feed.partners(partner, partner_inputs)
+        self.step(batch, batches, weights, self.now, trusted, partners, share)
+
+    def _end_epoch(self, started: float, steps: int, agenda: Agenda, blended: bool) -> None:
+        extras = [agenda.columns(place, self.train.classes) for place in range(len(self.learners))]
+        columns = []
+        for place, (learner, rows) in enumerate(zip(self.learners, self.rows, strict=True)):
+            weights = None if agenda.decisions is None else agenda.decisions[place].weights
+            seen = fill_unseen(rows, learner, self.train, self.sweeper, weights, agenda.sights[place], blended)
+            columns.append({**seen, **extras[place]})
+        for observer in self.observers:
+            observer.look(self.epoch + 1, columns)
+        found = {name: values for observer in self.observers for name, values in observer.columns().items()}
+        for place, seen in enumerate(columns):
+            extra = extras[place] | found
+            self.ledger.add(epoch_table(self.train, seen, extra, epoch=self.epoch + 1, peer=place))
+        record = epoch_record(columns, self.train)
+        length = nn.utils.get_total_norm([p.detach() for own in self.learners for p in own.model.parameters()])
+        if not math.isfinite(record["loss"] or 0.0) or not length.isfinite():
+            raise ThresherError(
+                f"Training diverged in epoch {self.epoch + 1}: lower the learning rate, scale targets to about 1, or "
+                "set clip=1.0."
+            )
+        for learner in self.learners:
+            if learner.average is not None and learner.rate != 0 and len(self.train) > 1:
+                with preserved(self.device):
+                    seed_global(self.device, self.plan.seed, "norms", self.epoch)
+                    renew_norms(learner.average, learner.model, self._first_views(), self.plan.precision)
+        rate = self.learners[0].optimizer.param_groups[0]["lr"]
+        skipped = self.step.take_skipped()
+        self.epoch += 1
+        record |= {"epoch": self.epoch, "steps": steps, "learning_rate": float(rate), "skipped": skipped}
+        for observer in self.observers:
+            record |= observer.record()
+        record |= self.scores.take(self.epoch)
+        self.history.append(record | {"seconds": time.perf_counter() - started})
+        if self.plan.steps is None:
+            self.finished = self.epoch >= self.plan.epochs
+        else:
+            self.finished = self.steps_done >= self.plan.steps
+
+    def _first_views(self) -> Iterator[Tensor]:
+        """Part of the training set, in batches, as batch rules read signals on it."""
+        rows = some_of(self.train, self.sweeper.batch)
+        for inputs in self.train.batches(rows, workers=self.plan.workers):
+            yield self.recipe.views[0](inputs, self.generator) if self.recipe.views else inputs
+
+    def networks(self) -> tuple[list[nn.Module], list[nn.Module]]:
+        return [own.model for own in self.learners], [own.average for own in self.learners if own.average is not None]
+
+    def state(self) -> dict[str, Any]:
+        """Everything the next epoch depends on."""
+        return {
+            "learners": [learner.state() for learner in self.learners],
+            "epoch": self.epoch,
+            "steps_done": self.steps_done,
+            "finished": self.finished,
+            "stopped": self.stopped,
+            "carry": self.visits.carry,
+            "clean_carry": self.clean.carry,
+            "best": self.scores.best,
+            "observed": [observer.state() for observer in self.observers],
+            "shifts": [rows.shift.cpu() for rows in self.rows] if self.train.classes else [],
+        }
+
+    def load_state(self, saved: Mapping[str, Any]) -> None:
+        for learner, state in zip(self.learners, saved["learners"], strict=True):
+            learner.load_state(state, self.device)
+        for rows, shift in zip(self.rows, saved["shifts"], strict=False):
+            rows.shift.copy_(shift)
+        self.epoch, self.steps_done = saved["epoch"], saved["steps_done"]
+        self.finished, self.stopped = saved["finished"], saved["stopped"]
+        self.visits.carry, self.scores.best, self.history = saved["carry"], saved["best"], list(saved["history"])
+        self.clean.carry = saved["clean_carry"]
+        for observer, state in zip(self.observers, saved["observed"], strict=True):
+            observer.load_state(state)
+        self.ledger.parts = list(saved["ledger"])
+
+    def close(self) -> None:
+        for learner in self.learners:
+            learner.remove_hooks()
+
+
+def _learners(
+    recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan: Plan, head: str | None
+) -> list[Learner]:
+    """A learner for each model, with an objective of its own, whose layers are watched."""
+    average, made = recipe.average, []
+    rate = average if average is None or isinstance(average, int | float) else average.settled(len(train) / plan.batch)
+    for model in models:
+        objective = as_objective(recipe.objective, train.classes).to(train.targets.device)
+        made.append(Learner(model, objective, plan.make_optimizer, rate))
+        made[-1].watch_layers(objective.layers, head)
+    return made

@@ -1,0 +1,1 @@
+"""What is refused, and tried, before anything is trained."""

@@ -1,0 +1,132 @@
+"""Which gradient strategy a model takes: found out at the start, by trying."""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.objective import Objective
+from thresher.core.seeding import preserved
+from thresher.core.signals import output_gradient
+from thresher.engine.gradients.factored import NotFactored, record, refuse_batch_norm
+from thresher.engine.gradients.strategy import Factored, Plain, Strategy, Unfactored, prepared_as
+from thresher.engine.gradients.tangent import direction_of, entered
+from thresher.engine.gradients.vmapped import norms_by_vmap
+from thresher.engine.step.forward import Batch, forward_pass, untraced
+from thresher.engine.step.learner import Taps
+
+TOLERANCE = 1e-3  # of the largest value, between two ways to the same derivatives in float32
+See = Callable[[Strategy], Evidence]  # a pass over the batch under this strategy
+
+
+def choose_strategy(
+    model: nn.Module,
+    objective: Objective,
+    wanted: Sequence[Signal],
+    batch: Batch,
+    clean: Batch | None,
+    classes: int | None,
+) -> Strategy:
+    """The cheapest exact strategy for the wanted signals through this model; where there is none, a refusal."""
+    norms = prepared_as(Prepared.GRADIENT_NORM, wanted)
+    agreements = prepared_as(Prepared.CLEAN_AGREEMENT, wanted)
+    if not norms and not agreements:
+        return Plain()
+    if norms:
+        refuse_batch_norm(model)
+    with preserved(batch.inputs.device), torch.enable_grad():
+        if _factors(model, objective, batch, classes):
+            return Factored(norms, agreements)
+        if norms:
+            evidence = _evidence_of(batch, objective, untraced(model, batch.inputs).detach(), classes)
+            norms_by_vmap(model, batch.inputs, evidence.read(output_gradient))
+    if not agreements:
+        return Unfactored(norms)
+    taps = Taps(model, objective.layers)
+
+    def see(strategy: Strategy) -> Evidence:
+        with preserved(batch.inputs.device), torch.enable_grad():  # the same dropout masks each time
+            return forward_pass(
+                model, objective, taps, batch, wanted=strategy.agreements, strategy=strategy, clean=clean,
+                leave_no_trace=True, classes=classes,
+            ).evidence  # fmt: skip
+
+    try:
+        return Unfactored(norms, agreements, _forward_mode_works(model, agreements[0], see))
+    finally:
+        taps.remove()
+
+
+def _factors(model: nn.Module, objective: Objective, batch: Batch, classes: int | None) -> bool:
+    try:
+        with record(model) as recorder:
+            outputs = untraced(model, batch.inputs)
+        recorder.verify(_evidence_of(batch, objective, outputs, classes).losses)
+    except NotFactored:
+        return False
+    return True
+
+
+def _evidence_of(batch: Batch, objective: Objective, outputs: Tensor, classes: int | None) -> Evidence:
+    return Evidence(
+        ids=batch.ids, targets=batch.targets, objective=objective, raw_outputs=outputs.float(), classes=classes
+    )
+
+
+def _forward_mode_works(model: nn.Module, signal: Signal, see: See) -> bool:
+    """Whether forward mode gives the right agreement; where neither it nor backward on backward does, a refusal."""
+    with entered(model) as names:
+        total = _total(model, see, names)
+        forward, why = _tried(see, signal, True, total)
+        where = names[-1]
+    backward, why_not = _tried(see, signal, False, total)
+    if forward is not None and backward is not None and not _near(forward, backward, backward):
+        forward, where, why = None, "the model", "it gives something else than backward on backward"
+    if forward is not None:
+        return True
+    if backward is None:
+        raise ThresherError(
+            f"{signal.name} finds no way through {where}, which has neither a forward mode ({why}) nor a second "
+            f"derivative ({why_not}): replace that layer."
+        )
+    warnings.warn(
+        f"{signal.name} is taken by backward on backward, which is slow: {where} has no forward mode ({why}).",
+        stacklevel=2,
+    )
+    return False
+
+
+def _tried(see: See, signal: Signal, forward_mode: bool, total: Tensor) -> tuple[Tensor | None, str]:
+    """The agreement [n] in this way, or None and why not; it must add up to the total."""
+    try:
+        found = see(Unfactored((), (signal,), forward_mode)).known[signal]
+    except (NotImplementedError, RuntimeError) as error:
+        return None, _first_line(error)
+    if not _near(found.sum(), total, found):
+        return None, "its derivatives do not add up"
+    return found, ""
+
+
+def _total(model: nn.Module, see: See, names: Sequence[str]) -> Tensor:
+    """Σ uᵢ = ∂Σℓᵢ/∂θ · g, which takes plain gradients only."""
+    try:
+        evidence = see(Plain())
+    except ValueError as error:  # BatchNorm has nothing to normalise by in a batch of one
+        raise ThresherError(
+            f"{names[-1]} cannot take so small a clean batch ({_first_line(error)}): give two clean examples or more "
+            "(clean_batch=2), or a model without BatchNorm."
+        ) from error
+    own, clean = direction_of(model, evidence.losses), direction_of(model, evidence.other("clean").losses)
+    products = [(own[parameter] * gradient).sum() for parameter, gradient in clean.items() if parameter in own]
+    return len(evidence) * torch.stack(products).sum()
+
+
+def _near(ours: Tensor, theirs: Tensor, scale: Tensor) -> bool:
+    return bool((ours - theirs).abs().max() <= TOLERANCE * scale.abs().sum() + 1e-9)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".:")

@@ -1,0 +1,1 @@
+"""One training step: forward passes, the only backward, the optimizer and the moving average."""

@@ -1,0 +1,163 @@
+"""One forward pass of a network over a batch, and the evidence it gives."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.objective import Objective
+from thresher.engine.device.compile import as_written
+from thresher.engine.device.precision import Precision, autocast
+from thresher.engine.device.streams import Aside
+from thresher.engine.gradients.factored import Factors, Recorder
+from thresher.engine.gradients.strategy import Forward, Plain, Strategy, prepared_as
+from thresher.engine.gradients.tangent import direction_of
+from thresher.engine.step.learner import LAST_INPUTS, Taps
+from thresher.engine.step.teacher import Teacher
+
+
+@dataclass(frozen=True)
+class Batch:
+    """n examples on their way through a step: rows of the ledger, ids, model inputs, given targets, columns."""
+
+    rows: Tensor
+    ids: Tensor
+    inputs: Tensor
+    targets: Tensor
+    columns: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Evidence about a batch, and what the training step may reuse of the forward pass."""
+
+    evidence: Evidence
+    outputs: Tensor  # of all views, [views · n, ...]
+    layers: Mapping[str, Tensor]  # of all views
+    factors: Factors | None
+
+
+def forward_pass(
+    model: nn.Module,
+    objective: Objective,
+    taps: Taps,
+    batch: Batch,
+    *,
+    wanted: Sequence[Signal] = (),
+    views: Sequence[Tensor] = (),
+    precision: Precision = None,
+    keep_graph: bool = False,
+    leave_no_trace: bool = False,
+    by_prediction: bool = False,
+    strategy: Strategy = Plain(),  # noqa: B008  # a frozen value
+    clean: Batch | None = None,
+    teacher: Teacher | None = None,
+    **facts: Any,
+) -> Pass:
+    """Forward the views of a batch at once; the evidence is about the first view, with a clean batch and a teacher's.
+
+    The model's mode stays as it is; with `leave_no_trace` so do its buffers, which a clean batch never changes.
+    With `by_prediction` the targets are unknown: what the model predicts stands in for them.
+    """
+    views = list(views) or [batch.inputs]
+    n, device = len(batch.ids), batch.inputs.device
+    last_inputs = prepared_as(Prepared.LAST_INPUTS, wanted)
+    watcher, aside = strategy.watch(model), Aside(device)
+    forward = partial(untraced, model) if leave_no_trace else model
+    with autocast(device, precision):
+        inputs, outputs, layers = _forward(forward, views, watcher, taps, bool(last_inputs))
+    evidence = Evidence(
+        ids=batch.ids,
+        targets=prediction(outputs[:n], facts["classes"]) if by_prediction else batch.targets,
+        objective=objective,
+        raw_outputs=outputs if len(views) == 1 else outputs[:n],
+        inputs=views[0],
+        columns=batch.columns,
+        layers={name: value[:n] for name, value in layers.items()},
+        **facts,
+    )
+    for signal in last_inputs:
+        evidence.known[signal] = evidence.layers[LAST_INPUTS].detach().flatten(1).float()
+    if teacher is not None:
+        with autocast(device, precision):
+            evidence = evidence.replace(others={"teacher": teacher(evidence)})
+    direction = None
+    if clean is not None:
+        with aside.work():
+            trusted = _see_clean(model, objective, taps, clean, precision, facts)
+            direction = direction_of(model, trusted.losses) if strategy.agreements else None
+        evidence = evidence.replace(others={**evidence.others, "clean": trusted})
+    made = Forward(model, inputs, precision, watcher, taps.take)
+    factors = strategy.prepare(made, evidence, direction, keep_graph)
+    for signal in wanted:
+        if signal.passes is not None:
+            with autocast(device, precision), as_written():
+                evidence.known[signal] = signal.passes(model, views[0])
+            taps.take()
+    return Pass(evidence, outputs, layers, factors)
+
+
+def _forward(
+    forward: Callable[[Tensor], Tensor],
+    views: list[Tensor],
+    watcher: AbstractContextManager[object],
+    taps: Taps,
+    with_last_inputs: bool,
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """The inputs of the pass that is watched, and the outputs and layers of all views."""
+    # Gradients are of the first view alone, so that one is recorded by itself.
+    together = views[:1] if isinstance(watcher, Recorder) else views
+    inputs = together[0] if len(together) == 1 else torch.cat(together)
+    with watcher, taps.watching(with_last_inputs) if isinstance(watcher, nullcontext) else as_written():
+        outputs = one_tensor(forward(inputs))
+    layers = taps.take()
+    if len(together) < len(views):
+        with taps.watching(with_last_inputs):
+            outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
+        layers = {name: torch.cat([layers[name], more]) for name, more in taps.take().items()}
+    return inputs, outputs.float(), layers
+
+
+def _see_clean(
+    model: nn.Module, objective: Objective, taps: Taps, clean: Batch, precision: Precision, facts: Mapping[str, Any]
+) -> Evidence:
+    """Evidence about a clean batch by a pass without trace; after the training pass, as in Algorithm 1 of L2RW."""
+    with autocast(clean.inputs.device, precision):
+        outputs = untraced(model, clean.inputs).float()
+    return Evidence(
+        ids=clean.ids, targets=clean.targets, objective=objective, raw_outputs=outputs, inputs=clean.inputs,
+        columns=clean.columns, layers=taps.take(), **facts,
+    )  # fmt: skip
+
+
+def prediction(outputs: Tensor, classes: int | None) -> Tensor:
+    """What the model would answer: the likeliest class [n], or the outputs themselves where targets are real."""
+    return outputs.detach() if classes is None else outputs.detach().argmax(1)
+
+
+def untraced(model: nn.Module, inputs: Tensor) -> Tensor:
+    """A forward pass that writes to copies of the buffers, such as the running statistics of BatchNorm."""
+    copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with as_written():
+        return one_tensor(functional_call(model, copies, (inputs,)))
+
+
+def one_tensor(outputs: object) -> Tensor:
+    """What a model returned, refused if it is more than its outputs."""
+    if not isinstance(outputs, Tensor):
+        kind = type(outputs).__name__
+        raise ThresherError(f"The model returns a {kind}: let it return its outputs alone, as one tensor [n, ...].")
+    return outputs
+
+
+def read_all(evidence: Evidence, wanted: Iterable[Signal]) -> None:
+    """Compute the declared signals now, so that rules find them ready."""
+    for signal in wanted:
+        evidence.read(signal)

@@ -1,0 +1,180 @@
+"""A learner: one network with its objective, its optimizer and its moving average."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thresher.core.errors import ThresherError
+from thresher.core.objective import Objective
+from thresher.core.slots import Averaging
+from thresher.engine.device.compile import as_written
+from thresher.engine.step.optimizer import MakeOptimizer, load_optimizer, prepare
+
+LAST_INPUTS = "inputs of the last Linear layer"  # the name under which taps keep them
+
+
+class Taps:
+    """Hooks that keep, of the latest pass, the outputs of named layers and the inputs of the last Linear one."""
+
+    def __init__(self, model: nn.Module, layers: Sequence[str] = (), head: str | None = None):
+        self.seen: dict[str, Tensor] = {}
+        self.for_objective = bool(layers)
+        modules = dict(model.named_modules())
+        self.handles = [modules[name].register_forward_hook(self._keep_output(name)) for name in layers]
+        if head is not None:
+            self.handles.append(modules[head].register_forward_pre_hook(self._keep_input()))
+
+    def _keep_output(self, name: str) -> Callable[[nn.Module, object, Tensor], None]:
+        def keep(module: nn.Module, inputs: object, output: Tensor) -> None:  # noqa: ARG001
+            self.seen[name] = output
+
+        return keep
+
+    def _keep_input(self) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def keep(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:  # noqa: ARG001
+            self.seen[LAST_INPUTS] = inputs[0]
+
+        return keep
+
+    def watching(self, last_inputs: bool = False) -> AbstractContextManager[object]:
+        """What a forward pass must run inside so that the hooks that are needed are called."""
+        return as_written() if self.for_objective or last_inputs else nullcontext()
+
+    def take(self) -> dict[str, Tensor]:
+        """What the latest forward pass left, handed over so that nothing keeps its graph alive."""
+        seen, self.seen = self.seen, {}
+        return seen
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+class Learner:
+    """One network in training."""
+
+    def __init__(
+        self, model: nn.Module, objective: Objective, make_optimizer: MakeOptimizer, average: float | Averaging | None
+    ):
+        self.model, self.objective, self.rate = model, objective, average
+        if not model.training:
+            model.train()  # a model whose root is in training mode keeps the layers its owner froze
+        self.average = copy.deepcopy(model).eval().requires_grad_(False) if average is not None else None
+        trainable = [p for p in [*model.parameters(), *objective.parameters()] if p.requires_grad]
+        if not trainable:
+            raise ThresherError("The model has no trainable parameter: call requires_grad_() on what should learn.")
+        self.optimizer = prepare(make_optimizer(trainable))
+        self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self.batch_memory: dict[str, Tensor] = {}
+        self.epoch_memory: dict[str, Tensor] = {}
+        self.moves = torch.zeros((), device=trainable[0].device)  # how often the average has moved
+        self.taps = Taps(model)
+        self.average_taps: Taps | None = None
+
+    def watch_layers(self, layers: Sequence[str], head: str | None) -> None:
+        """Keep these layers of the model, and of its average, at every forward pass."""
+        self.taps = Taps(self.model, layers, head)
+        if self.average is not None:
+            self.average_taps = Taps(self.average, layers, head)
+
+    def remove_hooks(self) -> None:
+        self.taps.remove()
+        if self.average_taps is not None:
+            self.average_taps.remove()
+
+    def remember(self, memory: Mapping[str, Tensor]) -> None:
+        """Keep the batch rule's memory, in the same tensors as before, which a captured step reads."""
+        for name, value in memory.items():
+            if name in self.batch_memory:
+                self.batch_memory[name].copy_(value)
+            else:
+                self.batch_memory[name] = value.detach().clone()
+
+    def set_learning_rate(self, factor: float) -> None:
+        for group, base in zip(self.optimizer.param_groups, self.base_rates, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(base * factor)
+            else:
+                group["lr"] = base * factor
+
+    def state(self) -> dict[str, Any]:
+        """Everything the next step depends on."""
+        return {
+            "model": self.model.state_dict(),
+            "objective": self.objective.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "moves": self.moves,
+            "batch_memory": self.batch_memory,
+            "epoch_memory": self.epoch_memory,
+        }
+
+    def load_state(self, saved: Mapping[str, Any], device: torch.device) -> None:
+        self.model.load_state_dict(saved["model"])
+        self.objective.load_state_dict(saved["objective"])
+        load_optimizer(self.optimizer, saved["optimizer"])
+        if self.average is not None:
+            self.average.load_state_dict(saved["average"])
+        self.moves.copy_(saved["moves"])
+        self.batch_memory = {name: value.to(device) for name, value in saved["batch_memory"].items()}
+        self.epoch_memory = {name: value.to(device) for name, value in saved["epoch_memory"].items()}
+
+    @torch.no_grad()
+    def move_average(self, skip: Tensor | None) -> None:
+        """average ← rate · average + (1 - rate) · model, for parameters and buffers, unless the step was skipped."""
+        if self.average is None or self.rate is None:
+            return
+        ours = [*self.average.parameters(), *self.average.buffers()]
+        theirs = [*self.model.parameters(), *self.model.buffers()]
+        moving = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if mine.is_floating_point()]
+        difference = torch._foreach_sub([other for _, other in moving], [mine for mine, _ in moving])
+        torch._foreach_mul_(difference, self._pace() if skip is None else self._pace() * (1 - skip))
+        self.moves += 1 if skip is None else 1 - skip
+        torch._foreach_add_([mine for mine, _ in moving], difference)
+        for mine, other in zip(ours, theirs, strict=True):
+            if not mine.is_floating_point():
+                mine.copy_(other if skip is None else torch.where(skip.bool(), mine, other))
+
+    def _pace(self) -> float | Tensor:
+        """1 - rate, which may depend on how often the average has moved."""
+        assert self.rate is not None
+        return 1 - self.rate if isinstance(self.rate, int | float) else self.rate.pace(self.moves)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, every layer afterwards in the mode it had."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def last_linear(model: nn.Module, inputs: Tensor) -> str:
+    """The name of the Linear layer whose output is the model's output; a model without one is refused."""
+    results: dict[str, Tensor] = {}
+
+    def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
+        return lambda module, given, output: results.__setitem__(name, output)  # noqa: ARG005
+
+    linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    handles = [module.register_forward_hook(keep(name)) for name, module in linears.items()]
+    try:
+        with torch.no_grad(), evaluating(model), as_written():
+            outputs = model(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for name, result in results.items():
+        if result.data_ptr() == outputs.data_ptr() and result.shape[0] == outputs.shape[0]:
+            return name
+    raise ThresherError(
+        "features needs a model that ends in an nn.Linear layer: let the last layer's output be returned."
+    )

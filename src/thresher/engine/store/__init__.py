@@ -1,0 +1,1 @@
+"""Checkpoints, and what makes a run this run and no other."""

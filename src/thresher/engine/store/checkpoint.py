@@ -1,0 +1,102 @@
+"""Checkpoints: ledger, history and parameters saved together, or not at all."""
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from thresher.core.errors import ThresherError
+from thresher.core.files import alone_in, write_whole
+from thresher.record.ledger import Ledger
+from thresher.record.outcome import FOLDS
+
+Record = dict[str, Any]  # what history keeps of one epoch
+
+
+class RunFolder:
+    """The folder of a run: `ledger/`, `history.jsonl` and `checkpoint.pt`, committed together."""
+
+    def __init__(self, path: Path | str, identity: Mapping[str, Any]):
+        self.path, self.identity = Path(path), json.loads(json.dumps(identity))
+
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, Any] | None]:
+        """The last committed state, or None in a new folder, which is this process's alone until the block ends."""
+        if not (self.path / "checkpoint.pt").exists():
+            self._refuse_strangers()
+            self._make()
+        with alone_in(self.path):
+            yield self._load()
+
+    def _load(self) -> dict[str, Any] | None:
+        """The last committed state; anything newer than it is removed."""
+        file = self.path / "checkpoint.pt"
+        if not file.exists():
+            Ledger(self.path / "ledger").discard_uncommitted()
+            return None
+        try:
+            state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise ThresherError(
+                f"{file} is damaged and cannot be read: delete {self.path} to start the run again."
+            ) from error
+        self._refuse_another_run(json.loads(state["identity"]))
+        self._refuse_lost_parts(state["ledger"])
+        Ledger(self.path / "ledger", state["ledger"]).discard_uncommitted()
+        self._write_history(state["history"])
+        return state
+
+    def commit(self, state: Mapping[str, Any], ledger: Ledger, history: list[Record]) -> None:
+        """Save everything; the move of the checkpoint into place is the moment at which all of it counts."""
+        ledger.commit()
+        self._write_history(history)
+        buffer = io.BytesIO()
+        identity = json.dumps(self.identity)
+        torch.save({**state, "identity": identity, "ledger": ledger.parts, "history": history}, buffer)
+        write_whole(self.path / "checkpoint.pt", lambda path: path.write_bytes(buffer.getbuffer()))
+
+    def _write_history(self, history: list[Record]) -> None:
+        text = "".join(json.dumps(record) + "\n" for record in history)
+        write_whole(self.path / "history.jsonl", lambda path: path.write_text(text))
+
+    def _make(self) -> None:
+        """Make the folder now, so that a place that cannot be written to is known before training."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ThresherError(f"{self.path} cannot be made ({error.strerror}): choose another folder.") from error
+
+    def _refuse_another_run(self, theirs: Mapping[str, Any]) -> None:
+        for name, ours in self.identity.items():
+            if theirs.get(name) != ours:
+                raise ThresherError(
+                    f"{self.path} holds another run (its {name} differs): choose another folder, or delete this one."
+                )
+
+    def _refuse_lost_parts(self, parts: Sequence[str]) -> None:
+        for part in parts:
+            try:
+                pq.read_metadata(self.path / "ledger" / part)
+            except (OSError, pa.ArrowInvalid) as error:
+                raise ThresherError(
+                    f"{part} of the ledger is lost or damaged: delete {self.path} to start the run again."
+                ) from error
+
+    def _refuse_strangers(self) -> None:
+        """A folder with someone else's files is not ours to fill."""
+        ours = {"run.toml", "history.jsonl", "ledger", "stages", FOLDS}
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise ThresherError(f"{self.path} is a file: choose a folder for the run.")
+        strange = [
+            entry.name for entry in self.path.iterdir() if entry.name not in ours and not entry.name.startswith(".")
+        ]
+        if strange:
+            raise ThresherError(f"{self.path} is not empty (it has {strange[0]}): choose a new folder for the run.")

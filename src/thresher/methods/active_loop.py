@@ -1,0 +1,182 @@
+"""Active learning: train, choose what to label next, and train again from scratch."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thresher.core.device import find_device
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.recipe import Recipe
+from thresher.core.rule import RuleLike, needs_of
+from thresher.core.seeding import derive, generator
+from thresher.engine.acquire import acquire
+from thresher.engine.loop.sweep import Sweeper, measure
+from thresher.engine.run import Run
+from thresher.engine.start.checks import check_round
+from thresher.engine.store.checkpoint import Record
+from thresher.engine.store.identity import describe
+from thresher.engine.train import Moment, fit
+from thresher.methods.acquisitions import acquisition
+from thresher.methods.rounds import Rounds
+from thresher.objectives import as_objective
+from thresher.rules.distrusted import avoiding
+
+HARMLESS = ("workers", "commit_every")  # settings that change nothing in the result
+MakeRule = Callable[[int], RuleLike]  # the rule for so many picks
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a loop leaves: its last training, one record a round, and the ids bought, those of the start first."""
+
+    run: Run
+    history: list[Record]
+    bought: list[list[int]]
+
+    @property
+    def scores(self) -> list[float]:
+        """The score of every round on the test set."""
+        return [record["score"] for record in self.history if record["score"] is not None]
+
+    def clean_share(self) -> float | None:
+        """The share of clean examples among all that were chosen, where the truth is known."""
+        picks = sum(len(record["picked"]) for record in self.history)
+        clean = [record["clean_picks"] for record in self.history if record["clean_picks"] is not None]
+        return sum(clean) / picks if clean and picks else None
+
+
+@dataclass(frozen=True)
+class TrainedTo:
+    """For `until=`: stop as soon as this share of the training labels is predicted in an epoch.
+
+    >>> TrainedTo(0.99)({"train_score": 0.991}), TrainedTo(0.99)({"train_score": 0.98})
+    (True, False)
+    """
+
+    share: float = 0.99
+
+    def __call__(self, record: Record) -> bool:
+        return bool(record["train_score"] >= self.share)
+
+
+def active_loop(
+    recipe: Recipe,
+    model: Callable[[], nn.Module],
+    pool: Examples,
+    *,
+    by: str | MakeRule,
+    start: int,
+    count: int,
+    rounds: int,
+    test: Examples | None = None,
+    avoid: Callable[[Run], tuple[Tensor, Tensor]] | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    out: Path | str | None = None,
+    on_disk: Path | str | None = None,
+    watch: Callable[[Moment], None] | None = None,
+    **settings: Any,
+) -> Loop:
+    """Buy `start` labels at random, then in each round `count` that a rule chooses; train from scratch each time.
+
+    recipe    how to train: any recipe; rules that read the moving average need one, such as average=Growing(0.999)
+    pool      its targets are what the oracle answers; nothing reads them before they are bought
+    by        a name such as "s-badge", or a function of the count that gives a rule
+    avoid     Run.trust keeps away from what is like examples whose labels the model could not believe
+    out       a folder; a loop that was interrupted goes on where it was, with the same result
+    on_disk   a folder for what `acquire` keeps of the pool, where that does not fit into memory
+    settings  go to `fit`: epochs, batch, optimizer, until=TrainedTo(0.99), ...
+    """
+    rule = (acquisition(by).rule if isinstance(by, str) else by)(count)
+    _refuse(recipe, model, pool, rule, start, count, rounds)
+    if avoid is not None:
+        avoiding(rule, pool.ids, pool.ids)  # refused now, not after the first round
+    where = find_device(device)
+    pool, test, workers = pool.to(where), None if test is None else test.to(where), settings.get("workers", 0)
+    told = _identity(by, rule, recipe, pool, start, rounds, seed) | {"avoid": describe(avoid)}
+    told["settings"] = describe({name: value for name, value in settings.items() if name not in HARMLESS})
+    done = Rounds(out, told, pool.class_names)
+    first = torch.randperm(len(pool), generator=generator(seed, "start"))[:start]
+    bought = [pool.ids.cpu()[first].tolist(), *(record["picked"] for record in done.records)]
+    for place in range(min(len(done.records), rounds), rounds + 1):  # of a finished loop the last training is read
+        began = time.perf_counter()
+        is_bought = torch.isin(pool.ids, torch.tensor(list(chain(*bought)), device=where))
+        labelled = pool.subset(is_bought)
+        run = fit(
+            recipe, model, labelled, device=where, seed=derive(seed, "round", place), out=done.folder(place), **settings
+        )
+        if place < len(done.records):
+            break
+        picked = None
+        if place < rounds:
+            asked = rule if avoid is None else avoiding(rule, *avoid(run))
+            picked = chosen(
+                asked, run, pool.subset(~is_bought), labelled,
+                seed=derive(seed, "picks", place), workers=workers, on_disk=on_disk,
+            )  # fmt: skip
+        record = {"round": place, "labelled": len(labelled), **_measured(run, test, workers), **_picks(picked)}
+        done.finish(record | {"seconds": time.perf_counter() - began}, picked)
+        bought.append(record["picked"])
+        if watch is not None:
+            watch(Moment(place, rounds + 1, 1, 1, record))
+    return Loop(run, done.records, bought)
+
+
+def chosen(rule: RuleLike, run: Run, pool: Examples, labelled: Examples, *, seed: int, **settings: Any) -> Examples:
+    """What the rule picks of a pool, by the run's first network and its moving average."""
+    average = run.averages[0] if run.averages else None
+    own = run.recipe.objective
+    ids = acquire(rule, run.model, pool, labelled=labelled, average=average, objective=own, seed=seed, **settings)
+    return pool.subset(torch.isin(pool.ids, ids.to(pool.ids.device)))
+
+
+def _measured(run: Run, test: Examples | None, workers: int) -> Record:
+    """What the training of a round came to; the test set is looked at once, because every epoch would cost more."""
+    last = run.history[-1]
+    found = {"metric": last["metric"], "score": None, "epochs": last["epoch"], "train_score": last["train_score"]}
+    if test is not None:
+        objective = as_objective(run.recipe.objective, test.classes).to(test.targets.device)
+        found["score"] = measure(Sweeper(workers=workers)(run.model, objective, test).outputs, test)[last["metric"]]
+    return found
+
+
+def _picks(picked: Examples | None) -> Record:
+    """The ids that a round chose, and how many of them are clean, where that is known."""
+    if picked is None:
+        return {"picked": [], "clean_picks": None}
+    corrupt = picked.columns.get("is_corrupt")
+    return {"picked": picked.ids.tolist(), "clean_picks": None if corrupt is None else int((~corrupt.bool()).sum())}
+
+
+def _identity(
+    by: str | MakeRule, rule: RuleLike, recipe: Recipe, pool: Examples, start: int, rounds: int, seed: int
+) -> Record:
+    """What makes this loop this loop and no other."""
+    name = by if isinstance(by, str) else type(rule).__name__
+    about = {"recipe": recipe, "rule": rule, "pool": [pool.ids, pool.targets]}
+    told = {"by": name, "start": start, "rounds": rounds, "seed": seed}
+    return told | {part: describe(value) for part, value in about.items()}
+
+
+def _refuse(
+    recipe: Recipe, model: Callable[[], nn.Module], pool: Examples, rule: RuleLike, start: int, count: int, rounds: int
+) -> None:
+    """Refuse what would fail after the first round."""
+    if isinstance(model, nn.Module):
+        raise ThresherError("active_loop trains from scratch in every round: pass a function that makes the model.")
+    for name, value, least in (("start", start, 1), ("count", count, 1), ("rounds", rounds, 0)):
+        if value < least:
+            raise ThresherError(f"{name}={value} buys nothing: give at least {least}.")
+    if start + rounds * count > len(pool):
+        wanted = f"{start} + {rounds} × {count}"
+        raise ThresherError(f"{pool.name} has {len(pool)} examples and {wanted} are to be bought: buy fewer.")
+    if "average" in needs_of(rule) and recipe.average is None:
+        raise ThresherError("This rule reads the moving average: give the recipe one, such as average=Growing(0.999).")
+    check_round(rule, pool, {"labelled": pool, "average": recipe.average})

@@ -1,0 +1,61 @@
+"""What a few clean examples teach by themselves."""
+
+from dataclasses import replace
+
+import torch
+
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples, join
+from thresher.core.recipe import Recipe
+from thresher.engine.run import Run
+from thresher.methods.trainer import Trainer
+from thresher.rules import OnlyClean
+from thresher.slots.draw import repeated
+
+FEW = 8  # inputs of a stream that are looked at
+
+
+def clean_only(train: Trainer) -> Run:
+    """Train on the clean set alone, for as many steps as on everything; the ledger still judges every example."""
+    clean = train.clean("clean-only")
+    joined = with_clean(train.train, clean)
+    times = -(-len(joined) // len(clean))
+    batch = min(train.settings.get("batch", len(clean)), len(clean))
+    return train(Recipe(each_epoch=OnlyClean(), draw=repeated(times)), train=joined, batch=batch)
+
+
+def with_clean(train: Examples, clean: Examples) -> Examples:
+    """Both sets as one, with the column `is_clean`; an id that is in both is one example, with its clean target.
+
+    >>> noisy = Examples(torch.zeros(2, 1), torch.tensor([0, 1]))
+    >>> both = with_clean(noisy, Examples(torch.zeros(1, 1), torch.tensor([0]), ids=torch.tensor([1])))
+    >>> both.targets.tolist(), both.columns["is_clean"].tolist()
+    ([0, 0], [False, True])
+    """
+    within, new = torch.isin(train.ids, clean.ids), ~torch.isin(clean.ids, train.ids)
+    ordered, order = clean.ids.sort()
+    places = order[torch.searchsorted(ordered, train.ids[within])]
+    if within.any():
+        _refuse_other_inputs(train.subset(within), clean.subset(places))
+    targets, facts = train.targets.clone(), {"is_clean": within}
+    targets[within] = clean.targets[places].to(targets.dtype)
+    if "is_corrupt" in train.columns:  # a clean target is not corrupt, whatever it was before
+        facts["is_corrupt"] = train.columns["is_corrupt"].bool() & ~within
+    corrected = train.with_targets(targets, **facts)
+    if not new.any():
+        return corrected
+    beside, yes = clean.subset(new), torch.ones_like(new)[new]
+    given = beside.targets.to(targets.dtype)
+    return join(corrected, beside.with_targets(given, is_clean=yes, is_corrupt=~yes, true_target=given))
+
+
+def _refuse_other_inputs(train: Examples, clean: Examples) -> None:
+    """Refuse sets of the same ids, in the same order, whose inputs are not the same; of streams the first count."""
+    count = len(train) if train.in_memory and clean.in_memory else min(FEW, len(train))
+    rows = [torch.arange(count, device=train.ids.device)]
+    ours, theirs = (next(iter(each.batches(rows))) for each in (train, replace(clean, normalise=train.normalise)))
+    if ours.shape != theirs.shape or not torch.allclose(ours, theirs.to(ours.dtype), atol=1e-5):
+        raise ThresherError(
+            f"The clean set shares ids with the training set (such as id {int(train.ids[0])}) but has other inputs: "
+            "give its examples ids of their own, by Examples(..., ids=...)."
+        )

@@ -1,0 +1,26 @@
+"""S-Model with a start that was seen: the confusion of a trained baseline."""
+
+import torch
+
+from thresher.core.errors import ThresherError
+from thresher.core.recipe import Recipe
+from thresher.engine.run import Run
+from thresher.methods.trainer import Trainer
+from thresher.objectives import NoiseLayer, smoothed_confusion
+
+
+def noise_layer_from_confusion(train: Trainer, baseline: Recipe | None = None) -> Run:
+    """Train a baseline, then a noise layer that starts from how its classes go with the given labels (S-Model+Conf).
+
+    The confusion is that on the training set, in the epoch that the baseline is kept from: the last one, or the one
+    that early stopping chose (L2RW, section 4.2).
+    """
+    if train.train.is_regression:
+        raise ThresherError("A noise layer is defined for classification only: choose another method.")
+    first = train(baseline or Recipe(), stage="baseline")
+    kept = first.chosen or first.history[-1]["epoch"]
+    rows = first.ledger.table(["epoch", "peer", "prediction", "target"]).to_pandas()
+    rows = rows[(rows["epoch"] == kept) & (rows["peer"] == 0)]
+    predicted, given = (torch.from_numpy(rows[name].to_numpy().astype("int64")) for name in ("prediction", "target"))
+    start = smoothed_confusion(predicted, given, train.train.outputs)
+    return train(Recipe(objective=NoiseLayer(start)))

@@ -1,0 +1,82 @@
+"""Weighted distillation: learn from a teacher that is sometimes wrong (Iliopoulos et al. 2022)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from thresher.core.evidence import Signal
+from thresher.core.examples import Examples
+from thresher.core.naming import unknown
+from thresher.core.recipe import Recipe
+from thresher.core.signals import margin
+from thresher.engine.run import Run
+from thresher.methods.teaching import TeacherLike, teach
+from thresher.objectives import Distillation
+from thresher.rules import Debias, Fidelity, OnlyCorrect, RuleLike, once, product
+
+WEIGHTINGS = ("unweighted", "debias", "consistent", "fidelity", "composition", "oracle")
+
+
+def distil(
+    student: nn.Module | Callable[[], nn.Module],
+    labelled: Examples,
+    unlabelled: Examples,
+    validation: Examples | None = None,
+    *,
+    teacher: TeacherLike,
+    weights: RuleLike | str | None = "debias",
+    recipe: Recipe | None = None,
+    hard: bool = False,
+    temperature: float = 1.0,
+    **settings: Any,
+) -> Run:
+    """Teacher, its labels, a pretrained student, weights and the student's training: Algorithm 1, in one call.
+
+    weights  a rule for the epoch clock, or one of WEIGHTINGS, estimated once, by margin; None or "unweighted": none
+    recipe   how the student is trained otherwise, such as method("prl-l").recipe(noise_rate=0.3)
+
+    Everything else is as for `teach`, whose Lessons can be learnt by several recipes from one start.
+    """
+    rule = weighting(weights, hard=hard, temperature=temperature) if isinstance(weights, str) else weights
+    full = student_recipe(rule, recipe or Recipe(), temperature)
+    lessons = teach(student, labelled, unlabelled, validation, teacher=teacher, recipes=(full,), **settings)
+    return lessons.learn(full, hard=hard)
+
+
+def weighting(
+    name: str, *, by: Signal = margin, hard: bool = False, temperature: float = 1.0, every_epoch: bool = False
+) -> RuleLike | None:
+    """The rule of this name: Algorithm 2, its consistent form, fidelity, Algorithm 2 times fidelity, or an oracle.
+
+    >>> [type(rule).__name__ for rule in weighting("composition").rules]
+    ['Fidelity', 'every']
+    """
+    if name not in WEIGHTINGS:
+        raise unknown("weighting", name, WEIGHTINGS)
+    asked, consistent = (
+        rule if every_epoch else once(rule) for rule in (Debias(by, hard, temperature, each) for each in (False, True))
+    )
+    rules: dict[str, RuleLike] = {
+        "debias": asked,
+        "consistent": consistent,
+        "fidelity": Fidelity(),
+        "composition": product(Fidelity(), asked),
+        "oracle": OnlyCorrect(),
+    }
+    return rules.get(name)
+
+
+def student_recipe(weights: RuleLike | None, recipe: Recipe, temperature: float = 1.0) -> Recipe:
+    """The recipe with these weights on top of its own, and the loss at this temperature unless it brings another.
+
+    Algorithm 1 divides by the number of examples, not by the sum of weights, so a batch of doubtful labels moves less.
+    """
+    rules = [rule for rule in (recipe.each_epoch, weights) if rule is not None]
+    return replace(
+        recipe,
+        each_epoch=product(*rules) if len(rules) > 1 else rules[0] if rules else None,
+        objective=Distillation(temperature) if recipe.objective is None else recipe.objective,
+        divide_by="batch" if weights is not None and recipe.each_batch is None else recipe.divide_by,
+    )

@@ -1,0 +1,41 @@
+"""Some more steps on the clean set, after any method (+FT)."""
+
+from typing import Any
+
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.recipe import Recipe
+from thresher.core.schedules import Schedule
+from thresher.core.slots import View
+from thresher.engine.run import Run
+from thresher.engine.train import fit
+from thresher.slots.draw import repeated
+
+LOOKS = 20  # how often the test set is looked at on the way
+LEAST = 0.01  # of the learning rate: with less nothing would move
+
+
+def fine_tune(
+    run: Run, clean: Examples, *, steps: int = 5000, batch: int = 100, views: tuple[View, ...] = (), **settings: Any
+) -> Run:
+    """Train the networks of a run, in place, on the clean set alone (L2RW, section 4.2); `settings` go to `fit`.
+
+    Its history has about twenty records rather than one for each of the many passes over so small a set.
+    """
+    if steps < 1:
+        raise ThresherError(f"Fine-tuning for {steps} steps does nothing: give at least 1.")
+    batch = min(batch, len(clean))
+    times = max(1, -(-steps * batch // (LOOKS * len(clean))))
+    supply = iter(run.models)
+    recipe = Recipe(draw=repeated(times), peers=len(run.models), views=views)
+    return fit(recipe, lambda: next(supply), clean, steps=steps, batch=batch, **settings)
+
+
+def last_rate(schedule: Schedule | None, epochs: float) -> float:
+    """What the learning rate is multiplied by where a training of so many epochs ends, for going on from there.
+
+    >>> from thresher.core.schedules import cosine, step
+    >>> last_rate(step(1.0, at=(80, 100)), 90), last_rate(cosine(1.0), 90), last_rate(None, 90)
+    (0.1, 0.01, 1.0)
+    """
+    return 1.0 if schedule is None else max(schedule(epochs, epochs), LEAST)

@@ -1,0 +1,82 @@
+"""What the registry knows of a method."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from thresher.core.errors import ThresherError
+from thresher.core.recipe import Recipe
+from thresher.core.schedules import Schedule
+from thresher.engine.run import Run
+from thresher.methods.trainer import Trainer
+from thresher.noise.noise_rate import estimated
+
+BOTH = ("classification", "regression")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method may depend on: the share of corrupt targets it should assume, the classes, the epochs.
+
+    A noise rate of "auto" (or None) is estimated by the run itself, from its warm-up.
+    """
+
+    noise_rate: float | str | None
+    classes: int | None
+    epochs: float
+
+    def keep(self) -> float | Schedule:
+        """The share to keep: 1 - noise_rate, or one that the run will find.
+
+        >>> Setting(0.25, None, 1).keep(), Setting("auto", None, 1).keep()(0, 60)
+        (0.75, 1.0)
+        """
+        if self.noise_rate in ("auto", None):
+            return estimated()
+        if self.noise_rate == "folds":
+            raise ThresherError(
+                "The rate by folds takes trainings of its own: call thresher.noise.noise_rate_by_folds(train, model), "
+                "and give its .rate as noise_rate=."
+            )
+        if isinstance(self.noise_rate, str) or self.noise_rate is None or not 0 <= self.noise_rate < 1:
+            raise ThresherError(
+                f"noise_rate={self.noise_rate!r} is no share of the data: give a number from 0 up to 1, or 'auto'."
+            )
+        return 1 - self.noise_rate
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named recipe: `method.recipe(noise_rate=0.4, classes=10, epochs=60)`; or a named procedure.
+
+    needs  what it cannot do without: "noise_rate", "clean", "model factory", "column is_corrupt"
+    """
+
+    name: str
+    make: Callable[[Setting], Recipe] | None
+    summary: str
+    paper: str
+    clock: str = "batch"
+    needs: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = BOTH
+    procedure: Callable[[Trainer], Run] | None = None
+
+    @property
+    def kind(self) -> str:
+        return "recipe" if self.procedure is None else "procedure"
+
+    def recipe(
+        self, *, noise_rate: float | str | None = "auto", classes: int | None = None, epochs: float = 1
+    ) -> Recipe:
+        if self.make is None:
+            raise ThresherError(
+                f"{self.name} is several trainings and so has no recipe: call method({self.name!r}).train(...)."
+            )
+        return self.make(Setting(noise_rate, classes, epochs))
+
+    def train(self, trainer: Trainer, **setting: Any) -> Run:
+        """Train by the procedure, or by the recipe for this noise_rate, classes and epochs."""
+        task = "regression" if trainer.train.is_regression else "classification"
+        if task not in self.tasks:
+            raise ThresherError(f"{self.name} is defined for {self.tasks[0]} only: choose another method.")
+        return trainer(self.recipe(**setting)) if self.procedure is None else self.procedure(trainer)

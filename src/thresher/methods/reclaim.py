@@ -1,0 +1,147 @@
+"""Reclaim: the five papers as one loop, in which what cannot be trusted is labelled anew instead of dropped.
+
+Every epoch a moving average of the model is asked about the whole set. A rule selects the examples whose labels are
+trusted (PRL, CRUST, or agreement); the average labels the rest (the averaged model of the active-learning paper as the
+teacher of the distillation paper), and each of those counts as far as the teacher can be believed. A batch rule may
+correct the weights by clean examples (L2RW).
+"""
+
+from collections.abc import Callable
+
+from thresher.core.recipe import Recipe
+from thresher.core.rule import parts
+from thresher.core.schedules import ramp
+from thresher.core.signals import confidence, given, loss, output_gradient_norm
+from thresher.core.slots import MixLike, View
+from thresher.methods.method import Setting
+from thresher.objectives import NearUniform
+from thresher.rules import (
+    Agree,
+    Centrality,
+    Debias,
+    HoldOut,
+    KeepAbove,
+    KeepLargest,
+    KeepSmallest,
+    RuleLike,
+    average_teaches,
+    average_teaches_held_out,
+    either,
+    from_average,
+    if_predicted,
+    per_class,
+    product,
+    trusting,
+    warmup,
+)
+from thresher.slots.average import over
+from thresher.slots.mix import Mixup
+from thresher.slots.relabel import TeacherLabels
+
+Trusted = Callable[[Setting], RuleLike]
+WARM, SURE = 15 / 115, 10 / 115  # shares of the run: 15 and 10 of the 115 epochs for which they were found
+SMALL = 0.4  # of each given class, what is called sure by its small losses
+CONFIDENT = from_average(KeepAbove(by=confidence, bound=0.8))
+DEBIASED = average_teaches(Debias())
+DEBIASED_HELD_OUT = average_teaches_held_out(Debias(), held_out=HoldOut(0.1))
+
+
+def warm_epochs(setting: Setting, share: float = WARM) -> int:
+    """How many epochs train on all labels as they are, at least one.
+
+    >>> warm_epochs(Setting(None, 10, 115)), warm_epochs(Setting(None, 10, 35))
+    (15, 5)
+    """
+    return max(1, round(share * setting.epochs))
+
+
+def agreeing(setting: Setting) -> RuleLike:
+    """Labels that are predicted, and in the first epochs after the warm-up the smallest losses of each given class."""
+    small = per_class(KeepSmallest(by=loss, fraction=SMALL), of=given)
+    return warmup(warm_epochs(setting, WARM + SURE), Agree(), before=either(Agree(), small))
+
+
+def central(setting: Setting) -> RuleLike:
+    """The most central output gradients within each predicted class, which is what CRUST's code selects."""
+    return per_class(Centrality(fraction=setting.keep()))
+
+
+def short(setting: Setting) -> RuleLike:
+    """The smallest output gradients within each given class, as PRL(L) would have it."""
+    return per_class(KeepSmallest(by=output_gradient_norm, fraction=setting.keep()), of=given)
+
+
+def joint(setting: Setting, *, enough: float = 0.8, balanced: float = 0.5) -> RuleLike:
+    """Labels that are predicted, and those of the smallest output gradients: as many as are clean.
+
+    For the share `balanced` of the run as many of each given class, which holds on to classes that the average predicts
+    too seldom; later of all. An average that has become good then predicts as many by itself, and of the labels that it
+    contradicts most are wrong. As long as it predicts less than `enough` of what is clean, everyone is trusted.
+    """
+    later = either(Agree(), KeepSmallest(by=output_gradient_norm, fraction=setting.keep()))
+    split = warmup(round(balanced * setting.epochs), later, before=either(Agree(), short(setting)))
+    return if_predicted(setting.keep(), split, enough)
+
+
+def growing(setting: Setting, *, begin: float = WARM, span: float = 0.5) -> RuleLike:
+    """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths.
+
+    It grows for the share `span` of the run, after the share `begin`. Where most labels are wrong few confidences come
+    near 0.8 for long, and the surest are still mostly right.
+    """
+    share = ramp(0.2, 0.9, epochs=max(span * setting.epochs, 1), after=warm_epochs(setting, begin))
+    return from_average(per_class(KeepLargest(by=confidence, fraction=share)))
+
+
+def reclaim(
+    setting: Setting,
+    *,
+    trusted: Trusted = joint,
+    rest: RuleLike | None = CONFIDENT,
+    correct: RuleLike | None = None,
+    trust: float = 0.8,
+    temperature: float = 0.5,
+    uniform: float = 0.1,
+    mix: MixLike | None = Mixup(1.0),  # noqa: B008  # a frozen value
+    views: tuple[View, ...] = (),
+    average: float | over = over(1),  # noqa: B008  # a frozen value
+) -> Recipe:
+    """Trust some labels, let the averaged model label the rest, and train on both.
+
+    trusted   what selects, asked about the averaged model once an epoch: joint, agreeing, central, short
+    rest      how much the others count under the averaged model's labels: 1 where its confidence is above 0.8
+              (CONFIDENT), the surest of each class (growing(setting)), by Debias on a validation set or on held-out
+              trusted examples (DEBIASED, DEBIASED_HELD_OUT), or not at all (None)
+    correct   a batch rule on top, after the warm-up, such as MetaGradient() where there are clean examples
+    trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
+    uniform   the strength of the term that holds the mean prediction near uniform
+    mix       what mixes after the warm-up, which learns sooner without; warmup(0, Mixup()) mixes from the beginning
+    views     weak and strong copies, where the trainer has none for all methods alike
+    """
+    warm = warm_epochs(setting)
+    rule = warmup(warm, trusting(from_average(trusted(setting)), rest))
+    held_out = [part for part in parts(rest) if isinstance(part, HoldOut)]
+    return Recipe(
+        each_epoch=product(*held_out, rule) if held_out else rule,
+        each_batch=None if correct is None else warmup(warm, correct),
+        relabel=TeacherLabels(trust, temperature),
+        objective=NearUniform(uniform),
+        mix=mix if mix is None or isinstance(mix, warmup) else warmup(warm, mix),
+        views=views,
+        average=average,
+    )
+
+
+def patient(setting: Setting) -> Recipe:
+    """Reclaim where most labels are wrong: learn from all of them for longer, then reclaim the surest, slowly.
+
+    Of ten classes an average that predicts 0.8 of what is clean is right on 78% of the examples if 40% of the labels
+    are wrong, but on at most 64% if 80% are; and what it then teaches, it goes on to believe. So in the first half of
+    the run it has to predict 0.9.
+    """
+
+    def late(setting: Setting) -> RuleLike:
+        first, then = (joint(setting, enough=enough, balanced=0.75) for enough in (0.9, 0.8))
+        return warmup(round(setting.epochs / 2), then, before=first)
+
+    return reclaim(setting, trusted=late, rest=growing(setting, begin=1 / 3, span=5 / 12))

@@ -1,0 +1,90 @@
+"""The rounds of an active-learning loop on disk: what was bought, and how good the model was."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.files import write_whole
+from thresher.engine.store.checkpoint import Record
+from thresher.record.outcome import save_previews
+
+LOOP = "loop.json"
+SHOWN = 48  # of the picks of a round, so many are kept to be looked at
+
+
+class Rounds:
+    """The finished rounds of a loop, kept in one file that is written whole; without a folder, in memory only.
+
+    `rounds/3` is the folder of the third training while it goes on; only the latest is kept. `picks/3.npz` shows what
+    that round chose.
+    """
+
+    def __init__(self, out: Path | str | None, identity: Mapping[str, Any], class_names: Sequence[str] | None = None):
+        self.out, self.class_names = None if out is None else Path(out), class_names
+        self.identity: dict[str, Any] = json.loads(json.dumps(identity))
+        self.records: list[Record] = []
+        if self.out is None:
+            return
+        stored = read_loop(self.out)
+        if stored is None:
+            self._write()
+            return
+        for name, ours in self.identity.items():
+            if stored["identity"].get(name, ours) != ours:
+                raise ThresherError(
+                    f"{self.out} holds another loop (its {name} differs): choose another folder, or delete this one."
+                )
+        self.records = stored["rounds"]
+
+    def folder(self, place: int) -> Path | None:
+        """Where the training of this round is kept."""
+        return None if self.out is None else self.out / "rounds" / str(place)
+
+    def finish(self, record: Record, picked: Examples | None) -> None:
+        """Remember a round and what it chose; the move of the file into place is the moment at which it counts."""
+        if self.out is not None and picked is not None:
+            save_picks(self.out, len(self.records), picked, targets=picked.targets)
+        self.records.append(record)
+        if self.out is not None:
+            self._write()
+            for earlier in range(len(self.records) - 1):  # a kill may have left some
+                shutil.rmtree(self.out / "rounds" / str(earlier), ignore_errors=True)
+
+    def _write(self) -> None:
+        assert self.out is not None
+        write_loop(self.out, self.identity, self.class_names, self.records)
+
+
+def save_picks(out: Path, round_: int, picked: Examples, **facts: Tensor | np.ndarray[Any, Any]) -> None:
+    """Keep a few of the examples that a round chose, and what is known of each, to be looked at."""
+    if "is_corrupt" in picked.columns:
+        facts["is_corrupt"] = picked.columns["is_corrupt"]
+    first = slice(0, min(SHOWN, len(picked)))
+    known = {name: values[first] for name, values in facts.items()}
+    save_previews(out / "picks" / f"{round_}.npz", picked.subset(range(first.stop)), **known)
+
+
+def write_loop(
+    folder: Path, identity: Mapping[str, Any], class_names: Sequence[str] | None, rounds: Sequence[Record]
+) -> None:
+    """Remember a loop: what it is, the names of its classes, and its finished rounds."""
+    text = json.dumps({"identity": identity, "class_names": class_names, "rounds": rounds}, ensure_ascii=False)
+    write_whole(folder / LOOP, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def read_loop(folder: Path) -> dict[str, Any] | None:
+    """What the folder of a loop remembers, or None where there is none."""
+    try:
+        stored: dict[str, Any] = json.loads((folder / LOOP).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ThresherError(f"{folder / LOOP} is damaged ({error}): delete this file and try again.") from error
+    return stored

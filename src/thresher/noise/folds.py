@@ -1,0 +1,85 @@
+"""How much is corrupt? Asked of networks that have not seen the examples they judge."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.recipe import Recipe
+from thresher.core.seeding import generator
+from thresher.core.signals import loss
+from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.train import fit
+from thresher.noise.noise_rate import CLEAN, Estimate, apart, wilson
+from thresher.objectives import as_objective
+from thresher.rules import KeepSmallest
+
+SEPARATE = 12.0  # a network that learns from half of the examples leaves heavier tails to the others
+TRIMMED = Recipe(each_batch=KeepSmallest(by=loss, fraction=0.5))
+
+
+def noise_rate_by_folds(
+    train: Examples, model: Callable[[], nn.Module], *, folds: int = 4, epochs: int = 10, seed: int = 0, **settings: Any
+) -> Estimate:
+    """The share of corrupt targets by out-of-fold predictions, for `folds` trainings of `epochs` epochs.
+
+    For classes the confident joint (Northcutt et al. 2021); for real targets the residuals of networks that learn from
+    the smaller half of the losses, which withstands half the targets being wrong. `settings` go to `fit`.
+    """
+    if not 2 <= folds <= len(train):
+        raise ThresherError(f"folds={folds} leaves nothing to learn from or to judge: give 2 to {len(train)}.")
+    recipe = TRIMMED if train.is_regression else Recipe()
+    outputs = out_of_fold(recipe, model, train, folds=folds, epochs=epochs, seed=seed, **settings)
+    if train.is_regression:
+        return apart((train.targets.cpu() - outputs).numpy()).estimate(SEPARATE)
+    labels = train.labels.cpu()
+    return from_joint(confident_joint(outputs.softmax(1), labels), labels.bincount(minlength=train.outputs))
+
+
+def out_of_fold(
+    recipe: Recipe, model: Callable[[], nn.Module], train: Examples, *, folds: int, seed: int = 0, **settings: Any
+) -> Tensor:
+    """Outputs [n, ...] for every example by a network that was trained without it, on the CPU."""
+    order = torch.randperm(len(train), generator=generator(seed, "folds"))
+    found: list[Tensor] = []
+    for place, held in enumerate(parts := order.tensor_split(folds)):
+        rest = torch.cat([part for other, part in enumerate(parts) if other != place])
+        run = fit(recipe, model, train.subset(rest), seed=seed, **settings)
+        judged = train.subset(held).to(next(run.model.parameters()).device)
+        found.append(Sweeper()(run.model, as_objective(None, train.classes), judged).outputs.cpu())
+    outputs = torch.cat(found)
+    return torch.empty_like(outputs).index_copy_(0, order, outputs)
+
+
+def confident_joint(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """How many examples [classes, classes] carry label i and surely belong to class j.
+
+    Surely: the probability of j is at least the mean one among the examples labelled j (Northcutt et al. 2021, Eq. 1);
+    of several such classes the likeliest counts, and an example without one does not.
+
+    >>> sure, unsure = [0.9, 0.1], [0.55, 0.45]
+    >>> confident_joint(torch.tensor([sure, sure, unsure, sure[::-1], sure]), torch.tensor([0, 0, 0, 1, 1])).tolist()
+    [[2, 0], [1, 1]]
+    """
+    classes = probabilities.shape[1]
+    given = torch.nn.functional.one_hot(labels, classes).to(probabilities.dtype)
+    mean = (given * probabilities).sum(0) / given.sum(0).clamp_min(1)
+    sure = torch.where(probabilities >= mean, probabilities, -1.0)
+    best, judged = sure.max(1)
+    pairs = (labels * classes + judged)[best >= 0]
+    return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
+
+
+def from_joint(joint: Tensor, labelled: Tensor) -> Estimate:
+    """The share of the confident joint off its diagonal, every row stretched to the examples [classes] labelled so."""
+    rows, counted = joint.sum(1), int(joint.sum())
+    wrong = (rows - joint.diagonal()) / rows.clamp_min(1)
+    share = float((wrong * labelled).sum() / labelled.sum())
+    low, high = wilson(share, max(counted, 1))
+    why = f"of {counted} examples that networks trained without them are sure about, {share:.0%} carry another label"
+    if share < CLEAN:
+        return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
+    return Estimate(high, low, high, why)

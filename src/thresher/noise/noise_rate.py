@@ -1,0 +1,187 @@
+"""How much is corrupt? An estimate that a run makes of itself, once, when its warm-up is over."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.schedules import Schedule
+from thresher.noise.mixture import share_of_wide
+
+Array = np.ndarray[Any, Any]
+
+# Chosen by looking at digits, MNIST, small tables, generated targets and face key-points, so that what they give while
+# clean lies below; benchmarks/noise_rate.py reports on some of the same sets. Where clean and corrupt sets give the
+# same, a set passes for clean, because no data is dropped without a reason.
+CLEAN = 0.02  # the share of wrong targets
+SEPARATE = 8.0  # how many times larger the squared residuals of wrong targets are
+LEAN = 0.02  # added, because to assume a little too much costs less than too little (PRL, Table 3)
+SUREST = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+ENOUGH = 20_000  # residuals are enough to tell their distribution
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The share of corrupt targets to assume (0: the set looks clean), an interval for it, and why."""
+
+    rate: float
+    low: float
+    high: float
+    why: str
+
+
+def from_predictions(wrong: Array, confidence: Array) -> Estimate:
+    """From how far predictions contradict the given labels [n], and how sure they are [n].
+
+    Where a network is surest it errs least, so what it contradicts there is the labels' fault, not its own. Its own
+    errors can only add to that: of several shares of surest examples the one with the smallest upper limit (by two
+    deviations) counts, and that limit, with `LEAN` added, is the rate.
+
+    >>> from_predictions(np.arange(1000) % 5 == 0, np.ones(1000)).why
+    'of the 1000 labels the networks are surest about they contradict 20%'
+    """
+    surest = wrong[np.argsort(-confidence, kind="stable")]
+    counts = sorted({max(1, round(share * len(surest))) for share in SUREST})
+    shares = [float(surest[:count].mean()) for count in counts]
+    limits = [wilson(share, count) for share, count in zip(shares, counts, strict=True)]
+    best = min(range(len(counts)), key=lambda place: limits[place][1])
+    low, high = limits[best][0], min(limits[best][1] + LEAN, 1.0)
+    why = f"of the {counts[best]} labels the networks are surest about they contradict {shares[best]:.0%}"
+    if shares[best] < CLEAN:
+        return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
+    return Estimate(high, low, high, why)
+
+
+def wilson(share: float, count: int, deviations: float = 2.0) -> tuple[float, float]:
+    """The interval in which a share of something may lie that was found to be `share` among `count`.
+
+    >>> [round(limit, 3) for limit in wilson(0.0, 96)]
+    [0.0, 0.04]
+    """
+    square = deviations**2 / count
+    middle = share + square / 2
+    half = deviations * sqrt(share * (1 - share) / count + square / (4 * count))
+    return max(0.0, (middle - half) / (1 + square)), min(1.0, (middle + half) / (1 + square))
+
+
+@dataclass(frozen=True)
+class Apart:
+    """How residuals fall apart: the share that is too large, from surely to maybe, and by how many times it is."""
+
+    share: float
+    low: float
+    high: float
+    times: float
+
+    def estimate(self, separate: float = SEPARATE) -> Estimate:
+        """The rate to assume, with `LEAN` added; none where clean residuals may be so."""
+        why = f"{self.share:.0%} of the residuals are too large for the rest (squared, by {self.times:.0f} times)"
+        if self.share < CLEAN or self.times < separate:
+            return Estimate(0.0, 0.0, self.high, f"{why}, which the heavy tails of a clean set may be")
+        return Estimate(min(self.share + LEAN, max(self.high, self.share)), self.low, self.high, why)
+
+
+def apart(residuals: Array) -> Apart:
+    """From residuals [n, d]: the share of a wide component beside half-normal inliers (thresher.noise.mixture).
+
+    Every column is divided by its robust deviation, 1.48 · median |r|. Surely wide is what is nine to one, and maybe
+    what is not one to nine.
+    """
+    residuals = residuals[:: max(1, len(residuals) // ENOUGH)]
+    scale = 1.4826 * np.median(np.abs(residuals), axis=0)
+    squares = ((residuals / np.where(scale > 0, scale, 1.0)) ** 2).mean(1).astype(np.float64)
+    wide = share_of_wide(squares)
+    outer, inner = ((weights * squares).sum() / max(weights.sum(), 1e-12) for weights in (wide, 1 - wide))
+    surely, maybe = float((wide > 0.9).mean()), float((wide > 0.1).mean())
+    return Apart(float(wide.mean()), surely, maybe, float(outer / max(inner, 1e-300)))
+
+
+class NoiseRate:
+    """What a run knows of its noise rate: nothing at first, and one estimate when its warm-up is over."""
+
+    def __init__(self, asked: Sequence[Schedule], train: Examples, epochs: float):
+        if len(asked) > 1:
+            listed = list(asked)
+            raise ThresherError(f"A recipe estimates its noise rate once, not as {listed}: use one of them everywhere.")
+        self.train = train
+        self.after = next(schedule.after for schedule in asked if isinstance(schedule, estimated))
+        self.clearest: Apart | None = None
+        self.estimate: Estimate | None = None
+        if epochs <= self.after:
+            raise ThresherError(
+                f"The noise rate is found in {self.after} epochs and used afterwards, and this run has {epochs:g}: "
+                "train longer, or give a number as noise_rate= (--noise-rate)."
+            )
+
+    def settle(self, schedule: Schedule) -> Schedule:
+        """The schedule with the rate that was found, if one was, in every place that waits for it."""
+        if isinstance(schedule, estimated) and self.estimate is not None:
+            return replace(schedule, found=self.estimate.rate)
+        inner = {each.name: getattr(schedule, each.name) for each in fields(schedule)}  # type: ignore[arg-type]
+        changed = {name: self.settle(value) for name, value in inner.items() if isinstance(value, Schedule)}
+        return replace(schedule, **changed) if changed else schedule  # type: ignore[type-var]
+
+    def look(self, epoch: int, networks: Sequence[Mapping[str, Array]]) -> None:
+        """Look at an epoch (from 1) of the warm-up, at the mean over the networks of their columns [n].
+
+        Labels are judged when it ends. Real targets are judged by the epoch in which they fell apart most clearly: a
+        small network needs some to learn anything, and squared error soon teaches it the wrong values themselves.
+        """
+        if epoch > self.after:
+            return
+        if self.train.is_regression:
+            outputs = np.mean([columns["prediction"] for columns in networks], axis=0)
+            seen = apart(self.train.targets.cpu().numpy() - outputs)
+            if self.clearest is None or seen.times > self.clearest.times:
+                self.clearest = seen
+            if epoch == self.after:
+                self.estimate = self.clearest.estimate()
+        elif epoch == self.after:
+            labels = self.train.labels.cpu().numpy()
+            wrong = np.mean([columns["prediction"][:, 0] != labels for columns in networks], axis=0)
+            self.estimate = from_predictions(wrong, np.mean([columns["confidence"] for columns in networks], axis=0))
+
+    def record(self) -> dict[str, Any]:
+        """What the history keeps of it."""
+        return {"noise_rate": None if self.estimate is None else asdict(self.estimate)}
+
+    def columns(self) -> dict[str, Array]:
+        """What the ledger keeps of it, from the epoch on that it was found in."""
+        found = self.estimate
+        return {} if found is None else {"noise_rate": np.full(len(self.train), found.rate, np.float32)}
+
+    def state(self) -> dict[str, Any]:
+        known = {"clearest": self.clearest, "estimate": self.estimate}
+        return {name: None if value is None else asdict(value) for name, value in known.items()}
+
+    def load_state(self, saved: Mapping[str, Any]) -> None:
+        self.clearest = None if saved["clearest"] is None else Apart(**saved["clearest"])
+        self.estimate = None if saved["estimate"] is None else Estimate(**saved["estimate"])
+
+
+@dataclass(frozen=True)
+class estimated(Schedule):  # noqa: N801  # used like a function: KeepSmallest(by=loss, fraction=estimated())
+    """The share to keep, 1 - noise rate, where the run finds the rate itself in its first `after` epochs.
+
+    Until then it is 1: every example counts. Later a network begins to learn wrong targets by heart and finds too
+    little; one that has learned little yet finds too much. The engine fills in `found`.
+
+    >>> estimated()(2, 50), estimated(found=0.4)(3, 50)
+    (1.0, 0.6)
+    """
+
+    after: int = 3
+    found: float | None = None
+
+    observer: ClassVar[type[NoiseRate]] = NoiseRate
+
+    def __post_init__(self) -> None:
+        if self.after < 1:
+            raise ThresherError(f"estimated(after={self.after}) has no losses to look at: give at least 1 epoch.")
+
+    def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002
+        return 1.0 if self.found is None else 1 - self.found

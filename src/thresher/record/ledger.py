@@ -1,0 +1,270 @@
+"""The ledger: what was decided about every example, every epoch, as append-only Parquet."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.files import write_whole
+
+FIXED = ("visited", "signal", "weight", "loss", "p_given", "belief", "confidence")
+
+
+@dataclass(frozen=True)
+class Note:
+    """What was seen of, and decided about, the examples at positions `index` of the set."""
+
+    index: Tensor
+    outputs: Tensor
+    losses: Tensor
+    weights: Tensor
+    signal: Tensor | None = None
+
+
+class EpochRows:
+    """The rows of one epoch and one network, kept on the device: [n + 1, 7 + predictions].
+
+    The last row is no example's: visits that a later one of the same epoch overrides are written there.
+    Belief is p_given once the network's preference for some classes is taken out: outputs are shifted so that, over
+    the epochs, mean predictions approach the frequencies of the given labels. A network that has given up a class
+    would otherwise say nothing about the examples that carry its label.
+    Notes are collected and written many steps at once, because a small step is mostly the cost of starting kernels.
+    """
+
+    def __init__(self, examples: Examples, flush_at: int = 8192):
+        self.examples, self.flush_at = examples, flush_at
+        width = examples.targets.shape[1] if examples.is_regression else 1
+        device = examples.targets.device
+        self.table = torch.zeros(len(examples) + 1, len(FIXED) + width, device=device)
+        if not examples.is_regression:
+            self.labels = torch.cat([examples.labels, torch.zeros(1, dtype=torch.long, device=device)])
+            counts = torch.zeros(examples.classes or 0, device=device).index_add_(
+                0, examples.labels, torch.ones(len(examples), device=device)
+            )
+            self.frequencies = counts / counts.sum()
+            self.shift = torch.zeros_like(counts)
+            self.mass = torch.zeros_like(counts)
+        self.notes: list[Note] = []
+
+    def add(self, note: Note) -> None:
+        self.notes.append(note)
+        if len(self.notes) * len(note.index) >= self.flush_at:
+            self.flush()
+
+    @torch.no_grad()
+    def flush(self) -> None:
+        """Write the collected notes."""
+        if not self.notes:
+            return
+        index, outputs, losses, weights = (
+            torch.cat([getattr(note, name) for note in self.notes])
+            for name in ("index", "outputs", "losses", "weights")
+        )
+        missing = torch.full_like(self.notes[0].losses, float("nan"))
+        signal = torch.cat([missing if note.signal is None else note.signal for note in self.notes])
+        self.notes = []
+        if self.examples.is_regression:
+            p_given = belief = confidence = torch.zeros_like(losses)
+            prediction = outputs
+        else:
+            labels, shifted = self.labels[index][:, None], (outputs + self.shift).softmax(1)
+            (top, best), total = outputs.max(1), outputs.logsumexp(1)
+            p_given, belief = (outputs.gather(1, labels)[:, 0] - total).exp_(), shifted.gather(1, labels)[:, 0]
+            confidence = (top - total).exp_()
+            self.mass += shifted.sum(0)
+            prediction = best[:, None].to(losses.dtype)
+        known = torch.stack([torch.ones_like(losses), signal, weights, losses, p_given, belief, confidence], 1)
+        self.table.index_copy_(0, index, torch.cat([known, prediction], 1))
+
+    def visited(self) -> np.ndarray[Any, Any]:
+        """Whether a step visited each example [n]."""
+        self.flush()
+        return self.table[:-1, 0].cpu().numpy() > 0
+
+    def weights(self) -> Tensor:
+        """The weight of each example that a step visited [n]."""
+        self.flush()
+        return self.table[:-1, 2]
+
+    def fill(self, note: Note) -> None:
+        """Rows of examples that no step saw as they are; whether one visited them stays as it was."""
+        self.flush()
+        visited = self.table[note.index, 0]
+        self.notes = [note]
+        self.flush()
+        self.table[note.index, 0] = visited
+
+    def take(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The epoch's rows on the host, each column [n]; the next epoch starts empty."""
+        self.flush()
+        rows = self.table[:-1].cpu().numpy().copy()
+        self.table.zero_()
+        if not self.examples.is_regression:
+            predicted = self.mass / self.mass.sum().clamp_min(1)
+            self.shift += torch.log(self.frequencies.clamp_min(1e-6)) - torch.log(predicted.clamp_min(1e-6))
+            self.mass.zero_()
+        columns = {name: rows[:, place] for place, name in enumerate(FIXED)}
+        columns["visited"] = columns["visited"] > 0
+        return {**columns, "prediction": rows[:, len(FIXED) :]}
+
+
+def last_visits(order: Tensor, n: int) -> Tensor:
+    """`order` [steps, batch] with `n` in place of every visit that a later one of the same example overrides.
+
+    >>> last_visits(torch.tensor([[0, 2], [1, 0]]), 3).tolist()
+    [[3, 2], [1, 0]]
+    """
+    flat = order.flatten().cpu().numpy()
+    last = np.zeros(n, np.int64)
+    last[flat] = np.arange(len(flat))  # numpy assigns in order, so the last visit stays
+    rows = np.where(last[flat] == np.arange(len(flat)), flat, n)
+    return torch.from_numpy(rows).view_as(order).to(order.device)
+
+
+def residual_belief(losses: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """1 - rank/(n-1) of each loss: what stands for the probability of the given target in regression.
+
+    >>> residual_belief(np.array([0.1, 5.0, 0.2]))
+    array([1. , 0. , 0.5], dtype=float32)
+    """
+    ranks = np.empty(len(losses), np.float32)
+    ranks[np.argsort(losses, kind="stable")] = np.arange(len(losses), dtype=np.float32)
+    return np.asarray(1 - ranks / max(len(losses) - 1, 1), np.float32)
+
+
+def epoch_table(
+    examples: Examples,
+    rows: Mapping[str, np.ndarray[Any, Any]],
+    extra: Mapping[str, np.ndarray[Any, Any]],
+    *,
+    epoch: int,
+    peer: int,
+) -> pa.Table:
+    """One epoch of one network as an Arrow table in the ledger's form."""
+    n = len(examples)
+    columns: dict[str, Any] = {
+        "id": examples.ids.cpu().numpy(),
+        "epoch": np.full(n, epoch, np.int32),
+        "peer": np.full(n, peer, np.int8),
+        **{name: rows[name] for name in ("visited", "signal", "weight")},
+        "kept": rows["weight"] > 0,
+        "loss": rows["loss"],
+        "p_given": rows["p_given"],
+        "belief": rows["belief"],
+    }
+    if examples.is_regression:
+        predictions = examples.as_given(torch.from_numpy(rows["prediction"])).numpy()
+        targets = examples.as_given(examples.targets).numpy()
+        columns |= {f"prediction_{place}": predictions[:, place] for place in range(targets.shape[1])}
+        columns |= {f"target_{place}": targets[:, place] for place in range(targets.shape[1])}
+    else:
+        columns["prediction"] = rows["prediction"][:, 0].astype(np.int32)
+        columns["target"] = examples.labels.cpu().numpy().astype(np.int32)
+    return pa.table({**columns, **extra})
+
+
+def _one_form(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of all of these; a column of two kinds, such as yes or no and later a number, is refused."""
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException as error:
+        first, *others = schemas
+        clashes = (
+            f"The column {name!r} was {first.field(name).type} and is now {other.field(name).type}"
+            for other in others
+            for name in first.names
+            if name in other.names and first.field(name).type != other.field(name).type
+        )
+        raise ThresherError(f"{next(clashes, error)}: let a rule give one kind of values for a column.") from error
+
+
+def _in_form(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    write_whole(path, lambda place: pq.write_table(table, place, compression="zstd"))
+
+
+class Ledger:
+    """The record of a run: in memory until it is committed to its folder, and readable from either."""
+
+    def __init__(self, folder: Path | None = None, parts: Sequence[str] = ()):
+        self.folder, self.parts = folder, list(parts)
+        self.pending: list[pa.Table] = []
+        self.form: pa.Schema | None = None  # the columns of all that was added
+
+    @classmethod
+    def read(cls, folder: Path | str) -> "Ledger":
+        """The ledger of a run folder (or its `ledger` folder)."""
+        folder = Path(folder)
+        folder = folder / "ledger" if (folder / "ledger").is_dir() else folder
+        parts = sorted(path.name for path in folder.glob("part-*.parquet"))
+        if not parts:
+            raise ThresherError(f"{folder} holds no ledger: give the folder of a run that has saved an epoch.")
+        return cls(folder, parts)
+
+    def add(self, table: pa.Table) -> None:
+        self.form = table.schema if self.form is None else _one_form([self.form, table.schema])
+        self.pending.append(table)
+
+    def commit(self) -> None:
+        """Write what is pending as one more part; a part counts once the checkpoint names it."""
+        if self.folder is None or not self.pending:
+            return
+        table = pa.concat_tables(self.pending, promote_options="permissive")
+        if self.parts:
+            table = self._of_one_form(table)
+        name = f"part-{len(self.parts):05d}.parquet"
+        _write(table, self.folder / name)
+        self.parts.append(name)
+        self.pending = []
+
+    def _of_one_form(self, table: pa.Table) -> pa.Table:
+        """The table with the columns of all parts, which get those that are new: any reader then reads the folder.
+
+        A rule may begin to give columns of its own later in a run; the earlier rows have no value there.
+        """
+        assert self.folder is not None
+        known = pq.read_schema(self.folder / self.parts[0])
+        schema = _one_form([known, table.schema])
+        if schema != known:
+            for path in (self.folder / part for part in reversed(self.parts)):  # last the one that is asked
+                _write(_in_form(pq.read_table(path), schema), path)
+        return _in_form(table, schema)
+
+    def discard_uncommitted(self) -> None:
+        """Remove parts that no checkpoint names: a run that died between the two writes left them."""
+        if self.folder is not None:
+            for path in self.folder.glob("part-*.parquet"):
+                if path.name not in self.parts:
+                    path.unlink()
+
+    def table(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
+        """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
+        stored = [] if self.folder is None else [self.folder / part for part in self.parts]
+        # Pending rows may have columns that the parts do not have yet.
+        schema = _one_form([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
+        tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
+        for pending in self.pending:
+            rows = _in_form(pending, schema)
+            rows = rows if where is None else rows.filter(where)
+            tables.append(rows if columns is None else rows.select(columns))
+        return pa.concat_tables(tables)
+
+    def to_pandas(self) -> Any:
+        return self.table().to_pandas()
+
+    def trust(self) -> tuple[Tensor, Tensor]:
+        """(ids, trust): the mean over epochs and networks of the belief in the given target, 0 to 1."""
+        means = self.table(["id", "belief"]).group_by("id").aggregate([("belief", "mean")]).sort_by("id")
+        ids, trust = means["id"].to_numpy(), means["belief_mean"].to_numpy()
+        return torch.from_numpy(ids.copy()), torch.from_numpy(trust.astype(np.float32))

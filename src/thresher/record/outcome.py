@@ -1,0 +1,122 @@
+"""What a finished run leaves for people: trust in every example, and a look at the least trusted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.files import write_whole
+from thresher.core.signals import margins
+from thresher.data.folders import files_of
+from thresher.record.ledger import Ledger
+
+PREVIEWS = 96
+FOLDS = "noise_rate.json"  # the noise rate, where it was found by folds
+OUTCOME = "examples.parquet"  # written last: where it is, everything is
+LEAST = "previews.npz"  # the least trusted examples
+JUDGED = "teacher.parquet"
+TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
+
+
+def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:
+    """Write examples.parquet (id, trust, target; file, truth, teacher where known) and previews.npz (least trusted).
+
+    Where a teacher was asked about a validation set, teacher.parquet says where it was right, and how sure.
+    """
+    ids, trust = ledger.trust()
+    place = torch.argsort(train.ids.cpu())
+    trusted = torch.empty(len(train))
+    trusted[place] = trust[torch.argsort(ids)]
+    least = torch.argsort(trusted, stable=True)[:PREVIEWS]
+    save_previews(folder / LEAST, train.subset(least))
+    if validation is not None and "teacher_output" in validation.columns:
+        _write(folder / JUDGED, _judged(validation))
+    _write(folder / OUTCOME, _facts(train, trusted))
+
+
+def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:
+    """Keep the least trusted rows of a table beside what the model saw of them.
+
+    `ids` are those of examples that are rows of the table, which is where they stand in it; of others nothing is kept.
+    """
+    with np.load(folder / LEAST) as stored:
+        arrays = dict(stored)
+    if "row" not in arrays:
+        theirs = np.isin(arrays["ids"], ids.cpu().numpy())
+        rows = iter(table.take(arrays["ids"][theirs]).to_pylist())
+        none = dict.fromkeys(table.column_names)
+        arrays["row"] = np.array([json.dumps(next(rows) if its else none, default=str) for its in theirs])
+        write_whole(folder / LEAST, lambda place: _save(place, arrays))
+
+
+def by_folds_in(folder: Path) -> dict[str, Any] | None:
+    """The noise rate that folds found for the run in this folder: rate, low, high and why."""
+    try:
+        stored = json.loads((folder / FOLDS).read_text(encoding="utf-8"))
+        return {"rate": float(stored["rate"]), **{name: stored[name] for name in ("low", "high", "why")}}
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise ThresherError(f"{folder / FOLDS} is damaged: delete it, and the rate is measured again.") from error
+
+
+def class_names_in(folder: Path) -> list[str] | None:
+    """The names of the classes of a finished run, where they have some."""
+    stored = (pq.read_schema(folder / OUTCOME).metadata or {}).get(b"class_names")
+    return None if stored is None else json.loads(stored)
+
+
+def _write(path: Path, facts: pa.Table) -> None:
+    write_whole(path, lambda place: pq.write_table(facts, place, compression="zstd"))
+
+
+def _judged(validation: Examples) -> pa.Table:
+    outputs = validation.columns["teacher_output"]
+    right = (outputs.argmax(1) == validation.labels).cpu().numpy()
+    return pa.table({"id": validation.ids.cpu().numpy(), "margin": margins(outputs).cpu().numpy(), "right": right})
+
+
+def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
+    columns: dict[str, Any] = {"id": train.ids.cpu().numpy(), "trust": trust.numpy()}
+    if files := files_of(train.inputs):
+        columns["file"] = [str(file) for file in files]
+    for name, values in (("target", train.targets), ("true_target", train.columns.get("true_target"))):
+        if values is None:
+            continue
+        if train.is_regression:
+            given = train.as_given(values.reshape(len(train), -1))
+            columns |= {f"{name}_{d}": column for d, column in enumerate(given.T.numpy())}
+        else:
+            labels = values if values.ndim == 1 else values.argmax(1)
+            columns[name] = labels.cpu().numpy().astype(np.int32)
+    if "from_teacher" in train.columns and "teacher_output" in train.columns:
+        columns["from_teacher"] = train.columns["from_teacher"].cpu().numpy().astype(bool)
+        columns["teacher_margin"] = margins(train.columns["teacher_output"].float()).cpu().numpy()
+    if "is_corrupt" in train.columns:
+        columns["is_corrupt"] = train.columns["is_corrupt"].cpu().numpy().astype(bool)
+    table = pa.table(columns)
+    if train.class_names is not None:
+        table = table.replace_schema_metadata({"class_names": json.dumps(list(train.class_names))})
+    return table
+
+
+def save_previews(path: Path, picked: Examples, **facts: torch.Tensor | np.ndarray[Any, Any]) -> None:
+    """Write the ids and the inputs of these examples, and further facts [n] of each, as an .npz file."""
+    if isinstance(picked.inputs, torch.Tensor):
+        inputs = picked.inputs
+    else:
+        inputs = torch.cat(list(picked.batches(torch.split(torch.arange(len(picked)), 32))))
+    tensors = {"ids": picked.ids, "inputs": inputs, **facts}
+    arrays = {name: v.cpu().numpy() if isinstance(v, torch.Tensor) else v for name, v in tensors.items()}
+    write_whole(path, lambda place: _save(place, arrays))
+
+
+def _save(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

@@ -1,0 +1,37 @@
+"""What fills the slots of a recipe beside rules and objectives: views, mix, relabel, draw, clip, average."""
+
+from thresher.core.slots import MixFromSet, Pairing, Relabel, Visits, shuffled
+from thresher.slots.average import Growing, over
+from thresher.slots.clip import Clamped
+from thresher.slots.draw import class_balanced, repeated
+from thresher.slots.mix import ClusterMixup, Mixup, SameClassMixup
+from thresher.slots.relabel import AverageLabels, PredictedLabels, TeacherLabels
+from thresher.slots.views import Affine, Chain, Colour, Cutout, Flip, PadCrop, Shift, strong, weak
+
+__all__ = [
+    "Affine",
+    "AverageLabels",
+    "Chain",
+    "Clamped",
+    "ClusterMixup",
+    "Colour",
+    "Cutout",
+    "Flip",
+    "Growing",
+    "MixFromSet",
+    "Mixup",
+    "PadCrop",
+    "Pairing",
+    "PredictedLabels",
+    "Relabel",
+    "SameClassMixup",
+    "Shift",
+    "TeacherLabels",
+    "Visits",
+    "class_balanced",
+    "over",
+    "repeated",
+    "shuffled",
+    "strong",
+    "weak",
+]

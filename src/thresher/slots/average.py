@@ -1,0 +1,62 @@
+"""Rates of moving averages that are more than a number."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from thresher.core.errors import ThresherError
+
+
+@dataclass(frozen=True)
+class Growing:
+    """min(1 - 1/(t + 1), rate) at step t = 0, 1, ...: the mean of all steps so far, until the rate is reached.
+
+    A fixed rate of 0.999 remembers the random start for thousands of steps; this forgets it after the first. The
+    released code of the heteroskedastic active-learning paper averages so.
+
+    >>> [Growing(0.999).at(step) for step in (0, 1, 3, 5000)]
+    [0.0, 0.5, 0.75, 0.999]
+    """
+
+    rate: float = 0.999
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate < 1:
+            raise ThresherError(f"average=Growing({self.rate}) never moves: give a rate from 0 up to, but below, 1.")
+
+    def at(self, step: int) -> float:
+        return min(1 - 1 / (step + 1), self.rate)
+
+    def settled(self, steps: float) -> "Growing":  # noqa: ARG002  # the same for epochs of any length
+        return self
+
+    def pace(self, moves: Tensor) -> Tensor:
+        """1 - rate after so many moves, without host synchronisation."""
+        return torch.clamp_min(1 / (moves + 1), 1 - self.rate)
+
+
+@dataclass(frozen=True)
+class over:  # noqa: N801  # used like a function: average=over(1)
+    """A growing average that looks back on about so many epochs, however many steps an epoch has.
+
+    >>> over(5).rate(steps=200)
+    0.999
+    """
+
+    epochs: float
+
+    def __post_init__(self) -> None:
+        if not self.epochs > 0:
+            raise ThresherError(f"over({self.epochs}) looks back on nothing: give a number of epochs above 0.")
+
+    def settled(self, steps: float) -> Growing:
+        """The growing average that this is for epochs of so many steps."""
+        return Growing(self.rate(steps))
+
+    def pace(self, moves: Tensor) -> Tensor:  # noqa: ARG002
+        raise ThresherError("over() depends on how many steps an epoch has: call settled(steps) first.")
+
+    def rate(self, steps: float) -> float:
+        """1 - 1 / (epochs · steps), for epochs of so many steps; 0 where that is less than one step."""
+        return max(0.0, 1 - 1 / (self.epochs * steps))

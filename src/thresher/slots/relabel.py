@@ -1,0 +1,93 @@
+"""Relabelling: what an example should teach, where its given target is not trusted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.signals import given, predicted
+from thresher.core.slots import Relabel
+from thresher.core.targets import one_hot_if_ids
+
+
+def taught(given_targets: Tensor, outputs: Tensor, trusted: Tensor, trust: float, temperature: float) -> Tensor:
+    """trust · given + (1 - trust) · p where trusted [n], else p^(1/temperature) scaled to sum 1; p = softmax(outputs).
+
+    >>> rows = torch.tensor([[0.75, 0.25], [0.75, 0.25]]).log()
+    >>> taught(torch.eye(2), rows, torch.tensor([True, False]), 0.8, 0.5)
+    tensor([[0.9500, 0.0500],
+            [0.9000, 0.1000]])
+    """
+    kept = trust * given_targets + (1 - trust) * outputs.softmax(1)
+    return torch.where(trusted[:, None], kept, (outputs / temperature).softmax(1))
+
+
+@dataclass(frozen=True)
+class AverageLabels(Relabel):
+    """Believe the averaged model: where it predicts the given label, trust · given + (1 - trust) · p, else sharp p.
+
+    p is the averaged model's prediction for the batch's first view; sharp p ∝ p^(1/temperature).
+    """
+
+    trust: float = 0.8
+    temperature: float = 0.5
+
+    needs: ClassVar[frozenset[str]] = frozenset({"average"})
+    timeless: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.trust <= 1 or not self.temperature > 0:
+            raise ThresherError(f"{type(self).__name__} needs trust between 0 and 1 and a temperature above 0.")
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        average = evidence.other("average")
+        if evidence.classes is None:  # real targets have no agreement to test, so everyone gets the blend
+            return self.trust * evidence.targets + (1 - self.trust) * average.outputs
+        agrees = average.read(predicted) == evidence.read(given)
+        return taught(one_hot_if_ids(evidence.targets, evidence.classes), average.outputs, agrees, *self._shares())
+
+    def _shares(self) -> tuple[float, float]:
+        return self.trust, self.temperature
+
+
+@dataclass(frozen=True)
+class TeacherLabels(AverageLabels):
+    """The same once an epoch, for the whole set as it is: whom to trust is what the epoch rule decided (`trusting`).
+
+    In epochs in which that rule says nothing of trust, such as its warm-up, everyone keeps the given target.
+    """
+
+    clock: ClassVar[str] = "epoch"
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
+    decided: ClassVar[Mapping[str, str]] = {"trusted": "trusting(Agree(), ...)"}
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        targets = one_hot_if_ids(evidence.targets, evidence.classes)
+        if "trusted" not in evidence.columns:
+            return targets
+        trusted = evidence.columns["trusted"] > 0
+        return taught(targets, evidence.other("average").outputs, trusted, *self._shares())
+
+
+@dataclass(frozen=True)
+class PredictedLabels(Relabel):
+    """share · given + (1 - share) · the predicted class, where the epoch's rule says the share: column `given_share`.
+
+    With `Dimensionality` in each_epoch this is D2L (Ma et al. 2018, Eq. 6).
+    """
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    timeless: ClassVar[bool] = True
+    decided: ClassVar[Mapping[str, str]] = {"given_share": "Dimensionality()"}
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        if "given_share" not in evidence.columns:  # before a warm-up is over, nobody has said
+            return one_hot_if_ids(evidence.targets, evidence.classes)
+        share = evidence.columns["given_share"][:, None]
+        guesses = one_hot_if_ids(evidence.read(predicted), evidence.classes)
+        return share * one_hot_if_ids(evidence.targets, evidence.classes) + (1 - share) * guesses
