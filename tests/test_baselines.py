@@ -7,6 +7,7 @@ import torch
 from reference import baselines
 from some_evidence import some_evidence
 from tiny import examples, net
+from tiny import trainer as make_trainer
 from torch import Tensor
 
 from thresher import Recipe, ThresherError, fit
@@ -178,7 +179,7 @@ def test_the_noise_rate_comes_back_from_the_agreement(rate: float) -> None:
 def trainer(**changes: Any) -> Trainer:
     train, test = blobs(400, 4, 6)
     settings = {"model": lambda: MLP((6,), 4, hidden=(32,)), "train": corrupt(train, "symmetric:0.4", seed=0)}
-    return Trainer({**settings, "test": test, "epochs": 12, "batch": 32, "device": "cpu", **changes})
+    return make_trainer({**settings, "test": test, "epochs": 12, "batch": 32, "device": "cpu", **changes})
 
 
 def test_cross_validation_selects_what_is_clean_and_tells_the_noise_rate() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 from test_cli import thresher
-from tiny import examples, net, streamed, trusted
+from tiny import examples, net, streamed, trainer, trusted
 from torch import Tensor
 
 from thresher import Examples, Ledger, Recipe, ThresherError, fit
@@ -19,7 +19,7 @@ from thresher.data import load, load_clean, take_clean
 from thresher.data.builtin import digits
 from thresher.data.folders import files_of
 from thresher.engine.loop.sweep import measure
-from thresher.methods import Trainer, clean_only, fine_tune, with_clean
+from thresher.methods import clean_only, fine_tune, with_clean
 
 
 def test_taken_clean_examples_are_balanced_and_true() -> None:
@@ -214,7 +214,7 @@ def test_clean_only_learns_from_nobody_else() -> None:
     elsewhere = Examples(clean.inputs, clean.targets, ids=clean.ids + 1000)
     for given, rows in ((clean, 60), (elsewhere, 66)):
         settings = {"model": net(seed=1), "train": train, "clean": given, "epochs": 3, "batch": 8, "device": "cpu"}
-        run = clean_only(Trainer(settings))
+        run = clean_only(trainer(settings))
         table = run.ledger.to_pandas()
         assert len(table) == 3 * rows
         assert set(table["id"][table["weight"] > 0]) == set(given.ids.tolist())

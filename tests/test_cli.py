@@ -27,8 +27,8 @@ from thresher.__main__ import app
 from thresher.app import train_job as running
 from thresher.app.commands import demo as demo_command
 from thresher.app.commands.progress import progress
-from thresher.app.parsing import make_optimizer, make_schedule
 from thresher.app.settings import Settings, make_settings, read_toml, save
+from thresher.engine.settings import make_optimizer, make_schedule
 from thresher.engine.store.checkpoint import RunFolder
 from thresher.methods import METHODS
 from thresher.noise.noise_rate import Estimate
@@ -539,7 +539,9 @@ def test_the_demo_compares_and_reports(tmp_path, monkeypatch):
 
 
 def test_settings_come_back_from_toml_as_they_were(tmp_path):
-    odd = Settings("prl-l", 'a "quoted" tåble\\path\n.csv:ключ', noise_rate=1e-7, learning_rate=1.0, deterministic=True)
+    odd = Settings(
+        method="prl-l", data='a "quoted" tåble\\path\n.csv:ключ', noise_rate=1e-7, learning_rate=1.0, deterministic=True
+    )
     save(odd, tmp_path / "run.toml")
     assert asdict(make_settings({}, read_toml(tmp_path / "run.toml"))) == asdict(odd) | {"epochs": 60}
 
@@ -564,7 +566,7 @@ def test_a_wrong_settings_file_is_explained(tmp_path, text, said):
 
 def test_optimizer_and_schedule_are_those_asked_for():
     weights = [torch.nn.Parameter(torch.zeros(1))]
-    sgd = make_optimizer(Settings("spl", "digits", optimizer="sgd", weight_decay=0.1))(weights)
+    sgd = make_optimizer(Settings(method="spl", data="digits", optimizer="sgd", weight_decay=0.1))(weights)
     assert {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1}.items() <= sgd.param_groups[0].items()
     assert make_schedule(None, 10) is None
     assert [make_schedule("cosine", 10)(epoch, 10) for epoch in (0, 5)] == pytest.approx([1, 0.5])

@@ -13,7 +13,7 @@ import pytest
 import torch
 from reference import l2rw as reference
 from strict import strictly
-from tiny import assert_same_run, assert_same_tensors, examples, net, real_examples, streamed, trusted
+from tiny import assert_same_run, assert_same_tensors, examples, net, real_examples, streamed, trainer, trusted
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations, prune
@@ -30,7 +30,7 @@ from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
 from thresher.engine.loop.order import CleanStream
 from thresher.engine.start.gradient_trial import choose_strategy
 from thresher.engine.step.forward import Batch
-from thresher.methods import Trainer, clean_only, fine_tune
+from thresher.methods import clean_only, fine_tune
 from thresher.models import build
 from thresher.objectives import CrossEntropy, NoiseLayer, smoothed_identity
 from thresher.rules import (
@@ -331,7 +331,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "make them equal",
     ),
     "no probabilities": (lambda: NoiseLayer(torch.eye(3)), "make each row positive"),
-    "clean-only without a clean set": (lambda: clean_only(Trainer({"train": examples()})), "needs a clean set"),
+    "clean-only without a clean set": (lambda: clean_only(trainer({"train": examples()})), "needs a clean set"),
     "no fine-tuning": (lambda: fine_tune(None, examples(), steps=0), "give at least 1"),  # type: ignore[arg-type]
     "nobody is drawn": (lambda: repeated(0), "give at least 1"),
     "a curriculum that widens backwards": (lambda: Curriculum(0.5, width=-1.0), "at least 0"),

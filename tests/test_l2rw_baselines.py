@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 from some_evidence import some_evidence
-from tiny import examples, net, streamed
+from tiny import examples, net, streamed, trainer
 from torch import nn
 from torch.nn import functional
 
 from thresher import Examples, Ledger, ThresherError, signals
 from thresher.engine.loop.sweep import measure
-from thresher.methods import Trainer, method, noise_layer_from_confusion, with_clean
+from thresher.methods import method, noise_layer_from_confusion, with_clean
 from thresher.objectives import CrossEntropy, NoiseLayer, smoothed_identity
 from thresher.rules import Curriculum, Decision, HardestOfMajority, InverseFrequency, RandomWeights, ask
 from thresher.rules.curriculum import quantile
@@ -110,7 +110,7 @@ def test_the_noise_layer_starts_from_a_confusion_and_is_trained(tmp_path: Any, s
     settings = {"model": make, "train": train, "epochs": 9, "batch": 20, "device": "cpu", "optimizer": adam}
     if stopped_early:
         settings |= {"validation": backwards, "keep": "best_on_validation"}
-    run = noise_layer_from_confusion(Trainer({**settings, "out": tmp_path / "run"}))
+    run = noise_layer_from_confusion(trainer({**settings, "out": tmp_path / "run"}))
     assert len(made_by) == 2, "the baseline is another network"
     layer = run.recipe.objective
     assert isinstance(layer, NoiseLayer)

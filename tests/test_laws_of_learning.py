@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import thresher
 from thresher import Examples, Recipe, fit
 from thresher.core.evidence import Evidence
-from thresher.engine.step.optimizer import prepare, step_unless
+from thresher.engine.step.optimizer import fused_where_possible, step_unless
 from thresher.rules import ClipNorm, product
 from thresher.slots.mix import Pairing
 
@@ -198,7 +198,7 @@ def test_law_2_skipped_steps_might_never_have_been(make: Any, skips: tuple[int, 
 
     def end(with_skips: bool) -> Tensor:
         parameter = nn.Parameter(torch.linspace(-1, 1, 6))
-        optimizer = prepare(make([parameter]))
+        optimizer = fused_where_possible(make([parameter]))
         draws = torch.Generator().manual_seed(0)
         for place in range(8):
             gradient = torch.randn(6, generator=draws)

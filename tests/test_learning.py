@@ -5,12 +5,12 @@ from functools import cache
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from tiny import examples, net, real_examples, trusted
+from tiny import examples, net, real_examples, trainer, trusted
 
 from thresher import Examples, Run, ThresherError
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits, regression
-from thresher.methods import METHODS, Trainer, method
+from thresher.methods import METHODS, method
 from thresher.models.mlp import MLP
 
 NOISE, EPOCHS = 0.4, 35  # by then plain training has learnt many of the wrong labels
@@ -103,7 +103,7 @@ def trained(name: str) -> Run:
         "optimizer": lambda parameters: torch.optim.Adam(parameters, lr=5e-3),
         "device": "cpu",
     }
-    return METHODS[name].train(Trainer(settings), noise_rate=NOISE, classes=10, epochs=EPOCHS)
+    return METHODS[name].train(trainer(settings), noise_rate=NOISE)
 
 
 @pytest.mark.parametrize("name", DIGITS)
@@ -123,8 +123,8 @@ def real_score(name: str) -> float:
     train, test = regression(600)
     wrong = corrupt(train, "signflip:0.3", seed=0)
     settings = {"model": lambda: MLP((16,), 3, hidden=(64,)), "train": wrong, "test": test, "clean": trusted(wrong, 40)}
-    trainer = Trainer({**settings, "epochs": 15, "batch": 32, "device": "cpu"})
-    run = METHODS[name].train(trainer, noise_rate=0.3, epochs=15)
+    made = trainer({**settings, "epochs": 15, "batch": 32, "device": "cpu"})
+    run = METHODS[name].train(made, noise_rate=0.3)
     score = run.last(3)
     assert score is not None
     assert run.history[-1]["metric"] == "r2"
@@ -158,8 +158,8 @@ def test_trust_finds_wrong_labels(name: str) -> None:
 def test_trust_finds_wrong_real_targets(name: str) -> None:
     train = corrupt(regression(600)[0], "uninoise:0.3", seed=0)
     settings = {"model": lambda: MLP((16,), 3, hidden=(64,)), "train": train, "clean": trusted(train, 40)}
-    trainer = Trainer({**settings, "epochs": 15, "batch": 32, "device": "cpu"})
-    made = METHODS[name].train(trainer, noise_rate=0.3, epochs=15)
+    asked = trainer({**settings, "epochs": 15, "batch": 32, "device": "cpu"})
+    made = METHODS[name].train(asked, noise_rate=0.3)
     assert auroc(made, train) >= 0.9
 
 
@@ -169,7 +169,7 @@ def test_a_method_for_one_task_is_refused_for_the_other(name: str) -> None:
         if task not in METHODS[name].tasks:
             settings = {"model": lambda train=train: net(train.outputs), "train": train, "epochs": 1, "batch": 8}
             with pytest.raises(ThresherError, match=": choose another"):
-                METHODS[name].train(Trainer(settings), noise_rate=0.3, classes=train.classes, epochs=1)
+                METHODS[name].train(trainer(settings), noise_rate=0.3)
 
 
 def test_names() -> None:

@@ -11,11 +11,12 @@ from test_views import NoWaiting
 from torch import Tensor, nn, optim
 
 from thresher.core.errors import ThresherError
-from thresher.engine.step.optimizer import default_optimizer, prepare, step_unless
+from thresher.engine.settings import TrainSettings, make_optimizer
+from thresher.engine.step.optimizer import fused_where_possible, step_unless
 
 MOMENTUM = partial(optim.SGD, lr=0.1, momentum=0.9)
 MAKERS: dict[str, Callable[..., optim.Optimizer]] = {
-    "default": default_optimizer,
+    "default": make_optimizer(TrainSettings()),
     "sgd": partial(optim.SGD, lr=0.1),
     "sgd-decay": partial(optim.SGD, lr=0.1, weight_decay=0.1),
     "sgd-momentum": MOMENTUM,
@@ -56,7 +57,7 @@ class Trained:
     def __init__(self, make: Callable[..., optim.Optimizer]):
         generator = torch.Generator().manual_seed(0)
         self.parameters = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((3, 4), (4,), (2,))]
-        self.optimizer = prepare(make(self.parameters))
+        self.optimizer = fused_where_possible(make(self.parameters))
 
     def step(self, seed: int, skip: Tensor = GO) -> None:
         generator = torch.Generator().manual_seed(seed)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import Streamed, examples, net, real_examples
+from tiny import Streamed, examples, net, real_examples, trainer
 from torch import Tensor, nn
 from torch.nn import functional
 
 from thresher import Examples, Recipe, ThresherError, fit, signals, weigh
 from thresher.core.evidence import Evidence
 from thresher.core.schedules import ramp
-from thresher.methods import METHODS, Trainer
+from thresher.methods import METHODS
 from thresher.objectives import CrossEntropy, Objective, SquaredError
 from thresher.rules import (
     Centrality,
@@ -128,10 +128,9 @@ shared = net(seed=0)
 # What is wrong: (what is done, what the sentence must say).
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     # the call
-    "no length": (lambda: call(epochs=None), "exactly one of epochs= and steps="),
-    "two lengths": (lambda: call(epochs=1, steps=1), "exactly one of epochs= and steps="),
-    "no epochs": (lambda: call(epochs=0), "give at least 1"),
-    "no steps": (lambda: call(steps=0), "give at least 1"),
+    "two lengths": (lambda: call(epochs=1, steps=1), "both say how long to train"),
+    "no epochs": (lambda: call(epochs=0), "epochs must be at least 1"),
+    "no steps": (lambda: call(steps=0), "steps must be at least 1"),
     "batch too large": (lambda: call(batch=45), "give 1 to 44"),
     "batch of nobody": (lambda: call(batch=0), "give 1 to 44"),
     "unknown keep": (lambda: call(keep="best"), 'give "last" or "best_on_validation"'),
@@ -247,7 +246,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "choose another for regression",
     ),
     "a method of classes for real targets": (
-        lambda: METHODS["crust"].train(Trainer({"train": real_examples()})),
+        lambda: METHODS["crust"].train(trainer({"train": real_examples()})),
         "crust is defined for classification only",
     ),
     "margin of real targets": (

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from thresher import Examples, Run
 from thresher.core.evidence import Evidence
+from thresher.methods import Trainer
 
 
 def examples(count: int = 44, classes: int = 3, *, seed: int = 0, corrupt: float = 0.25) -> Examples:
@@ -107,6 +108,12 @@ def assert_same_run(ours: Run, theirs: Run) -> None:
     assert without_clock(ours.history) == without_clock(theirs.history)
     pd.testing.assert_frame_equal(ours.ledger.to_pandas(), theirs.ledger.to_pandas(), check_exact=True)
     assert ours.stopped == theirs.stopped
+
+
+def trainer(settings: dict[str, Any]) -> Trainer:
+    """A trainer of these: its own fields, and settings, by name."""
+    rest = dict(settings)
+    return Trainer(rest.pop("model", None), rest.pop("train")).changed(**rest)
 
 
 def sgd(parameters: Any) -> torch.optim.Optimizer:

@@ -8,6 +8,7 @@ from thresher.app.commands.demo import demo
 from thresher.app.commands.distil import distil
 from thresher.app.commands.label import label
 from thresher.app.commands.methods import methods
+from thresher.app.commands.predict import predict
 from thresher.app.commands.query import query
 from thresher.app.commands.report import report
 from thresher.app.commands.train import train
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, distil, query, label, methods, report):
+for command in (demo, train, distil, predict, query, label, methods, report):
     app.command()(command)
 
 

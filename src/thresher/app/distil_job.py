@@ -5,27 +5,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from thresher.app.distil_sets import Parts, load_parts
 from thresher.app.distil_settings import DistilSettings, is_table, refuse_unused
-from thresher.app.parsing import filled, for_fit, make_schedule, make_views, one_of
 from thresher.app.settings import refuse_another_run, save, saving
-from thresher.app.train_job import keep_rows_of
+from thresher.app.train_job import keep_rows_of, train_settings, with_defaults
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import everything_seeded
 from thresher.core.signals import entropy, margin
-from thresher.core.slots import View
 from thresher.engine.run import Run
+from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, one_of
 from thresher.engine.train import Moment
 from thresher.methods import Lessons, method, pairs_between, student_recipe, teach, weighting
-from thresher.models import build
+from thresher.models import NamedModel
 from thresher.objectives import Variational
 
 CONFIDENCES = {"margin": margin, "entropy": entropy}
-USUAL_EPOCHS = 60
 STAGES = ("teacher", "pretraining")
 
 
@@ -35,21 +32,20 @@ class DistilJob:
 
     settings: DistilSettings
     parts: Parts
-    views: tuple[View, ...]
     recipes: Mapping[str, Recipe]
 
 
 def prepare_distil(settings: DistilSettings) -> DistilJob:
-    """Load and split the data and fill in what nobody chose; wrong names are refused here."""
+    """Load and split the data and fill in what was not chosen; wrong names are refused here."""
     refuse_unused(settings)
     one_of("confidence", settings.confidence, CONFIDENCES)
-    views, parts = make_views(settings.augment), load_parts(settings)
-    full = filled(settings, parts.labelled.input_shape)
-    full = replace(full, epochs=USUAL_EPOCHS if full.epochs is None else full.epochs)
+    parts = load_parts(settings)
+    full = with_defaults(settings, parts.labelled.input_shape)
+    full = replace(full, epochs=DEFAULT_EPOCHS if full.epochs is None else full.epochs)
     if full.teacher == "auto":
         full = replace(full, teacher=full.model)
     names = [name.strip() for name in full.weights.split(",")]
-    return DistilJob(full, parts, views, {name: _recipe(name, full, parts.labelled) for name in names})
+    return DistilJob(full, parts, {name: _recipe(name, full, parts.labelled) for name in names})
 
 
 def _recipe(name: str, settings: DistilSettings, labelled: Examples) -> Recipe:
@@ -91,6 +87,7 @@ def run_distil(
     epochs = settings.epochs
     assert epochs is not None
     refuse_another_run(out, settings)
+    batch = _small_batch(settings.batch or DEFAULT_BATCH, len(parts.labelled))
     lessons = teach(
         _builder(settings.model, parts.labelled),
         parts.labelled,
@@ -102,17 +99,19 @@ def run_distil(
         pretraining_epochs=settings.pretraining_epochs,
         student_sees_validation=settings.student_sees_validation,
         recipes=list(job.recipes.values()),
-        views=job.views,
         watch=saving(settings, out, watch),
         test=parts.test,
-        batch=_small_batch(settings.batch, len(parts.labelled)),
-        schedule=make_schedule(settings.schedule, epochs),
-        **for_fit(settings, out, commit_every),
+        out=out,
+        settings=train_settings(
+            settings,
+            batch=_small_batch(settings.batch or DEFAULT_BATCH, len(parts.labelled)),
+            commit_every=commit_every,
+        ),
     )
     runs = {}
     for name, recipe in job.recipes.items():
         save(replace(settings, method=title(settings, name), weights=name), out / name / "run.toml")
-        batch = min(settings.batch, len(lessons.train))
+        batch = min(settings.batch or DEFAULT_BATCH, len(lessons.train))
         runs[name] = lessons.learn(recipe, hard=settings.hard, stage=name, out=out / name, batch=batch)
         keep_rows_of(settings, out / name, *_rows(settings, parts))
     return lessons, runs
@@ -133,14 +132,14 @@ def _small_batch(batch: int, labelled: int) -> int:
     return min(batch, labelled, max(8, labelled // 10))
 
 
-def _builder(name: str, labelled: Examples) -> Callable[[], nn.Module]:
-    return lambda: build(name, input_shape=labelled.input_shape, outputs=labelled.outputs)
+def _builder(name: str, labelled: Examples) -> NamedModel:
+    return NamedModel(name, labelled.input_shape, labelled.outputs)
 
 
 def title(settings: DistilSettings, weights: str) -> str:
     """What a student is called in tables and reports.
 
-    >>> title(DistilSettings("prl-l", "digits", match="body=body"), "debias")
+    >>> title(DistilSettings(method="prl-l", data="digits", match="body=body"), "debias")
     'prl-l, VID, debias'
     """
     named = [] if settings.method == "standard" else [settings.method]

@@ -17,7 +17,7 @@ from thresher.data.folders import ImageFiles, images_in
 from thresher.data.pools import load_with_pool
 from thresher.data.tables import SUFFIXES
 
-VALIDATION = 0.1  # the share that is kept apart where nobody chose one
+VALIDATION = 0.1  # the share that is kept apart where none is chosen
 
 
 class Parts(NamedTuple):
@@ -79,15 +79,15 @@ def _others(name: str, train: Examples, settings: DistilSettings) -> Examples:
         files = images_in(path)
         if not files:
             raise ThresherError(f"{path} has no images: give a folder that has some.")
-        nobody = torch.zeros(len(files), dtype=torch.long)
-        others = Examples(ImageFiles(files, pixels), nobody, classes=train.classes)
+        no_label = torch.zeros(len(files), dtype=torch.long)
+        others = Examples(ImageFiles(files, pixels), no_label, classes=train.classes)
     else:
         others = load(name, data_dir=settings.data_dir, seed=settings.seed).train
     return replace(others, ids=torch.arange(len(others)) + int(train.ids.max()) + 1, columns={}, name=Path(name).name)
 
 
 def _split(settings: DistilSettings, seen: Tensor, all_labelled: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Positions for validation, labels and the rest; whom the teacher has `seen` is labelled, where there is room."""
+    """Positions for validation, labels and the rest; what the teacher has `seen` is labelled, where there is room."""
     n, wanted = len(seen), VALIDATION if settings.validation is None else settings.validation
     if not (0 < wanted < 1 or (wanted >= 1 and math.isfinite(wanted) and wanted == int(wanted))):
         raise ThresherError(f"--validation {wanted:g} is no share and no count: give 0.1, or a whole number from 1 on.")
@@ -95,7 +95,7 @@ def _split(settings: DistilSettings, seen: Tensor, all_labelled: bool) -> tuple[
     count = n - known if all_labelled else settings.labelled or 0
     if count < 1 or known < 1 or count + known > n - (not all_labelled):
         raise ThresherError(
-            f"{count} labelled and {known} validation examples of {n} cannot be: give --labelled and --validation of "
+            f"{count} labelled and {known} validation examples of {n} do not fit: give --labelled and --validation of "
             "at least 1 that leave some over."
         )
     if known > (new := int((~seen).sum())):

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,9 +16,8 @@ from torch import Tensor, nn
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
+from thresher.door import fit
 from thresher.engine.step.learner import evaluating
-from thresher.methods import Trainer
-from thresher.methods import method as known
 from thresher.models import build
 
 Array = NDArray[Any]
@@ -33,7 +31,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
     method      a name that `thresher methods` lists
     model       a name that `thresher.models.build` knows, or a function (input shape, outputs) -> nn.Module
     noise_rate  the share of wrong targets to assume, or "auto" to let the run find it
-    learning_rate  of Adam; whoever wants another optimizer calls `thresher.fit`
+    learning_rate  of Adam; for other optimizers call `thresher.fit`
     watch       told after every step and epoch, as in `fit`; for a progress bar of your own
     """
 
@@ -87,22 +85,19 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         return None
 
     def _train(self, train: Examples, clean: Examples | None) -> Self:
-        trainer = Trainer(
-            {
-                "model": lambda: self._network(train),
-                "train": train,
-                "clean": clean,
-                "epochs": self.epochs,
-                "batch": min(self.batch, len(train)),
-                "optimizer": partial(torch.optim.Adam, lr=self.learning_rate),
-                "schedule": self.schedule,
-                "device": self.device,
-                "watch": self.watch,
-                "seed": int(check_random_state(self.random_state).randint(2**31)),
-            }
-        )
-        run = known(self.method).train(
-            trainer, noise_rate=self.noise_rate, classes=train.classes, epochs=float(self.epochs)
+        run = fit(
+            self.method,
+            lambda: self._network(train),
+            train,
+            noise_rate=self.noise_rate,
+            clean=clean,
+            epochs=self.epochs,
+            batch=min(self.batch, len(train)),
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,
+            device=self.device,
+            watch=self.watch,
+            seed=int(check_random_state(self.random_state).randint(2**31)),
         )
         ids, trust = run.trust()
         self.models_, self.history_, self.n_iter_ = list(run.models), run.history, len(run.history)

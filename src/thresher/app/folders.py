@@ -37,7 +37,7 @@ def numbered(base: Path) -> Iterator[Path]:
 def usual_name(settings: Settings) -> str:
     """A folder name for these settings.
 
-    >>> usual_name(Settings("prl-l", "tables/adult.csv:target", seed=3))
+    >>> usual_name(Settings(method="prl-l", data="tables/adult.csv:target", seed=3))
     'adult.csv-target-prl-l-seed3'
     """
     data = re.sub(r"[^A-Za-z0-9.]+", "-", settings.data.rsplit("/", 1)[-1]).strip("-")

@@ -11,13 +11,14 @@ import torch
 
 from thresher.app.annotate.folder import Answer, answers_of, asked_by, read_answers, round_folder
 from thresher.app.folders import is_finished
-from thresher.app.settings import Settings, read_toml
-from thresher.app.train_job import Job, prepare, start
+from thresher.app.settings import Settings, read_toml, refuse_stored_code
+from thresher.app.train_job import TrainJob, prepare_job, start
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data.pools import Pooled, load_with_pool
+from thresher.door import open_run
 from thresher.engine.run import Run
-from thresher.methods.rounds import read_loop, save_picks, write_loop
+from thresher.record.loop import read_loop, save_picks, write_loop
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,9 +45,9 @@ class Asked:
         """The classes that examples of the pool have got, up to this round or until now."""
         return answers_of(self.answers, self.last_round if round_ is None else round_, self.class_names)
 
-    def job(self, round_: int) -> Job:
+    def job(self, round_: int) -> TrainJob:
         """The training of a round: on what was labelled from the start, and the answers up to then."""
-        return prepare(self.settings, self.pooled, self.known(round_))
+        return prepare_job(self.settings, self.pooled, self.known(round_))
 
     def labelled(self, round_: int) -> Examples:
         """What had a label by then; a training may leave some of it out, to validate on."""
@@ -64,11 +65,13 @@ class Asked:
         return rest
 
 
-def open_run(folder: Path) -> Asked:
+def open_pool(folder: Path, model: str | None = None) -> Asked:
     """The run in this folder, which was trained with --pool, on data that is still the same."""
     if not (folder / "run.toml").exists():
         raise ThresherError(f"{folder} holds no run (no run.toml in it): give one that thresher train --pool wrote.")
-    settings = Settings(**read_toml(folder / "run.toml"))
+    stored = read_toml(folder / "run.toml")
+    refuse_stored_code(stored, model, folder)
+    settings = Settings(**stored)
     if not settings.pool:
         raise ThresherError(f"{folder} was trained without --pool, so there is nothing to ask: train with --pool.")
     pooled, before = load_with_pool(settings.data), read_loop(folder)
@@ -77,18 +80,18 @@ def open_run(folder: Path) -> Asked:
     return Asked(folder, settings, pooled, read_answers(folder))
 
 
-def latest(asked: Asked, aside: "Console") -> Run:
+def latest(asked: Asked, aside: "Console", model: str | None = None) -> Run:
     """The run of the last round; a training that was stopped is brought to its end first."""
     from thresher.app.commands.progress import progress
 
     for round_ in range(asked.last_round + 1):
         folder = round_folder(asked.folder, round_)
-        if round_ < asked.last_round and is_finished(folder, asked.settings):
+        if is_finished(folder, asked.settings):
             continue
         with progress([f"round {round_}"], aside) as [watch]:
-            run = start(asked.job(round_), folder, watch)
+            start(asked.job(round_), folder, watch)
     remember(asked)
-    return run
+    return open_run(round_folder(asked.folder, asked.last_round), device=asked.settings.device, model=model)
 
 
 def remember(asked: Asked, by: str | None = None) -> None:

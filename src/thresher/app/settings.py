@@ -1,4 +1,4 @@
-"""The settings of a run: one flat set of plain values that a TOML file can hold and a person can edit."""
+"""The settings of a run: those of training, and what it trains on; a TOML file holds them and a person can edit it."""
 
 import dataclasses
 import json
@@ -6,63 +6,61 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
 from thresher.core.naming import unknown
+from thresher.engine.settings import DEFAULT_EPOCHS, TRAINING, TrainSettings, option
+from thresher.models import is_foreign
 
-# Where and by what a run is computed, which may change from one start to the next.
-PLACES = ("data_dir", "device", "workers", "compiled")
+DATA = "What to train on"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What `thresher train` is told; None is left out of the file and means the default that is named here.
+class Settings(TrainSettings):
+    """What `thresher train` is told; None is left out of the file and means the default that the help names."""
 
-    noise_rate     a number, auto (found by the run itself, the default) or folds (by trainings of its own)
-    model          auto: mlp for tables and images up to 16 pixels, lenet up to 28, resnet32 up to 32, else resnet18
-    epochs, steps  how long: one of the two (60 epochs)
-    learning_rate  0.001, or 0.1 for sgd
-    momentum       0.9 for sgd; other optimizers take none
-    schedule       what the learning rate is multiplied by: cosine, step:80,100 or linear:80 (constant)
-    clean          how many examples to take out of the training set with their true targets, or where clean ones lie
-    clean_batch    how many of them a step looks at (the batch size, or all of them)
-    validation     the share of the training set, as corrupt as the rest, that is kept apart (0.1 for early_stop)
-    early_stop     keep the parameters of the epoch that did best on the validation set, instead of the last
-    fine_tune      train some more steps (5000) on the clean examples alone, afterwards
-    pool           leave out the examples that nobody has labelled yet, for thresher query to ask about
-    """
-
-    method: str
-    data: str
-    corruption: str | None = None
-    noise_rate: float | str | None = None
-    data_dir: str | None = None
-    model: str = "auto"
-    augment: str | None = None
-    epochs: int | None = None
-    steps: int | None = None
-    batch: int = 128
-    optimizer: str = "adam"
-    learning_rate: float | None = None
-    momentum: float | None = None
-    weight_decay: float = 0.0
-    schedule: str | None = None
-    clean: str | None = None
-    clean_batch: int | None = None
-    validation: float | None = None
-    early_stop: bool = False
-    fine_tune: bool = False
-    fine_tune_steps: int = 5000
-    pool: bool = False
-    seed: int = 0
-    precision: str = "auto"
-    compiled: bool = False
-    deterministic: bool = False
-    device: str | None = None
-    workers: int = 0
+    method: str = option("", TRAINING, "One of those that thresher methods lists.")
+    data: str = option("", DATA, "digits, cifar10, blobs:2000,5, table.csv:COLUMN, images.npz or a folder of images.")
+    corruption: str | None = option(
+        None, DATA, "Make training targets wrong on purpose: symmetric:0.4, pairflip:0.45, ...", flag="--corrupt"
+    )
+    data_dir: str | None = option(
+        None, DATA, "Where data lies or is downloaded to; else the variable THRESHER_DATA.", same_run=False
+    )
+    noise_rate: float | str | None = option(
+        None,
+        TRAINING,
+        "The share of wrong targets that the method assumes: a number such as 0.4; auto, found by the run itself from "
+        "its first epochs; or folds, from trainings that hold examples out. [default: auto]",
+        word=str,
+    )
+    model: str = option(
+        "auto",
+        TRAINING,
+        "mlp:256x256, cnn9, resnet32-gn, timm:NAME, package.module:factory, ... If not given: mlp for tables and "
+        "images up to 16 pixels, lenet up to 28, resnet32 up to 32, resnet18 above.",
+    )
+    clean: str | None = option(
+        None,
+        DATA,
+        "Trusted examples: the folder or file they lie in; or, where the truth is known, how many to set aside from "
+        "the training set.",
+    )
+    validation: float | None = option(
+        None, DATA, "The share of the training set, as corrupt as the rest, that --early-stop watches (0.1)."
+    )
+    early_stop: bool = option(False, TRAINING, "Keep the epoch that did best on a noisy validation set, not the last.")
+    fine_tune: bool = option(False, TRAINING, "Afterwards, train on the --clean examples alone.")
+    fine_tune_steps: int = option(5000, TRAINING, "For how many steps (5000).")
+    pool: bool = option(
+        False,
+        DATA,
+        "Some examples have no label yet (empty cells of a table, images in a folder named unlabelled): train on the "
+        "others, and ask about these with thresher query.",
+    )
 
 
 Kind = TypeVar("Kind", bound=Settings)
@@ -80,7 +78,7 @@ def make_settings(
     """
     chosen = {**(stored or {}), **given}
     for name, example in (("data", "--data digits"), ("method", "--method prl-l")):
-        if name not in chosen:
+        if not chosen.get(name):
             raise ThresherError(f"There is no {name} to train with: give one, such as {example}.")
     if "epochs" in given and "steps" in given:
         raise ThresherError("Epochs and steps both say how long to train: give --epochs or --steps, not both.")
@@ -89,7 +87,7 @@ def make_settings(
     if "epochs" in given:
         chosen.pop("steps", None)
     if "epochs" not in chosen and "steps" not in chosen:
-        chosen["epochs"] = 60
+        chosen["epochs"] = DEFAULT_EPOCHS
     if isinstance(chosen.get("noise_rate"), str):
         chosen["noise_rate"] = _noise_rate(chosen["noise_rate"])
     return kind(**{name: value for name, value in chosen.items() if value != "none"})
@@ -110,13 +108,41 @@ def _noise_rate(text: str) -> float | str:
 
 
 def to_toml(settings: Settings) -> str:
-    """The settings as TOML, without those that are None.
+    """The settings as TOML, without those that are None or that a command line cannot set.
 
-    >>> print(to_toml(Settings("spl", "digits", noise_rate=0.4)).splitlines()[2])
+    >>> print(to_toml(Settings(method="spl", data="digits", noise_rate=0.4)), end="")
+    optimizer = "adam"
+    weight_decay = 0.0
+    seed = 0
+    precision = "auto"
+    compiled = false
+    deterministic = false
+    workers = 0
+    method = "spl"
+    data = "digits"
     noise_rate = 0.4
+    model = "auto"
+    early_stop = false
+    fine_tune = false
+    fine_tune_steps = 5000
+    pool = false
     """
-    values = ((field.name, getattr(settings, field.name)) for field in dataclasses.fields(settings))
+    values = ((field.name, getattr(settings, field.name)) for field in options_of(type(settings)))
     return "".join(f"{name} = {_toml_value(value)}\n" for name, value in values if value is not None)
+
+
+def options_of(kind: type[TrainSettings]) -> list[dataclasses.Field[Any]]:
+    """The settings that a command line and a file can hold."""
+    return [field for field in dataclasses.fields(kind) if field.metadata["panel"] is not None]
+
+
+def words_of(kind: type[TrainSettings]) -> dict[str, tuple[type, ...]]:
+    """Of which types the values of each setting are, on the command line and in a file."""
+    hints = get_type_hints(kind)
+    return {
+        field.name: (field.metadata["word"],) if "word" in field.metadata else _types(hints[field.name])
+        for field in options_of(kind)
+    }
 
 
 def read_toml(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
@@ -127,13 +153,21 @@ def read_toml(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
         raise ThresherError(f"There is no file {path}: give the run.toml of a run.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ThresherError(f"{path} is no TOML ({error}): correct it.") from error
-    kinds = get_type_hints(kind)
+    kinds = words_of(kind)
     for name, value in stored.items():
         if name not in kinds:
             raise unknown(f"setting in {path}", name, kinds)
-        if not _is_of(kinds[name], value):
-            raise ThresherError(f"{name} = {value!r} in {path} is not of the right kind: give {_kind(kinds[name])}.")
+        types = (*kinds[name], float) if name == "noise_rate" else kinds[name]
+        if not _is_of(types, value):
+            raise ThresherError(f"{name} = {value!r} in {path} is not of the right kind: give {_in_words(types)}.")
     return stored
+
+
+def refuse_stored_code(stored: Mapping[str, Any], model: str | None, where: Path) -> None:
+    """Refuse a file that names code to import as its model, unless the command names the same."""
+    named = stored.get("model")
+    if isinstance(named, str) and named not in ("auto", model) and is_foreign(named):
+        raise ThresherError(f"{where} names code to import as its model: give --model {named} as well if you trust it.")
 
 
 def save(settings: Settings, path: Path) -> None:
@@ -178,12 +212,15 @@ def refuse_another_run(folder: Path, settings: Settings) -> None:
 def first_difference(settings: Settings, stored: Mapping[str, Any]) -> str | None:
     """The first setting that makes these two different runs, or None.
 
-    >>> first_difference(Settings("spl", "digits", workers=2), {"method": "spl", "data": "digits", "seed": 3})
+    >>> ours = Settings(method="spl", data="digits", workers=2)
+    >>> first_difference(ours, {"method": "spl", "data": "digits", "seed": 3})
     'seed'
     """
-    theirs = dataclasses.asdict(type(settings)(**{"method": "", "data": "", **stored}))
-    ours = dataclasses.asdict(settings)
-    return next((name for name in ours if name not in PLACES and ours[name] != theirs[name]), None)
+    theirs = type(settings)(**stored)
+    for field in options_of(type(settings)):
+        if field.metadata["identifies"] and getattr(settings, field.name) != getattr(theirs, field.name):
+            return field.name
+    return None
 
 
 def _toml_value(value: str | float | bool) -> str:
@@ -191,18 +228,16 @@ def _toml_value(value: str | float | bool) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _kind(hint: Any) -> str:
-    kinds = _kinds(hint)
+def _in_words(types: tuple[type, ...]) -> str:
     words = {str: "a text in quotes", bool: "true or false", float: "a number", int: "a whole number"}
-    return next(word for kind, word in words.items() if kind in kinds)
+    return next(word for kind, word in words.items() if kind in types)
 
 
-def _is_of(hint: Any, value: Any) -> bool:
-    kinds = _kinds(hint)
+def _is_of(types: tuple[type, ...], value: Any) -> bool:
     if isinstance(value, bool):
-        return bool in kinds
-    return isinstance(value, (*kinds, int) if float in kinds else kinds)
+        return bool in types
+    return isinstance(value, (*types, int) if float in types else types)
 
 
-def _kinds(hint: Any) -> tuple[type, ...]:
-    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
+def _types(hint: Any) -> tuple[type, ...]:
+    return tuple(each for each in (get_args(hint) if isinstance(hint, UnionType) else (hint,)) if each is not NoneType)

@@ -2,55 +2,55 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from thresher.app.folders import saved_epochs
-from thresher.app.parsing import choose_device, filled, for_fit, make_optimizer, make_schedule, make_views
-from thresher.app.settings import Settings, first_difference, read_toml, refuse_another_run, saving
+from thresher.app.sets import Sets, prepare_sets
+from thresher.app.settings import Kind, Settings, first_difference, read_toml, refuse_another_run, saving
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.slots import View
-from thresher.corruption import corrupt
-from thresher.data import Splits, hold_out, load, load_clean, take_clean
+from thresher.data import Splits, load, load_clean
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.tables import SUFFIXES, read_table
+from thresher.door import fit
 from thresher.engine.run import Run
+from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, epochs_for, learning_rates, make_schedule, make_views
 from thresher.engine.train import Moment
-from thresher.methods import Method, Trainer, fine_tune, last_rate, method
-from thresher.models import build
-from thresher.noise.folds import noise_rate_by_folds
-from thresher.noise.noise_rate import Estimate
+from thresher.methods import Method, fine_tune, last_rate, method
+from thresher.models import NamedModel, default_model
+from thresher.noise import Estimate, noise_rate_by_folds
 from thresher.record.outcome import FOLDS, TUNED, by_folds_in, keep_rows
-from thresher.slots.average import Growing
+from thresher.slots import Growing
 
-VALIDATION = 0.1  # the share that early stopping keeps apart where nobody chose one
+VALIDATION = 0.1  # the share that early stopping keeps apart where none is chosen
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainJob:
     """Settings with every default filled in, and the examples they speak of."""
 
     settings: Settings
     method: Method
-    train: Examples
-    test: Examples
-    validation: Examples | None
-    clean: Examples | None
-    views: tuple[View, ...]
+    sets: Sets
     pooled: Pooled | None = None  # the whole set, where a part of it is not labelled yet
 
     @property
+    def train(self) -> Examples:
+        return self.sets.train
+
+    @property
     def epochs(self) -> float:
-        return _epochs(self.settings, self.train)
+        return epochs_for(self.settings, len(self.train))
 
 
-def prepare(settings: Settings, pooled: Pooled | None = None, answers: Mapping[int, int] | None = None) -> Job:
-    """Load and corrupt the data, and fill in what nobody chose; wrong names are refused here.
+def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mapping[int, int] | None = None) -> TrainJob:
+    """Load and corrupt the data, and fill in what was not chosen; wrong names are refused here.
 
-    Where a part is not labelled yet, `pooled` is the whole set if somebody has loaded it already, and `answers` are the
+    Where a part is not labelled yet, `pooled` is the whole set if it has been loaded already, and `answers` are the
     classes that examples of the pool have got by their ids.
     """
     known = method(settings.method)
@@ -61,22 +61,30 @@ def prepare(settings: Settings, pooled: Pooled | None = None, answers: Mapping[i
     else:
         splits = Splits(pooled.with_answers(answers or {})[0], pooled.test)
     _refuse_without_clean(settings, known)
-    train, validation = splits.train, None
-    if settings.corruption is not None:  # what is corrupted here is the truth
-        train = train.with_columns(true_target=train.columns.get("true_target", train.targets))
-    train, clean = _clean_examples(settings, train, splits.test)
-    if settings.corruption is not None:
-        train = corrupt(train, settings.corruption, seed=settings.seed)
-    if settings.validation is not None or settings.early_stop:
-        train, validation = _held_out(train, VALIDATION if settings.validation is None else settings.validation)
+    held_out = VALIDATION if settings.early_stop and settings.validation is None else settings.validation
+    sets = prepare_sets(
+        splits, corruption=settings.corruption, clean=_clean(settings, splits), validation=held_out, seed=settings.seed
+    )
     views = make_views(settings.augment)
     if known.make is not None:
         told = "auto" if settings.noise_rate == "folds" else settings.noise_rate
-        recipe = known.recipe(noise_rate=told, classes=train.classes, epochs=_epochs(settings, train))
-        if views and recipe.views:
+        epochs = epochs_for(settings, len(sets.train))
+        if views and known.recipe(noise_rate=told, classes=sets.train.classes, epochs=epochs).views:
             raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
-    full = filled(settings, train.input_shape)
-    return Job(full, known, train, splits.test, validation, clean, views, pooled)
+    return TrainJob(with_defaults(settings, sets.train.input_shape), known, sets, pooled)
+
+
+def with_defaults(settings: Kind, input_shape: tuple[int, ...]) -> Kind:
+    """The settings with model, learning rate and momentum as they are for such inputs where they were not chosen."""
+    rate, momentum = learning_rates(settings)
+    model = default_model(input_shape) if settings.model == "auto" else settings.model
+    return replace(settings, model=model, learning_rate=rate, momentum=momentum)
+
+
+def train_settings(settings: Settings, **changes: Any) -> TrainSettings:
+    """Those of the settings that are about training."""
+    told = {field.name: getattr(settings, field.name) for field in fields(TrainSettings)}
+    return TrainSettings(**(told | changes))
 
 
 def _pooled(settings: Settings) -> Pooled:
@@ -87,29 +95,32 @@ def _pooled(settings: Settings) -> Pooled:
     return load_with_pool(settings.data)
 
 
-def known_by_folds(job: Job, out: Path) -> Estimate | None:
+def known_by_folds(job: TrainJob, out: Path) -> Estimate | None:
     """The noise rate that folds have found for this very run, where it has begun in this folder."""
     begun = (out / "run.toml").exists() and first_difference(job.settings, read_toml(out / "run.toml")) is None
     found = by_folds_in(out) if begun else None
     return None if found is None else Estimate(**found)
 
 
-def _by_folds(job: Job, out: Path) -> Estimate | None:
+def _by_folds(job: TrainJob, out: Path) -> Estimate | None:
     """The noise rate, where it is to come from folds: as the run in this folder found it, or measured now."""
     settings, train = job.settings, job.train
     if settings.noise_rate != "folds":
         return None
     return known_by_folds(job, out) or noise_rate_by_folds(
         train,
-        lambda: build(settings.model, input_shape=train.input_shape, outputs=train.outputs),
-        batch=min(settings.batch, len(train) // 2),
-        optimizer=make_optimizer(settings),
-        device=choose_device(settings.device),
+        NamedModel(settings.model, train.input_shape, train.outputs),
+        batch=min(settings.batch or DEFAULT_BATCH, len(train) // 2),
+        optimizer=settings.optimizer,
+        learning_rate=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        device=settings.device,
         seed=settings.seed,
     )
 
 
-def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:
+def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:
     """Train in this folder, or go on where it was left; `run.toml` is written once training has begun."""
     refuse_another_run(out, job.settings)
     found = _by_folds(job, out)
@@ -134,49 +145,48 @@ def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
         keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))
 
 
-def _fit(job: Job, out: Path, found: Estimate | None, watch: Callable[[Moment], None], commit_every: float) -> Run:
-    settings, train = job.settings, job.train
-    trainer = Trainer(
-        {
-            "model": lambda: build(settings.model, input_shape=train.input_shape, outputs=train.outputs),
-            "train": train,
-            "epochs": settings.epochs,
-            "steps": settings.steps,
-            "clean": job.clean,
-            "clean_batch": settings.clean_batch,
-            "validation": job.validation,
-            "keep": "best_on_validation" if settings.early_stop else "last",
-            # Of a set that is being labelled there may be few at first, of which a rule may keep no more than half.
-            "batch": min(settings.batch, max(1, len(train) // 3)) if settings.pool else settings.batch,
-            "schedule": make_schedule(settings.schedule, job.epochs),
-            "test": job.test,
-            "watch": watch,
-            **for_fit(settings, out, commit_every),
-        },
-        job.views,
-        Growing() if settings.pool else None,  # which acquisition rules may read
+def _fit(job: TrainJob, out: Path, found: Estimate | None, watch: Callable[[Moment], None], commit_every: float) -> Run:
+    settings, sets = job.settings, job.sets
+    changes: dict[str, Any] = {"commit_every": commit_every}
+    if settings.early_stop:
+        changes["keep"] = "best_on_validation"
+    if settings.pool:
+        # Of a set that is being labelled there may be few at first, of which a rule may keep no more than half.
+        changes["batch"] = min(settings.batch or DEFAULT_BATCH, max(1, len(sets.train) // 3))
+        changes["average"] = Growing()  # which acquisition rules may read
+    return fit(
+        job.method,
+        settings.model,
+        sets.train,
+        noise_rate=settings.noise_rate if found is None else found.rate,
+        test=sets.test,
+        clean=sets.clean,
+        validation=sets.validation,
+        watch=watch,
+        out=out,
+        settings=train_settings(settings, **changes),
     )
-    rate = settings.noise_rate if found is None else found.rate
-    return job.method.train(trainer, noise_rate=rate, classes=train.classes, epochs=job.epochs)
 
 
 def fine_tuned(
-    job: Job, run: Run, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0
+    job: TrainJob, run: Run, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0
 ) -> Run:
     """The run's networks after some steps on the clean examples alone, in a folder inside the run's."""
     settings = job.settings
     schedule = make_schedule(settings.schedule, job.epochs)
     rate = (settings.learning_rate or 0.0) * last_rate(schedule, job.epochs)
-    assert job.clean is not None
+    assert job.sets.clean is not None
     return fine_tune(
         run,
-        job.clean,
+        job.sets.clean,
         steps=settings.fine_tune_steps,
-        batch=settings.batch,
-        views=job.views,
-        test=job.test,
+        batch=settings.batch or DEFAULT_BATCH,
+        test=job.sets.test,
         watch=watch,
-        **for_fit(replace(settings, learning_rate=rate), out / TUNED, commit_every),
+        out=out / TUNED,
+        settings=train_settings(
+            settings, learning_rate=rate, commit_every=commit_every, epochs=None, schedule=None, clean_batch=None
+        ),
     )
 
 
@@ -191,24 +201,11 @@ def _refuse_without_clean(settings: Settings, known: Method) -> None:
             )
 
 
-def _clean_examples(settings: Settings, train: Examples, test: Examples) -> tuple[Examples, Examples | None]:
-    """What is left to train on, and the clean examples: taken out of it, or loaded."""
-    if settings.clean is None:
-        return train, None
-    if settings.clean.isdigit():
-        return take_clean(train, int(settings.clean), settings.seed)
-    known = Splits(train, test)
-    return train, load_clean(settings.clean, known, settings.data, data_dir=settings.data_dir, seed=settings.seed)
-
-
-def _epochs(settings: Settings, train: Examples) -> float:
-    if settings.epochs is not None:
-        return settings.epochs
-    return (settings.steps or 0) * settings.batch / len(train)
-
-
-def _held_out(train: Examples, share: float) -> tuple[Examples, Examples]:
-    if not 0 < share < 1:
-        raise ThresherError(f"--validation {share} is no share of the training set: give one such as 0.1.")
-    rest, apart = hold_out(train.targets, share)
-    return train.subset(rest), train.subset(apart)
+def _clean(settings: Settings, splits: Splits) -> int | Callable[[Examples], Examples] | None:
+    """How many clean examples to take out of the training set, or how to load them."""
+    named = settings.clean
+    if named is None or named.isdigit():
+        return None if named is None else int(named)
+    return lambda train: load_clean(
+        named, Splits(train, splits.test), settings.data, data_dir=settings.data_dir, seed=settings.seed
+    )

@@ -40,6 +40,19 @@ def table(path: Path, target: str = "target") -> Splits:
     return Splits(examples.subset(train), examples.subset(test))
 
 
+def examples_of_rows(rows: Any, target: str, name: str) -> Examples:
+    """All rows of a table in memory as examples, none held out; read as `table` reads those of a file."""
+    path = Path(name)
+    targets, names = _targets(rows, target, path)
+    everything = torch.arange(len(targets))
+    inputs = inputs_of(rows, encoders_of(rows, target, everything, path))
+    scale = None if names is not None else _scale(targets, target)
+    if scale is not None:
+        targets = _standardised(targets, scale)
+    classes = None if names is None else len(names)
+    return Examples(inputs, targets, classes=classes, class_names=names, target_scale=scale, name=name)
+
+
 def table_with_pool(path: Path, target: str = "target") -> tuple[Splits, Tensor]:
     """The rows to learn from, labelled or not, and those to test on; and which of the former have a label.
 

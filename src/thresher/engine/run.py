@@ -1,22 +1,35 @@
 """A run: what training leaves behind."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
+from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.store.about import tensors_of
 from thresher.engine.store.checkpoint import Record
+from thresher.objectives import as_objective
 from thresher.record.ledger import Ledger
 
 
 @dataclass(frozen=True)
 class Run:
-    """The trained networks, the history (one record an epoch) and the ledger."""
+    """The trained networks, the history (one record an epoch), the ledger, and how new inputs are prepared.
 
-    recipe: Recipe
+    recipe  by which it was trained; None for a run that was opened and whose method is several trainings
+    about   what its folder remembers: the method, the model's name, classes, preprocessing
+    """
+
+    recipe: Recipe | None
     models: Sequence[nn.Module]
     averages: Sequence[nn.Module]
     history: list[Record]
@@ -24,10 +37,18 @@ class Run:
     out: Path | None = None
     stopped: bool = field(default=False)  # `until` was reached
     chosen: int | None = None  # the epoch that did best on the validation set, whose parameters were kept
+    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    finished: bool = True  # False: opened while it was interrupted
 
     @property
     def model(self) -> nn.Module:
         return self.models[0]
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """The names of the classes, in the order of the outputs, where they have some."""
+        names: list[str] | None = self.about.get("class_names")
+        return names
 
     @property
     def scores(self) -> list[float]:
@@ -35,7 +56,7 @@ class Run:
         return [record["score"] for record in self.history if record["score"] is not None]
 
     def last(self, epochs: int = 10) -> float | None:
-        """The mean score of the last epochs, which is what to compare: nobody can pick the best one in advance."""
+        """The mean score of the last epochs, which is what to compare: the best one cannot be known in advance."""
         return fmean(self.scores[-epochs:]) if self.scores else None
 
     def best(self) -> float | None:
@@ -54,3 +75,68 @@ class Run:
     def trust(self) -> tuple[Tensor, Tensor]:
         """(ids, trust): how far each example's given target was believed over the run, 0 to 1."""
         return self.ledger.trust()
+
+    def predict(self, raw: Any) -> NDArray[Any]:
+        """The likeliest class of each input [n], by name where classes have names; or real targets, in their own unit.
+
+        raw  what the run was trained on: tensors or arrays; rows (a DataFrame, a table's path, a list of dicts); or
+             images (a path, a folder, a list of paths)
+        """
+        outputs = self._outputs(raw)
+        if self.about["classes"] is None:
+            scale = tensors_of(self.about["target_scale"])
+            real = outputs.double().mean(0)
+            return (real if scale is None else real * scale[1] + scale[0]).numpy()
+        likeliest = outputs.softmax(2).mean(0).argmax(1).numpy()
+        return likeliest if self.class_names is None else np.array(self.class_names)[likeliest]
+
+    def predict_proba(self, raw: Any) -> NDArray[Any]:
+        """The probability of each class [n, classes], the mean over the networks of methods that train several."""
+        if self.about["classes"] is None:
+            raise ThresherError("This run has real targets and so no probabilities: call predict().")
+        return self._outputs(raw).softmax(2).mean(0).numpy()
+
+    def _outputs(self, raw: Any) -> Tensor:
+        """The outputs of each network [networks, n, ...], on the host."""
+        examples = self.prepare(raw)
+        objective = as_objective(None, None)
+        found = []
+        for model in self.models:
+            device = next((each.device for each in model.parameters()), torch.device("cpu"))
+            found.append(Sweeper()(model, objective.to(device), examples.to(device)).outputs.cpu())
+        return torch.stack(found)
+
+    def prepare(self, raw: Any) -> Examples:
+        """Raw inputs as examples that the networks take: read and scaled as those that the run was trained on."""
+        if isinstance(raw, Examples):
+            return raw
+        if self.about.get("preparation") is not None:
+            from thresher.data.preparation import from_record
+
+            inputs = from_record(self.about["preparation"])(raw)
+        else:
+            inputs = _tensor(raw, tuple(self.about["input_shape"]))
+        return Examples(
+            inputs, torch.zeros(len(inputs)), normalise=tensors_of(self.about["normalise"]), name="the new inputs"
+        )
+
+    def report(self, path: Path | str | None = None) -> Path:
+        """Write the page that shows this run, report.html in its folder unless told otherwise, and say where it is."""
+        from thresher.report import write_report
+
+        if self.out is None:
+            raise ThresherError("A report is made of a run's folder: train with fit(out=...).")
+        return write_report([self.out], self.out / "report.html" if path is None else Path(path))
+
+
+def _tensor(raw: Any, shape: tuple[int, ...]) -> Tensor:
+    """Arrays, tensors or lists as one tensor [n, ...] of these inputs; a single one is a batch of one."""
+    try:
+        inputs = raw if isinstance(raw, Tensor) else torch.as_tensor(np.asarray(raw))
+    except (TypeError, ValueError) as error:
+        raise ThresherError(f"A {type(raw).__name__} is no array of inputs ({error}): give numbers.") from None
+    if tuple(inputs.shape) == shape:
+        inputs = inputs[None]
+    if tuple(inputs.shape[1:]) != shape:
+        raise ThresherError(f"The inputs have shape {list(inputs.shape)}: give [n, {', '.join(map(str, shape))}].")
+    return inputs.float() if inputs.dtype == torch.float64 else inputs

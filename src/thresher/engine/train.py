@@ -1,4 +1,4 @@
-"""fit(): the loop around the step."""
+"""Train a recipe on examples: the loop around the epochs, and the folder that it is saved in."""
 
 import copy
 import os
@@ -6,25 +6,23 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
-from thresher.core.device import find_device
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
-from thresher.core.schedules import Schedule
 from thresher.core.seeding import preserved, seed_global
 from thresher.engine.device.compile import compiler_of, compiling, plain
-from thresher.engine.device.precision import Precision, precision_on
 from thresher.engine.loop.training import Training
-from thresher.engine.plan import Plan, clean_batch_of, length_of
 from thresher.engine.run import Run
-from thresher.engine.step.optimizer import MakeOptimizer, default_optimizer
+from thresher.engine.settings import Plan, TrainSettings, changed
+from thresher.engine.settings import plan as make_plan
+from thresher.engine.store.about import describe_run
 from thresher.engine.store.checkpoint import Record, RunFolder
 from thresher.record.ledger import Ledger
 from thresher.record.outcome import OUTCOME, write_outcome
@@ -43,81 +41,54 @@ class Moment:
     record: Record | None = None
 
 
-def fit(
+def train_recipe(
     recipe: Recipe,
     model: nn.Module | Callable[[], nn.Module],
     train: Examples,
     *,
-    epochs: int | None = None,
-    steps: int | None = None,
+    settings: TrainSettings | None = None,
     test: Examples | None = None,
     clean: Examples | None = None,
-    clean_batch: int | None = None,
     validation: Examples | None = None,
     teacher: nn.Module | None = None,
-    keep: Literal["last", "best_on_validation"] = "last",
     until: Callable[[Record], bool] | None = None,
-    batch: int = 128,
-    optimizer: MakeOptimizer = default_optimizer,
-    schedule: Schedule | None = None,
-    device: torch.device | str | None = None,
-    precision: Precision = None,
-    captured: bool | None = None,
-    channels_last: bool | None = None,
-    compiled: bool = False,
-    seed: int = 0,
-    out: Path | str | None = None,
     watch: Callable[[Moment], None] | None = None,
-    deterministic: bool = False,
-    workers: int = 0,
-    commit_every: float = 30.0,
+    out: Path | str | None = None,
+    about: Mapping[str, Any] | None = None,
+    **changes: Any,
 ) -> Run:
     """Train by a recipe; a run with an `out` folder that was interrupted goes on where it was last saved.
 
     model     a module, trained in place, or a function that makes one (needed for recipes with peers)
-    schedule  multiplies the optimizer's learning rates: `cosine(1.0)`, `step(1.0, at=(80, 100))`
     clean     examples whose targets can be trusted, for rules that read them; it may be part of the training set
     teacher   a network that rules and objectives may ask, seeing what the student sees; its outputs may also lie in the
-              column `teacher_output`, which is enough wherever nobody looks at its layers
-    clean_batch  how many of them a step looks at: the batch size, or all of them, whichever is less
+              column `teacher_output`, which is enough where its layers are not read
     until     stops early: a function of the epoch's record, such as `lambda record: record["train_score"] > 0.99`
-    precision, captured, channels_last  how to compute; on CUDA bfloat16, a captured graph and channels last
-              unless switched off (torch.float32, False, False), elsewhere float32 and neither
-    compiled  whether torch.compile makes the training pass faster, which takes half a minute at the start; passes that
-              look into the model, and those that only evaluate it, run as it is written; dropout draws other numbers
-    commit_every  seconds after which an epoch's end is saved at the latest; sooner where a save takes little time
+    about     what else `open_run` should know of the run, such as the name of its method
+    settings, changes  TrainSettings, and single ones of them by name: epochs=30, batch=64, optimizer="sgd", ...
     """
-    where = find_device(device)
-    plan = Plan(
-        **length_of(train, epochs, steps, batch),
-        seed=seed,
-        precision=precision_on(precision, where),
-        workers=workers,
-        schedule=schedule,
-        make_optimizer=optimizer,
-        captured=where.type == "cuda" if captured is None else captured,
-        channels_last=where.type == "cuda" if channels_last is None else channels_last,
-        clean_batch=clean_batch_of(clean, clean_batch, batch),
-        keep_best=keep == "best_on_validation",
-    )
-    if workers < 0:
-        raise ThresherError(f"workers={workers} cannot be: give the number of processes that read data, or 0.")
-    if keep not in ("last", "best_on_validation"):
-        raise ThresherError(f'keep={keep!r} is unknown: give "last" or "best_on_validation".')
-    if keep == "best_on_validation" and validation is None:
+    settings = changed(TrainSettings() if settings is None else settings, changes)
+    plan = make_plan(settings, train, clean)
+    if plan.keep_best and validation is None:
         raise ThresherError("keep='best_on_validation' needs a validation set: pass validation=Examples(...).")
+    recipe = replace(
+        recipe,
+        views=recipe.views or plan.views,
+        average=settings.average if recipe.average is None else recipe.average,
+    )
     sets = {"train": train, "test": test, "clean": clean, "validation": validation}
-    placed = {name: examples.to(where) for name, examples in sets.items() if examples is not None}
-    with _determinism() if deterministic else nullcontext():
-        given = _models(recipe, model, plan, where)
-        models, compilers = [plain(each) for each in given], [compiler_of(each, compiled) for each in given]
-        taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan, where)
+    placed = {name: examples.to(plan.device) for name, examples in sets.items() if examples is not None}
+    with _determinism() if settings.deterministic else nullcontext():
+        given = _models(recipe, model, plan)
+        models = [plain(each) for each in given]
+        compilers = [compiler_of(each, settings.compiled) for each in given]
+        taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan)
         training = Training(recipe, models, placed, plan, taught)
-        if compiled and training.step.passes.looks_inside:
+        if settings.compiled and training.step.passes.looks_inside:
             warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=2)
         try:
             with compiling(models, compilers) if any(compilers) else nullcontext():
-                return _loop(training, out, until, watch, commit_every)
+                return _loop(training, out, until, watch, describe_run(model, train, about or {}))
         except KeyboardInterrupt as stop:
             saved = (
                 "nothing is saved: pass out= to keep runs" if out is None else f"run the same again to go on from {out}"
@@ -133,12 +104,12 @@ def _loop(
     out: Path | str | None,
     until: Callable[[Record], bool] | None,
     watch: Callable[[Moment], None] | None,
-    commit_every: float,
+    about: Mapping[str, Any],
 ) -> Run:
     """Train to the end, in the run's folder if there is one."""
-    folder = None if out is None else RunFolder(out, training.identity())
+    folder = None if out is None else RunFolder(out, training.identity(), about)
     with nullcontext() if folder is None else folder.opened() as saved:
-        return _to_the_end(training, folder, saved, until, watch, commit_every)
+        return _to_the_end(training, folder, saved, until, watch, about)
 
 
 def _to_the_end(
@@ -147,12 +118,13 @@ def _to_the_end(
     saved: Mapping[str, Any] | None,
     until: Callable[[Record], bool] | None,
     watch: Callable[[Moment], None] | None,
-    commit_every: float,
+    about: Mapping[str, Any],
 ) -> Run:
     training.ledger = Ledger(None if folder is None else folder.path / "ledger")
     if saved is not None:
         training.load_state(saved)
     saved_at, took = time.monotonic(), 0.0
+    commit_every = training.plan.settings.commit_every
     while not training.finished:
         _watched_epoch(training, until, watch)
         now = time.monotonic()
@@ -176,6 +148,7 @@ def _to_the_end(
         None if folder is None else folder.path,
         training.stopped,
         None if training.scores.best is None else training.scores.best["epoch"],
+        about,
     )
 
 
@@ -193,29 +166,27 @@ def _watched_epoch(
         watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
 
 
-def _models(
-    recipe: Recipe, model: nn.Module | Callable[[], nn.Module], plan: Plan, device: torch.device
-) -> list[nn.Module]:
+def _models(recipe: Recipe, model: nn.Module | Callable[[], nn.Module], plan: Plan) -> list[nn.Module]:
     if isinstance(model, nn.Module):
         if recipe.peers > 1:
             raise ThresherError(
                 f"A recipe with peers={recipe.peers} needs a function that makes a model: pass lambda: MyModel()."
             )
-        return [_placed(model, plan, device)]
+        return [_placed(model, plan)]
     models = []
-    with preserved(device):
+    with preserved(plan.device):
         for peer in range(recipe.peers):
-            seed_global(device, plan.seed, "model", peer)
-            models.append(_placed(model(), plan, device))
+            seed_global(plan.device, plan.seed, "model", peer)
+            models.append(_placed(model(), plan))
     if len({plain(each) for each in models}) < len(models):
         raise ThresherError("The model function gave the same model twice: let it make a new model each time.")
     return models
 
 
-def _placed(model: nn.Module, plan: Plan, device: torch.device) -> nn.Module:
+def _placed(model: nn.Module, plan: Plan) -> nn.Module:
     if plan.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return model.to(device)
+    return model.to(plan.device)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from thresher.engine.run import Run
 from thresher.engine.start.checks import check_round
 from thresher.engine.store.checkpoint import Record
 from thresher.engine.store.identity import describe
-from thresher.engine.train import Moment, fit
+from thresher.engine.train import Moment, train_recipe
 from thresher.methods.acquisitions import acquisition
 from thresher.methods.rounds import Rounds
 from thresher.objectives import as_objective
@@ -109,7 +109,7 @@ def active_loop(
         began = time.perf_counter()
         is_bought = torch.isin(pool.ids, torch.tensor(list(chain(*bought)), device=where))
         labelled = pool.subset(is_bought)
-        run = fit(
+        run = train_recipe(
             recipe, model, labelled, device=where, seed=derive(seed, "round", place), out=done.folder(place), **settings
         )
         if place < len(done.records):
@@ -132,7 +132,7 @@ def active_loop(
 def chosen(rule: RuleLike, run: Run, pool: Examples, labelled: Examples, *, seed: int, **settings: Any) -> Examples:
     """What the rule picks of a pool, by the run's first network and its moving average."""
     average = run.averages[0] if run.averages else None
-    own = run.recipe.objective
+    own = None if run.recipe is None else run.recipe.objective
     ids = acquire(rule, run.model, pool, labelled=labelled, average=average, objective=own, seed=seed, **settings)
     return pool.subset(torch.isin(pool.ids, ids.to(pool.ids.device)))
 
@@ -142,7 +142,9 @@ def _measured(run: Run, test: Examples | None, workers: int) -> Record:
     last = run.history[-1]
     found = {"metric": last["metric"], "score": None, "epochs": last["epoch"], "train_score": last["train_score"]}
     if test is not None:
-        objective = as_objective(run.recipe.objective, test.classes).to(test.targets.device)
+        objective = as_objective(None if run.recipe is None else run.recipe.objective, test.classes).to(
+            test.targets.device
+        )
         found["score"] = measure(Sweeper(workers=workers)(run.model, objective, test).outputs, test)[last["metric"]]
     return found
 

@@ -17,10 +17,10 @@ FEW = 8  # inputs of a stream that are looked at
 
 def clean_only(train: Trainer) -> Run:
     """Train on the clean set alone, for as many steps as on everything; the ledger still judges every example."""
-    clean = train.clean("clean-only")
+    clean = train.need_clean("clean-only")
     joined = with_clean(train.train, clean)
     times = -(-len(joined) // len(clean))
-    batch = min(train.settings.get("batch", len(clean)), len(clean))
+    batch = min(train.settings.batch or len(clean), len(clean))
     return train(Recipe(each_epoch=OnlyClean(), draw=repeated(times)), train=joined, batch=batch)
 
 

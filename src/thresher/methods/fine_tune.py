@@ -6,29 +6,27 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import Schedule
-from thresher.core.slots import View
 from thresher.engine.run import Run
-from thresher.engine.train import fit
+from thresher.engine.train import train_recipe
 from thresher.slots.draw import repeated
 
 LOOKS = 20  # how often the test set is looked at on the way
 LEAST = 0.01  # of the learning rate: with less nothing would move
 
 
-def fine_tune(
-    run: Run, clean: Examples, *, steps: int = 5000, batch: int = 100, views: tuple[View, ...] = (), **settings: Any
-) -> Run:
+def fine_tune(run: Run, clean: Examples, *, steps: int = 5000, batch: int = 100, **settings: Any) -> Run:
     """Train the networks of a run, in place, on the clean set alone (L2RW, section 4.2); `settings` go to `fit`.
 
     Its history has about twenty records rather than one for each of the many passes over so small a set.
     """
     if steps < 1:
-        raise ThresherError(f"Fine-tuning for {steps} steps does nothing: give at least 1.")
+        raise ThresherError(f"Fine-tuning takes at least 1 step, not {steps}.")
     batch = min(batch, len(clean))
     times = max(1, -(-steps * batch // (LOOKS * len(clean))))
     supply = iter(run.models)
-    recipe = Recipe(draw=repeated(times), peers=len(run.models), views=views)
-    return fit(recipe, lambda: next(supply), clean, steps=steps, batch=batch, **settings)
+    recipe = Recipe(draw=repeated(times), peers=len(run.models))
+    about = {"model": run.about.get("model"), "method": run.about.get("method")}
+    return train_recipe(recipe, lambda: next(supply), clean, steps=steps, batch=batch, about=about, **settings)
 
 
 def last_rate(schedule: Schedule | None, epochs: float) -> float:

@@ -56,7 +56,7 @@ def sort_examples(train: Trainer, iterations: int = ITERATIONS) -> Sorted:
     """
     n = len(train.train)
     selected, candidate = torch.zeros(n, dtype=torch.bool), torch.ones(n, dtype=torch.bool)
-    draws, rate = generator(train.settings.get("seed", 0), "incv"), None
+    draws, rate = generator(train.settings.seed, "incv"), None
     for turn in range(iterations):
         left = candidate.nonzero().flatten()
         left = left[torch.randperm(len(left), generator=draws)]
@@ -64,7 +64,7 @@ def sort_examples(train: Trainer, iterations: int = ITERATIONS) -> Sorted:
         for half, held in enumerate(parts := left.tensor_split(2)):
             learnt = selected.clone()
             learnt[parts[1 - half]] = True
-            if int(learnt.sum()) < train.settings.get("batch", 1) or len(held) == 0:
+            if int(learnt.sum()) < (train.settings.batch or 1) or len(held) == 0:
                 continue  # hardly anybody is left to judge
             agrees, losses = _judged(train, learnt, held, stage=f"half-{turn}-{half}")
             if rate is None:
@@ -74,7 +74,7 @@ def sort_examples(train: Trainer, iterations: int = ITERATIONS) -> Sorted:
             dropped[held[losses.argsort(descending=True, stable=True)[:worst]]] = True
         selected |= agreed
         candidate &= ~(agreed | dropped)
-    if rate is None or int(selected.sum()) < train.settings.get("batch", 1):
+    if rate is None or int(selected.sum()) < (train.settings.batch or 1):
         raise ThresherError("INCV selected fewer examples than a batch: give more epochs, or lower batch=.")
     return Sorted(selected, candidate, rate)
 

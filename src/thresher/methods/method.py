@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from thresher.core.errors import ThresherError
 from thresher.core.recipe import Recipe
@@ -74,9 +73,14 @@ class Method:
             )
         return self.make(Setting(noise_rate, classes, epochs))
 
-    def train(self, trainer: Trainer, **setting: Any) -> Run:
-        """Train by the procedure, or by the recipe for this noise_rate, classes and epochs."""
+    def train(self, trainer: Trainer, noise_rate: float | str | None = "auto") -> Run:
+        """Train by the procedure, or by the recipe for this noise rate; classes and epochs are the trainer's."""
         task = "regression" if trainer.train.is_regression else "classification"
         if task not in self.tasks:
             raise ThresherError(f"{self.name} is defined for {self.tasks[0]} only: choose another method.")
-        return trainer(self.recipe(**setting)) if self.procedure is None else self.procedure(trainer)
+        known = trainer.changed(
+            about={**trainer.about, "method": self.name, "noise_rate": noise_rate, "epochs": trainer.epochs}
+        )
+        if self.procedure is not None:
+            return self.procedure(known)
+        return known(self.recipe(noise_rate=noise_rate, classes=known.train.classes, epochs=known.epochs))

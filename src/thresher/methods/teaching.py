@@ -16,7 +16,6 @@ from thresher.core.observer import observers_of
 from thresher.core.recipe import Recipe
 from thresher.core.rule import columns_of, needs_of
 from thresher.core.seeding import derive, preserved
-from thresher.core.slots import View
 from thresher.core.targets import one_hot_if_ids
 from thresher.data import Predictions, read_predictions
 from thresher.engine.loop.sweep import Sweeper
@@ -27,6 +26,7 @@ from thresher.engine.step.teacher import TEACHER_OUTPUT, from_probabilities
 from thresher.engine.train import Moment
 from thresher.methods.separate_sets import check_apart, refuse_seen
 from thresher.methods.trainer import Trainer
+from thresher.models import NamedModel
 from thresher.objectives import CrossEntropy, as_objective
 from thresher.rules import teacher_labels
 
@@ -67,6 +67,7 @@ class Lessons:
             "clean": _clean(recipe, self.validation, self.trainer),
             "teacher": self.teacher if "teacher" in needs_of(recipe.objective) else None,
             "watch": None if self.watch is None else partial(self.watch, stage),
+            "about": {**self.trainer.about, "model": _name_of(self.trainer.model)},
         }
         return self.trainer(recipe, **(settings | changes))
 
@@ -88,7 +89,6 @@ def teach(
     pretraining_epochs: int | None = None,
     student_sees_validation: bool = False,
     recipes: Sequence[Recipe] = (),
-    views: tuple[View, ...] = (),
     watch: Watch | None = None,
     **settings: Any,
 ) -> Lessons:
@@ -113,7 +113,7 @@ def teach(
     sets = {"train": labelled, "unlabelled": unlabelled, "validation": validation}
     # What is learnt together is seen on one scale.
     given = {name: replace(each, normalise=labelled.normalise) for name, each in sets.items() if each is not None}
-    trainer = Trainer({"epochs": epochs, **settings}, views)
+    trainer = Trainer(student, labelled).changed(epochs=epochs, **settings)
     if isinstance(teacher, Path | str):
         teacher = read_predictions(teacher, *given.values())
     _try(student, given)
@@ -175,16 +175,19 @@ def _rehearse(
         said = train.columns[TEACHER_OUTPUT] if network is None else network
         given = {"validation": known, "teacher": said, "peer": recipe.peers > 1 or None, "average": recipe.average}
         given["clean"] = _clean(recipe, known, trainer)
-        check_recipe(recipe, as_objective(recipe.objective, classes), train, {**trainer.settings, **given})
-        observers_of(recipe, train, trainer.settings["epochs"])  # which refuse a run too short for them
+        check_recipe(recipe, as_objective(recipe.objective, classes), train, {"test": trainer.test, **given})
+        observers_of(recipe, train, trainer.epochs)  # which refuse a run too short for them
+
+
+def _name_of(model: object) -> str | None:
+    return model.name if isinstance(model, NamedModel) else None
 
 
 def _clean(recipe: Recipe, validation: Examples | None, trainer: Trainer) -> Examples | None:
     """The clean examples that the recipe asks for: those given, or else the validation set, whose labels are right."""
-    given: Examples | None = trainer.settings.get("clean")
-    if given is None and validation is not None and "clean" in needs_of(recipe):
+    if trainer.clean is None and validation is not None and "clean" in needs_of(recipe):
         return _labelled(validation)
-    return given
+    return trainer.clean
 
 
 def _union(
@@ -214,7 +217,7 @@ def _plain(
 
     By the student's seed a teacher of the student's kind would become the student itself, and err where it errs.
     """
-    changes: dict[str, Any] = {"seed": derive(trainer.settings.get("seed", 0), stage)}
+    changes: dict[str, Any] = {"seed": derive(trainer.settings.seed, stage)}
     if epochs is not None:
         changes["epochs"] = epochs
     told = None if watch is None else partial(watch, stage)

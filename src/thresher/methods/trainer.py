@@ -1,63 +1,84 @@
 """A training with everything settled but the recipe, which is what a procedure is given."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
-from thresher.core.slots import View
 from thresher.engine.run import Run
-from thresher.engine.train import fit
-from thresher.slots.average import Growing
-
-BATCH = 128  # the default of fit
+from thresher.engine.settings import TrainSettings, changed, epochs_for
+from thresher.engine.store.checkpoint import Record
+from thresher.engine.train import Moment, train_recipe
+from thresher.models import NamedModel
 
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """`train(recipe)` is fit(recipe, **settings); a procedure may change any of the settings.
+    """`train(recipe)` trains by it; a procedure may change any of the rest by name, settings too.
 
     Earlier stages of a procedure have folders of their own inside the run's: they are not repeated when it goes on.
     """
 
-    settings: Mapping[str, Any]  # the arguments of fit: model, train, epochs, clean, out, ...
-    views: tuple[View, ...] = ()  # for recipes that bring none of their own
-    average: Growing | None = None  # likewise
-
-    @property
-    def train(self) -> Examples:
-        examples: Examples = self.settings["train"]
-        return examples
+    model: nn.Module | Callable[[], nn.Module]
+    train: Examples
+    settings: TrainSettings = field(default_factory=TrainSettings)
+    test: Examples | None = None
+    clean: Examples | None = None
+    validation: Examples | None = None
+    teacher: nn.Module | None = None
+    until: Callable[[Record], bool] | None = None
+    watch: Callable[[Moment], None] | None = None
+    out: Path | str | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def epochs(self) -> float:
         """How long training takes in epochs."""
-        if self.settings.get("epochs") is not None:
-            return float(self.settings["epochs"])
-        return float(self.settings["steps"] * self.settings.get("batch", BATCH) / len(self.train))
+        return epochs_for(self.settings, len(self.train))
 
     def part(self, share: float) -> dict[str, Any]:
-        """This share of the length as settings of a stage: train(recipe, **train.part(0.5)).
+        """This share of the length as settings of a stage: train(recipe, **train.part(0.5))."""
+        if self.settings.steps is not None:
+            return {"epochs": None, "steps": max(1, round(share * self.settings.steps))}
+        return {"epochs": max(1, round(share * self.epochs)), "steps": None}
 
-        >>> Trainer({"epochs": 30}).part(0.1), Trainer({"steps": 9}).part(0.5)
-        ({'epochs': 3, 'steps': None}, {'epochs': None, 'steps': 4})
-        """
-        wanted = {name: self.settings.get(name) for name in ("epochs", "steps")}
-        return {name: None if length is None else max(1, round(share * length)) for name, length in wanted.items()}
-
-    def clean(self, who: str) -> Examples:
+    def need_clean(self, who: str) -> Examples:
         """The clean set, which the procedure of this name cannot do without."""
-        examples: Examples | None = self.settings.get("clean")
-        if examples is None:
+        if self.clean is None:
             raise ThresherError(f"{who} needs a clean set: pass clean=Examples(...), or --clean on the command line.")
-        return examples
+        return self.clean
+
+    def changed(self, **changes: Any) -> "Trainer":
+        """The same with other fields, or other settings, by name."""
+        own = {each.name for each in fields(self)}
+        settings = {name: value for name, value in changes.items() if name not in own}
+        made = replace(self, **{name: value for name, value in changes.items() if name in own})
+        return replace(made, settings=changed(made.settings, settings)) if settings else made
 
     def __call__(self, recipe: Recipe, *, stage: str | None = None, **changes: Any) -> Run:
-        settings = {**self.settings, **changes}
-        if stage is not None and settings.get("out") is not None:
-            settings["out"] = Path(settings["out"]) / "stages" / stage
-        average = self.average if recipe.average is None else recipe.average
-        return fit(replace(recipe, views=recipe.views or self.views, average=average), **settings)
+        now = self.changed(**changes)
+        out = now.out if stage is None or now.out is None else Path(now.out) / "stages" / stage
+        about = dict(now.about)
+        if isinstance(now.model, nn.Module) and isinstance(
+            self.model, NamedModel
+        ):  # which an earlier stage has trained
+            about["model"] = self.model.name
+        return train_recipe(
+            recipe,
+            now.model,
+            now.train,
+            settings=now.settings,
+            test=now.test,
+            clean=now.clean,
+            validation=now.validation,
+            teacher=now.teacher,
+            until=now.until,
+            watch=now.watch,
+            out=out,
+            about=about,
+        )

@@ -97,6 +97,38 @@ def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module
     return from_module(module, setting, input_shape, outputs)
 
 
+@dataclass(frozen=True)
+class NamedModel:
+    """A function that makes the model of a name: `build` with everything settled, so that a run can remember it."""
+
+    name: str
+    input_shape: tuple[int, ...]
+    outputs: int
+
+    def __call__(self) -> nn.Module:
+        return build(self.name, input_shape=self.input_shape, outputs=self.outputs)
+
+
+def is_foreign(name: str) -> bool:
+    """Whether the name of a model says which code to import, which a stored file must not decide.
+
+    >>> is_foreign("mlp:32"), is_foreign("my.package:make")
+    (False, True)
+    """
+    base = name.partition(":")[0]
+    return base not in names() and base != "timm"
+
+
+def default_model(input_shape: tuple[int, ...]) -> str:
+    """The model that is trained where none is chosen.
+
+    >>> [default_model(shape) for shape in [(14,), (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)]]
+    ['mlp', 'mlp', 'lenet', 'resnet32', 'resnet18']
+    """
+    side = max(input_shape[-2:]) if len(input_shape) == 3 else 0
+    return next((name for most, name in ((16, "mlp"), (28, "lenet"), (32, "resnet32")) if side <= most), "resnet18")
+
+
 def _registered(name: str, setting: str | None, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     ending = next((each for each in NORMS if name.endswith(each)), "")
     known = MODELS[name.removesuffix(ending)]

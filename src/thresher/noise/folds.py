@@ -12,7 +12,7 @@ from thresher.core.recipe import Recipe
 from thresher.core.seeding import generator
 from thresher.core.signals import loss
 from thresher.engine.loop.sweep import Sweeper
-from thresher.engine.train import fit
+from thresher.engine.train import train_recipe
 from thresher.noise.noise_rate import CLEAN, Estimate, apart, wilson
 from thresher.objectives import as_objective
 from thresher.rules import KeepSmallest
@@ -47,7 +47,7 @@ def out_of_fold(
     found: list[Tensor] = []
     for place, held in enumerate(parts := order.tensor_split(folds)):
         rest = torch.cat([part for other, part in enumerate(parts) if other != place])
-        run = fit(recipe, model, train.subset(rest), seed=seed, **settings)
+        run = train_recipe(recipe, model, train.subset(rest), seed=seed, **settings)
         judged = train.subset(held).to(next(run.model.parameters()).device)
         found.append(Sweeper()(run.model, as_objective(None, train.classes), judged).outputs.cpu())
     outputs = torch.cat(found)

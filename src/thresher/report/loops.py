@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from thresher.core.errors import ThresherError
-from thresher.methods.rounds import read_loop
+from thresher.record.loop import read_loop
 from thresher.report import charts
 from thresher.report.figure import Figure
 from thresher.report.gallery import png_address

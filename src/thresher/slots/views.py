@@ -6,6 +6,7 @@ normalised images.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -184,6 +185,9 @@ def weak() -> Chain:
 def strong() -> Chain:
     """The weak view, then colour, an affine map and a hole of 16 pixels, for images of about 32 pixels."""
     return Chain(PadCrop(4), Flip(), Colour(), Affine(), Cutout(16))
+
+
+NAMED_VIEWS: dict[str, Callable[[], View]] = {"weak": weak, "strong": strong}
 
 
 def _window(images: Tensor, vertical: int, horizontal: int, mirrored: bool, generator: Generator) -> Tensor:

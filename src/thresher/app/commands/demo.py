@@ -28,14 +28,13 @@ def demo(
     Handwritten digits, 40% of the training labels flipped at random, the same network trained by each method.
     At the end there is a table, and a report to open in a browser.
     """
-    from rich.console import Console
-
     from thresher.app.commands.results import side_by_side
+    from thresher.app.consoles import plain_console
     from thresher.report import write_report
 
-    console = Console(highlight=False)
+    console = plain_console()
     folder = _unfinished_folder() if out is None else out
-    results = _train_all(folder, epochs, Console(stderr=True, highlight=False))
+    results = _train_all(folder, epochs, plain_console(stderr=True))
     page = write_report([folder / name for name in METHODS], folder / "report.html")
     console.print(side_by_side(results))
     console.print(f"\nReport: {page}", soft_wrap=True)
@@ -48,8 +47,8 @@ def demo_settings(method: str, epochs: int = 60) -> "Settings":
 
     needs = KNOWN[method].needs
     return Settings(
-        method,
-        "digits",
+        method=method,
+        data="digits",
         corruption=f"symmetric:{NOISE_RATE}",
         noise_rate=NOISE_RATE if "noise_rate" in needs else None,
         clean=str(CLEAN) if "clean" in needs else None,
@@ -71,12 +70,12 @@ def _unfinished_folder() -> Path:
 def _train_all(folder: Path, epochs: int, aside: "Console") -> "list[Result]":
     from thresher.app.commands.progress import progress
     from thresher.app.commands.results import result
-    from thresher.app.train_job import prepare, start
+    from thresher.app.train_job import prepare_job, start
 
-    jobs = [prepare(demo_settings(name, epochs)) for name in METHODS]
+    jobs = [prepare_job(demo_settings(name, epochs)) for name in METHODS]
     aside.print(
         f"{len(jobs[0].train):,} handwritten digits to learn from, {NOISE_RATE:.0%} of their labels wrong; "
-        f"{len(jobs[0].test)} with right labels to test on.\n"
+        f"{len(jobs[0].sets.test)} with right labels to test on.\n"
         f"The methods are told how much is wrong (noise rate {NOISE_RATE}), and never which; "
         f"l2rw is given {CLEAN} examples with right labels instead, and crust is told nothing.\n",
     )

@@ -27,7 +27,7 @@ def distil(
     as_json: options.Json = False,
     commit_every: options.CommitEvery = 30.0,
 ) -> None:
-    """Let a teacher label what nobody has, and train a student that believes it as far as it should.
+    """Let a teacher label the unlabelled examples, and train a student that believes it only as far as it should.
 
     Example: thresher distil --data digits --labelled 100 --weights unweighted,debias --teacher mlp:512x512 --out runs/d
 
@@ -51,12 +51,11 @@ def _is_finished(folder: Path, _: "Settings") -> bool:
 
 
 def _distil_and_tell(job: "DistilJob", folder: Path, commit_every: float, as_json: bool) -> None:
-    from rich.console import Console
-
     from thresher.app.commands.results import side_by_side
+    from thresher.app.consoles import plain_console
     from thresher.report import write_report
 
-    console, aside = Console(highlight=False), Console(stderr=True, highlight=False)
+    console, aside = plain_console(), plain_console(stderr=True)
     lessons, runs = _watched(job, folder, commit_every, aside)
     found = _found(job, lessons, runs, folder)
     page = write_report([folder / name for name in runs], folder / "report.html")

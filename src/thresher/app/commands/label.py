@@ -34,14 +34,13 @@ def label(
     The answers are checked before anything is kept. Where people disagree the majority counts, with a warning; a tie
     stays open. The same answers again change nothing. A command that was stopped goes on when it is given again.
     """
-    from rich.console import Console
-
-    from thresher.app.label_rounds import latest, open_run
+    from thresher.app.consoles import plain_console
+    from thresher.app.label_rounds import latest, open_pool
     from thresher.report import write_loop_report
     from thresher.report.summary import score_text
 
-    aside = Console(stderr=True, highlight=False)
-    asked = open_run(run)
+    aside = plain_console(stderr=True)
+    asked = open_pool(run)
     new = [] if answers is None else _take_in(asked, answers, replace, aside)
     asked = asked.now()
     trained = latest(asked, aside)

@@ -11,14 +11,15 @@ def methods(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON
 
     Example: thresher methods --json
     """
+    from thresher.app.consoles import plain_console
     from thresher.methods import METHODS
 
     if as_json:
         names = ("name", "kind", "paper", "clock", "needs", "tasks", "summary")
         print(json.dumps([{name: getattr(known, name) for name in names} for known in METHODS.values()]))
         return
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, show_header=False, padding=(0, 2, 1, 0))
     table.add_column(style="bold cyan", no_wrap=True)
@@ -26,5 +27,5 @@ def methods(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON
         needs = [f"needs {', '.join(known.needs)}"] if known.needs else []
         only = [f"{known.tasks[0]} only"] if len(known.tasks) == 1 else []
         facts = " · ".join([known.kind, f"every {known.clock}", *only, *needs, known.paper])
-        table.add_row(known.name, f"{known.summary}\n[dim]{facts}[/]")
-    Console(highlight=False).print(table)
+        table.add_row(known.name, Text.assemble(known.summary, "\n", (facts, "dim")))
+    plain_console().print(table)

@@ -24,10 +24,10 @@ def progress(labels: Sequence[str], console: Console) -> Iterator[list[Watch]]:
         yield [_lines(label, console) for label in labels]
         return
     with Progress(
-        TextColumn("[bold]{task.description}"),
+        TextColumn("{task.description}", style="bold", markup=False),
         BarColumn(bar_width=None, complete_style="cyan", finished_style="green"),
-        TextColumn("{task.fields[place]}", style="dim"),
-        TextColumn("{task.fields[found]}"),
+        TextColumn("{task.fields[place]}", style="dim", markup=False),
+        TextColumn("{task.fields[found]}", markup=False),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         console=console,
         expand=True,

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from thresher.app.commands import options
+
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was trained with --pool.")]
 By = Annotated[
     str, typer.Option(help="How to choose: s-badge, badge, margin, confidence, entropy, coreset, random, ...")
@@ -22,6 +24,7 @@ def query(
     on_disk: Annotated[
         Path | None, typer.Option(help="A folder for features and outputs of a pool so large that memory is too small.")
     ] = None,
+    model: options.OwnModel = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose what people should label next, and write the tasks for Label Studio.
@@ -31,10 +34,9 @@ def query(
     A new folder inside the run has tasks.json and interface.xml, which Label Studio imports; answers.csv, which can be
     filled in instead; and preview.html. The same question again chooses the same. Then: thresher label.
     """
-    from rich.console import Console
-
     from thresher.app.annotate.question import write_question
-    from thresher.app.label_rounds import keep_picks, latest, open_run, remember
+    from thresher.app.consoles import plain_console
+    from thresher.app.label_rounds import keep_picks, latest, open_pool, remember
     from thresher.core.errors import ThresherError
     from thresher.core.seeding import derive
     from thresher.methods.acquisitions import acquisition
@@ -43,14 +45,14 @@ def query(
 
     if avoid not in (None, "trust"):
         raise ThresherError(f"--avoid {avoid} is not understood: give --avoid trust.")
-    rule, asked = acquisition(by).rule(count), open_run(run)
+    rule, asked = acquisition(by).rule(count), open_pool(run, model)
     pool, round_ = asked.unlabelled(), asked.last_round
     if count > len(pool):
         raise ThresherError(f"--count {count} is more than the {len(pool)} that have no label: ask for fewer.")
     if avoid is not None:
         avoiding(rule, pool.ids, pool.ids)  # refused now, not after a training
-    aside = Console(stderr=True, highlight=False)
-    trained = latest(asked, aside)
+    aside = plain_console(stderr=True)
+    trained = latest(asked, aside, model)
     if avoid is not None:
         rule = avoiding(rule, *trained.trust())
     seed = derive(asked.settings.seed, "query", round_)

@@ -19,7 +19,7 @@ Result = Mapping[str, Any]
 def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) -> Result:
     """The numbers of a run: scores are those of the test set, None where not finite; only epochs count as seconds."""
     seconds = sum(record["seconds"] for record in run.history)
-    examples = sum(record["steps"] for record in run.history) * settings.batch
+    examples = sum(record["steps"] * record["batch"] for record in run.history)
     return {
         "method": settings.method,
         "data": settings.data,

@@ -9,7 +9,7 @@ from thresher.app.commands import options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from thresher.app.train_job import Job
+    from thresher.app.train_job import TrainJob
     from thresher.engine.run import Run
 
 
@@ -29,22 +29,24 @@ def train(
     A run that was stopped goes on when the same command is given again.
     """
     from thresher.app.folders import free_folder, usual_name
-    from thresher.app.settings import make_settings, read_toml
-    from thresher.app.train_job import prepare
+    from thresher.app.settings import make_settings, read_toml, refuse_stored_code
+    from thresher.app.train_job import prepare_job
 
-    job = prepare(make_settings(given, {} if from_ is None else read_toml(from_)))
+    stored = {} if from_ is None else read_toml(from_)
+    if from_ is not None:
+        refuse_stored_code(stored, given.get("model"), from_)
+    job = prepare_job(make_settings(given, stored))
     folder = free_folder(job.settings, Path("runs") / usual_name(job.settings)) if out is None else out
     _train_and_tell(job, folder, commit_every, as_json)
 
 
-def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool) -> None:
-    from rich.console import Console
-
+def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json: bool) -> None:
     from thresher.app.commands.results import one_run, result
+    from thresher.app.consoles import plain_console
     from thresher.app.folders import is_finished
     from thresher.report import write_report
 
-    console, aside, page = Console(highlight=False), Console(stderr=True, highlight=False), folder / "report.html"
+    console, aside, page = plain_console(), plain_console(stderr=True), folder / "report.html"
     finished = is_finished(folder, job.settings)
     run, tuned = _watched(job, folder, commit_every, aside)
     if finished:
@@ -59,7 +61,7 @@ def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool
     console.print(f"\nReport: {page}", soft_wrap=True)
 
 
-def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
+def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.app.commands.progress import progress
     from thresher.app.train_job import fine_tuned, known_by_folds, start
     from thresher.report.record import noise_rate_found
@@ -67,10 +69,10 @@ def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") ->
 
     settings = job.settings
     corrupted = f" with {settings.corruption}" if settings.corruption else ""
-    trusted = f"{len(job.clean):,} clean ones, " if job.clean is not None else ""
+    trusted = f"{len(job.sets.clean):,} clean ones, " if job.sets.clean is not None else ""
     aside.print(
         f"{settings.method} on {settings.data}{corrupted}: {settings.model}, {len(job.train):,} examples to train on, "
-        f"{trusted}{len(job.test):,} to test on",
+        f"{trusted}{len(job.sets.test):,} to test on",
         soft_wrap=True,
     )
     if settings.noise_rate == "folds" and known_by_folds(job, folder) is None:

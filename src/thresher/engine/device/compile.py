@@ -69,7 +69,7 @@ def as_written() -> AbstractContextManager[object]:
     """
     if "torch._dynamo" not in sys.modules:  # then nothing was compiled, and importing it takes seconds
         return nullcontext()
-    if torch.compiler.is_dynamo_compiling():  # inside somebody's compiled step, which is as it is
+    if torch.compiler.is_dynamo_compiling():  # inside a step that the caller compiled
         return nullcontext()
     return _STANCE.held()
 

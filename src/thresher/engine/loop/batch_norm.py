@@ -1,4 +1,4 @@
-"""BatchNorm's statistics of an averaged model, which are not the average of anybody's statistics."""
+"""BatchNorm's statistics of an averaged model, which the average of the networks' statistics would not fit."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The feed: everything a step needs to know about the examples of one batch."""
+"""Batches: everything a step needs to know about the examples at some positions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from thresher.core.rule import Decision
 from thresher.engine.step.forward import Batch
 
 
-class Feed:
+class BatchSource:
     """The training set and the epoch's decisions about it, from which a step picks its batch by position.
 
     The tensors stay the same from epoch to epoch and only their values change, so that a captured step can read them.
@@ -22,17 +22,17 @@ class Feed:
         self.columns = {name: train.columns[name] for name in columns}
         self.decided: list[dict[str, Tensor]] = []
         self.weights: dict[str, Tensor] = {}
-        self.lessons: dict[str, Tensor] = {}
+        self.new_targets: dict[str, Tensor] = {}
 
-    def begin(self, decisions: Sequence[Decision] | None, lessons: Sequence[Tensor] | None) -> None:
+    def begin(self, decisions: Sequence[Decision] | None, new_targets: Sequence[Tensor] | None) -> None:
         """Take over what the epoch's rules decided for each network, and the targets it is to learn."""
-        if lessons is not None:
-            _renew(self.lessons, {str(place): targets for place, targets in enumerate(lessons)})
+        if new_targets is not None:
+            _overwrite(self.new_targets, {str(place): targets for place, targets in enumerate(new_targets)})
         if decisions is not None:
             self.decided = self.decided or [{} for _ in decisions]
             for kept, decision in zip(self.decided, decisions, strict=True):
-                _renew(kept, decision.columns)
-            _renew(self.weights, {str(place): decision.weights for place, decision in enumerate(decisions)})
+                _overwrite(kept, decision.columns)
+            _overwrite(self.weights, {str(place): decision.weights for place, decision in enumerate(decisions)})
 
     def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> Batch:
         """The examples at these positions; their inputs are gathered here unless a stream has brought them."""
@@ -47,9 +47,9 @@ class Feed:
         if self.decided:
             columns = [{**batch.columns, **_at(kept, index)} for kept in self.decided]
             made = [replace(own, columns=its) for own, its in zip(made, columns, strict=True)]
-        if self.lessons:
-            lessons = _at(self.lessons, index).values()
-            made = [replace(own, targets=its) for own, its in zip(made, lessons, strict=True)]
+        if self.new_targets:
+            new_targets = _at(self.new_targets, index).values()
+            made = [replace(own, targets=its) for own, its in zip(made, new_targets, strict=True)]
         return made
 
     def weights_at(self, index: Tensor) -> list[Tensor] | None:
@@ -82,7 +82,7 @@ def _at(kept: Mapping[str, Tensor], index: Tensor) -> dict[str, Tensor]:
     return {name: value.index_select(0, index) for name, value in kept.items()}
 
 
-def _renew(kept: dict[str, Tensor], new: Mapping[str, Tensor]) -> None:
+def _overwrite(kept: dict[str, Tensor], new: Mapping[str, Tensor]) -> None:
     """Put new values into the tensors kept under the same names; names that are gone are forgotten."""
     for name in kept.keys() - new.keys():
         del kept[name]

@@ -1,4 +1,4 @@
-"""What is settled before the first step of an epoch: by evidence about whole sets, which sweeps when it is read."""
+"""What is decided before the first step of an epoch: by evidence about whole sets, which sweeps when it is read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ from thresher.engine.step.teacher import Teacher
 
 
 @dataclass(frozen=True)
-class Agenda:
+class EpochDecisions:
     """For each network the evidence, what the epoch's rule decided, and the targets to learn if they are new."""
 
-    sights: Sequence[Evidence]
+    evidence: Sequence[Evidence]
     decisions: Sequence[Decision] | None
-    lessons: Sequence[Tensor] | None
+    new_targets: Sequence[Tensor] | None
 
     def columns(self, place: int, classes: int | None) -> dict[str, np.ndarray[Any, Any]]:
         """What the ledger keeps of this network's decisions, beside the weights."""
         found = {} if self.decisions is None else dict(self.decisions[place].columns)
-        if self.lessons is not None and classes is not None:
-            found["taught"] = self.lessons[place].argmax(1).int()
+        if self.new_targets is not None and classes is not None:
+            found["taught"] = self.new_targets[place].argmax(1).int()
         return {name: value.cpu().numpy() for name, value in found.items()}
 
 
-def settle(
+def decide_epoch(
     recipe: Recipe,
     learners: Sequence[Learner],
     train: Examples,
@@ -43,25 +43,27 @@ def settle(
     validation: Examples | None,
     sweeper: Sweeper,
     now: Now,
-) -> Agenda:
+) -> EpochDecisions:
     """Ask the rule of the epoch, and then the relabelling, about the whole set."""
     relabel = recipe.relabel_on("epoch")
     asked = (recipe.each_epoch, relabel)
-    sights = [epoch_evidence(asked, learner, train, columns, validation, sweeper, now) for learner in learners]
-    decisions = None if recipe.each_epoch is None else _decide(recipe.each_epoch, learners, sights)
-    lessons = None
+    evidence = [epoch_evidence(asked, learner, train, columns, validation, sweeper, now) for learner in learners]
+    decisions = None if recipe.each_epoch is None else _decide(recipe.each_epoch, learners, evidence)
+    new_targets = None
     if relabel is not None:
-        given = [{}] * len(sights) if decisions is None else [decision.columns for decision in decisions]
-        seen = [sight.replace(columns={**sight.columns, **own}) for sight, own in zip(sights, given, strict=True)]
-        lessons = [one_hot_if_ids(relabel(evidence), train.classes).detach() for evidence in seen]
-    return Agenda(sights, decisions, lessons)
+        given = [{}] * len(evidence) if decisions is None else [decision.columns for decision in decisions]
+        seen = [each.replace(columns={**each.columns, **own}) for each, own in zip(evidence, given, strict=True)]
+        new_targets = [one_hot_if_ids(relabel(each), train.classes).detach() for each in seen]
+    return EpochDecisions(evidence, decisions, new_targets)
 
 
-def _decide(rule: RuleLike, learners: Sequence[Learner], sights: Sequence[Evidence]) -> list[Decision]:
+def _decide(rule: RuleLike, learners: Sequence[Learner], evidence: Sequence[Evidence]) -> list[Decision]:
     if "peer" in needs_of(rule):
-        others = [sights[(place + 1) % len(sights)] for place in range(len(sights))]
-        sights = [s.replace(others={**s.others, "peer": o}) for s, o in zip(sights, others, strict=True)]
-    decisions = [ask(rule, evidence) for evidence in sights]
+        others = [evidence[(place + 1) % len(evidence)] for place in range(len(evidence))]
+        evidence = [
+            each.replace(others={**each.others, "peer": peer}) for each, peer in zip(evidence, others, strict=True)
+        ]
+    decisions = [ask(rule, each) for each in evidence]
     for learner, decision in zip(learners, decisions, strict=True):
         if not (decision.weights.isfinite() & (decision.weights >= 0)).all():
             raise ThresherError("The epoch rule gave negative or NaN weights: let it give finite, non-negative ones.")

@@ -28,9 +28,9 @@ def fill_unseen(
     seen: Evidence,
     blended: bool,
 ) -> Columns:
-    """The epoch's columns [n] on the host; whoever no step saw is swept, or was when the epoch began.
+    """The epoch's columns [n] on the host; examples that no step visited are filled in from a sweep.
 
-    That is whoever no step visited, and everyone where steps see nothing but `blended` inputs.
+    Where steps see nothing but `blended` inputs, all examples are.
     """
     visited = torch.from_numpy(rows.visited()).to(train.targets.device)
     missing = torch.ones_like(visited).nonzero()[:, 0] if blended else (~visited).nonzero()[:, 0]
@@ -57,7 +57,7 @@ def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
     """Loss, share kept, the right targets' share of them and of their weight, and effective size, over all networks."""
     visited = np.concatenate([columns["visited"] for columns in networks])
     weights = np.concatenate([columns["weight"] for columns in networks]).astype(np.float64)
-    decided = visited | (weights == 0)  # who counts and was not visited has its turn in another epoch
+    decided = visited | (weights == 0)  # an example that counts and was not visited has its turn in another epoch
     weights, share = weights[visited], float((weights[decided] > 0).mean()) if decided.any() else 0.0
     losses = np.concatenate([columns["loss"] for columns in networks])[visited].astype(np.float64)
     kept = weights > 0

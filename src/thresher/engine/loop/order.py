@@ -25,17 +25,17 @@ class TrainStream:
 
     def order(self, epoch: int, decisions: Sequence[Decision] | None, at_most: int | None) -> Tensor:
         """Positions [steps, batch] of an epoch, of no more than so many steps."""
-        everyone = torch.arange(len(self.train))
+        counted = torch.arange(len(self.train))
         if decisions is not None:
             counts = torch.stack([decision.weights for decision in decisions]).amax(0).cpu() > 0
-            everyone, self.carry = everyone[counts], self.carry[counts[self.carry]]
-        if not len(everyone):
-            raise ThresherError("The epoch rule keeps nobody: let it keep some examples, as many as a batch or more.")
-        drawn = self.draw(everyone, self.train, generator(self.seed, "order", epoch))
+            counted, self.carry = counted[counts], self.carry[counts[self.carry]]
+        if not len(counted):
+            raise ThresherError("The epoch rule keeps no example: let it keep some, as many as a batch or more.")
+        drawn = self.draw(counted, self.train, generator(self.seed, "order", epoch))
         order = queued(self.carry, drawn)
-        if len(everyone) < self.batch:
+        if len(counted) < self.batch:
             warnings.warn(
-                f"The epoch rule keeps {len(everyone)} examples, fewer than a batch, which repeats them: lower batch=.",
+                f"The epoch rule keeps {len(counted)} examples, fewer than a batch, which repeats them: lower batch=.",
                 stacklevel=2,
             )
             order = drawn.repeat(-(-self.batch // len(drawn)))[: max(len(drawn), self.batch)]
@@ -46,14 +46,14 @@ class TrainStream:
 
 
 class CleanStream:
-    """Batches of the clean set: everyone once in random order, then again; a remainder opens the next epoch."""
+    """Batches of the clean set: each example once in random order, then again; a remainder opens the next epoch."""
 
     def __init__(self, clean: Examples | None, batch: int, seed: int):
         self.clean, self.batch, self.seed = clean, batch, seed
         self.carry = torch.empty(0, dtype=torch.long)
 
     def order(self, epoch: int, steps: int) -> Tensor | None:
-        """Positions [steps, batch] of an epoch, or None where nobody reads a clean set."""
+        """Positions [steps, batch] of an epoch, or None where no rule reads a clean set."""
         if self.clean is None:
             return None
         draws, order = generator(self.seed, "clean", epoch), self.carry
@@ -89,7 +89,7 @@ def streamed(
 
 
 def queued(carry: Tensor, drawn: Tensor) -> Tensor:
-    """The remainder, then those drawn; who is in both comes last, so that no batch holds an example twice.
+    """The remainder, then those drawn; those in both come last, so that no batch holds an example twice.
 
     >>> queued(torch.tensor([2]), torch.tensor([1, 2, 0])).tolist()
     [2, 1, 0, 2]

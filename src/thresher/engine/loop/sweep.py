@@ -15,7 +15,7 @@ from thresher.engine.device.capture import Captured
 from thresher.engine.device.compile import as_written
 from thresher.engine.device.precision import Precision
 from thresher.engine.gradients.strategy import Plain, Strategy
-from thresher.engine.loop.batches import Feed
+from thresher.engine.loop.batches import BatchSource
 from thresher.engine.step.forward import forward_pass, read_all
 from thresher.engine.step.learner import Taps, evaluating
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
@@ -75,10 +75,10 @@ class Sweeper:
         strategy = self.strategy if set(self.strategy.norms) & set(wanted) else Plain()
         teacher = self.teacher if wanted and "teacher" in objective.needs else None
         read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
-        feed = Feed(examples, sorted(read) if wanted else (), self.channels_last)
+        source = BatchSource(examples, sorted(read) if wanted else (), self.channels_last)
 
         def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
-            batch = feed.batch(index, index, inputs)
+            batch = source.batch(index, index, inputs)
             evidence = forward_pass(
                 model, objective, taps, batch, wanted=wanted, precision=self.precision,
                 by_prediction=by_prediction, strategy=strategy, classes=examples.classes, teacher=teacher,

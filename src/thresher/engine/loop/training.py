@@ -20,13 +20,13 @@ from thresher.core.schedules import Schedule
 from thresher.core.seeding import derive, preserved, seed_global
 from thresher.engine.device.capture import Captured, obstacle, phase
 from thresher.engine.loop.batch_norm import renew_norms, some_of
-from thresher.engine.loop.batches import Feed
-from thresher.engine.loop.epoch import Agenda, settle
+from thresher.engine.loop.batches import BatchSource
+from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
 from thresher.engine.loop.evaluation import Scores
 from thresher.engine.loop.history import epoch_record, fill_unseen
 from thresher.engine.loop.order import CleanStream, PartnerStream, TrainStream, streamed
 from thresher.engine.loop.sweep import Sweeper
-from thresher.engine.plan import Plan
+from thresher.engine.settings import Plan
 from thresher.engine.start.checks import check_recipe, check_run
 from thresher.engine.start.dry_run import try_model, try_sets
 from thresher.engine.step.learner import Learner
@@ -64,7 +64,7 @@ class Training:
         try_sets(models[0], sets, plan.seed)
         self.observers = observers_of(recipe, train, plan.epochs)  # may refuse, so before there are hooks
         self.learners = _learners(recipe, models, train, plan, tried.head)
-        self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "nobody asked for it"
+        self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
         captured = self.refusal is None
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
         at_once = max(1024 if captured else 512, plan.batch)
@@ -82,7 +82,7 @@ class Training:
         self.visits = TrainStream(train, recipe.draw, plan.batch, plan.seed)
         self.partners = PartnerStream(recipe.mix, train, plan.seed)
         read = columns_of(recipe) if passes.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
-        self.feed = Feed(train, sorted(read), plan.channels_last, clean)
+        self.source = BatchSource(train, sorted(read), plan.channels_last, clean)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
         self.epoch, self.steps_done, self.finished, self.stopped = 0, 0, False, False
         self.history: list[Record] = []
@@ -116,12 +116,14 @@ class Training:
             scalar.fill_(self._settled(schedule)(epoch, plan.epochs))
         self.now = Now(epoch, plan.epochs, self.generator, self.scalars)
         validation = self.sets.get("validation")
-        agenda = settle(self.recipe, self.learners, self.train, self.feed.columns, validation, self.sweeper, self.now)
-        self.feed.begin(agenda.decisions, agenda.lessons)
+        decided = decide_epoch(
+            self.recipe, self.learners, self.train, self.source.columns, validation, self.sweeper, self.now
+        )
+        self.source.begin(decided.decisions, decided.new_targets)
         at_most = None if plan.steps is None else plan.steps - self.steps_done
-        order = self.visits.order(epoch, agenda.decisions, at_most)
+        order = self.visits.order(epoch, decided.decisions, at_most)
         clean = self.clean.order(epoch, len(order))
-        drawn = self.partners.draw(order, {} if agenda.decisions is None else agenda.decisions[0].columns, epoch)
+        drawn = self.partners.draw(order, {} if decided.decisions is None else decided.decisions[0].columns, epoch)
         inputs, clean_inputs, partner_inputs = (
             streamed(examples, places, len(order), seed=plan.seed, epoch=epoch, workers=plan.workers)
             for examples, places in (
@@ -131,7 +133,7 @@ class Training:
             )
         )
         rows = last_visits(order, len(self.train))
-        key = (*phase(self.recipe, epoch), drawn is None, *map(frozenset, self.feed.decided))
+        key = (*phase(self.recipe, epoch), drawn is None, *map(frozenset, self.source.decided))
         with preserved(self.device):
             for done, brought in enumerate(zip(inputs, clean_inputs, partner_inputs, strict=True)):
                 if plan.schedule is not None:
@@ -151,7 +153,7 @@ class Training:
                 )
                 self.steps_done += 1
                 yield done + 1, len(order)
-        self._end_epoch(started, len(order), agenda, self.step.sees_only_blends(epoch, drawn is not None))
+        self._end_epoch(started, len(order), decided, self.step.sees_only_blends(epoch, drawn is not None))
 
     def _settled(self, schedule: Schedule) -> Schedule:
         """The schedule with what observers have found for it."""
@@ -179,17 +181,17 @@ class Training:
         share: Tensor | None,
         partner_inputs: Tensor | None,
     ) -> None:
-        batch = self.feed.batch(index, rows, inputs)
-        batches, weights = self.feed.as_decided(batch, index, len(self.learners)), self.feed.weights_at(index)
-        trusted, partners = self.feed.clean_batch(clean, clean_inputs), self.feed.partners(partner, partner_inputs)
+        batch = self.source.batch(index, rows, inputs)
+        batches, weights = self.source.as_decided(batch, index, len(self.learners)), self.source.weights_at(index)
+        trusted, partners = self.source.clean_batch(clean, clean_inputs), self.source.partners(partner, partner_inputs)
         self.step(batch, batches, weights, self.now, trusted, partners, share)
 
-    def _end_epoch(self, started: float, steps: int, agenda: Agenda, blended: bool) -> None:
-        extras = [agenda.columns(place, self.train.classes) for place in range(len(self.learners))]
+    def _end_epoch(self, started: float, steps: int, decided: EpochDecisions, blended: bool) -> None:
+        extras = [decided.columns(place, self.train.classes) for place in range(len(self.learners))]
         columns = []
         for place, (learner, rows) in enumerate(zip(self.learners, self.rows, strict=True)):
-            weights = None if agenda.decisions is None else agenda.decisions[place].weights
-            seen = fill_unseen(rows, learner, self.train, self.sweeper, weights, agenda.sights[place], blended)
+            weights = None if decided.decisions is None else decided.decisions[place].weights
+            seen = fill_unseen(rows, learner, self.train, self.sweeper, weights, decided.evidence[place], blended)
             columns.append({**seen, **extras[place]})
         for observer in self.observers:
             observer.look(self.epoch + 1, columns)
@@ -212,7 +214,13 @@ class Training:
         rate = self.learners[0].optimizer.param_groups[0]["lr"]
         skipped = self.step.take_skipped()
         self.epoch += 1
-        record |= {"epoch": self.epoch, "steps": steps, "learning_rate": float(rate), "skipped": skipped}
+        record |= {
+            "epoch": self.epoch,
+            "steps": steps,
+            "batch": self.plan.batch,
+            "learning_rate": float(rate),
+            "skipped": skipped,
+        }
         for observer in self.observers:
             record |= observer.record()
         record |= self.scores.take(self.epoch)

@@ -12,7 +12,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.objective import Objective
 from thresher.core.slots import Averaging
 from thresher.engine.device.compile import as_written
-from thresher.engine.step.optimizer import MakeOptimizer, load_optimizer, prepare
+from thresher.engine.step.optimizer import MakeOptimizer, fused_where_possible, load_optimizer
 
 LAST_INPUTS = "inputs of the last Linear layer"  # the name under which taps keep them
 
@@ -67,7 +67,7 @@ class Learner:
         trainable = [p for p in [*model.parameters(), *objective.parameters()] if p.requires_grad]
         if not trainable:
             raise ThresherError("The model has no trainable parameter: call requires_grad_() on what should learn.")
-        self.optimizer = prepare(make_optimizer(trainable))
+        self.optimizer = fused_where_possible(make_optimizer(trainable))
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.batch_memory: dict[str, Tensor] = {}
         self.epoch_memory: dict[str, Tensor] = {}

@@ -16,13 +16,8 @@ MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 _STARTS = {"mu_product": 1.0}
 
 
-def default_optimizer(parameters: Iterable[nn.Parameter]) -> Optimizer:
-    """Adam with a learning rate of 1e-3."""
-    return Adam(parameters, lr=1e-3)
-
-
-def prepare(optimizer: Optimizer) -> Optimizer:
-    """Use the fused kernels where the optimizer has them and nobody chose otherwise: they can skip a step.
+def fused_where_possible(optimizer: Optimizer) -> Optimizer:
+    """Use the fused kernels where the optimizer has them and the caller did not choose otherwise: they can skip a step.
 
     On CUDA the learning rate becomes a device scalar, which a captured step reads anew each time.
     """
@@ -48,7 +43,7 @@ def prepare(optimizer: Optimizer) -> Optimizer:
 
 
 def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
-    """Take over a saved state; how this device computes stays as `prepare` has it, wherever the state was saved."""
+    """Take over a saved state; how this device computes stays as it is, wherever the state was saved."""
     here = [{name: group[name] for name in ("lr", *ABOUT_DEVICE) if name in group} for group in optimizer.param_groups]
     optimizer.load_state_dict(saved)
     for group, own in zip(optimizer.param_groups, here, strict=True):

@@ -13,26 +13,42 @@ import torch
 
 from thresher.core.errors import ThresherError
 from thresher.core.files import alone_in, write_whole
+from thresher.engine.store.about import ABOUT, write_about
 from thresher.record.ledger import Ledger
 from thresher.record.outcome import FOLDS
 
 Record = dict[str, Any]  # what history keeps of one epoch
 
 
+def read_checkpoint(folder: Path) -> dict[str, Any]:
+    """What the run in this folder saved last; no code that a file may hold is run."""
+    file = folder / "checkpoint.pt"
+    try:
+        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ThresherError(f"{folder} has saved no epoch yet: run the same training again.") from None
+    except Exception as error:
+        raise ThresherError(f"{file} is damaged and cannot be read: delete {folder} to start the run again.") from error
+    return state
+
+
 class RunFolder:
     """The folder of a run: `ledger/`, `history.jsonl` and `checkpoint.pt`, committed together."""
 
-    def __init__(self, path: Path | str, identity: Mapping[str, Any]):
-        self.path, self.identity = Path(path), json.loads(json.dumps(identity))
+    def __init__(self, path: Path | str, identity: Mapping[str, Any], about: Mapping[str, Any]):
+        self.path, self.identity, self.about = Path(path), json.loads(json.dumps(identity)), about
 
     @contextmanager
     def opened(self) -> Iterator[dict[str, Any] | None]:
         """The last committed state, or None in a new folder, which is this process's alone until the block ends."""
         if not (self.path / "checkpoint.pt").exists():
-            self._refuse_strangers()
+            self._refuse_foreign_files()
             self._make()
         with alone_in(self.path):
-            yield self._load()
+            saved = self._load()
+            if saved is None:
+                write_about(self.path, self.about)
+            yield saved
 
     def _load(self) -> dict[str, Any] | None:
         """The last committed state; anything newer than it is removed."""
@@ -40,12 +56,7 @@ class RunFolder:
         if not file.exists():
             Ledger(self.path / "ledger").discard_uncommitted()
             return None
-        try:
-            state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise ThresherError(
-                f"{file} is damaged and cannot be read: delete {self.path} to start the run again."
-            ) from error
+        state = read_checkpoint(self.path)
         self._refuse_another_run(json.loads(state["identity"]))
         self._refuse_lost_parts(state["ledger"])
         Ledger(self.path / "ledger", state["ledger"]).discard_uncommitted()
@@ -73,6 +84,10 @@ class RunFolder:
             raise ThresherError(f"{self.path} cannot be made ({error.strerror}): choose another folder.") from error
 
     def _refuse_another_run(self, theirs: Mapping[str, Any]) -> None:
+        if "format" not in theirs:
+            raise ThresherError(
+                f"{self.path} was begun by an earlier version of Thresher: choose another folder, or delete this one."
+            )
         for name, ours in self.identity.items():
             if theirs.get(name) != ours:
                 raise ThresherError(
@@ -88,15 +103,15 @@ class RunFolder:
                     f"{part} of the ledger is lost or damaged: delete {self.path} to start the run again."
                 ) from error
 
-    def _refuse_strangers(self) -> None:
-        """A folder with someone else's files is not ours to fill."""
-        ours = {"run.toml", "history.jsonl", "ledger", "stages", FOLDS}
+    def _refuse_foreign_files(self) -> None:
+        """Refuse to fill a folder that holds files of something else."""
+        ours = {"run.toml", "history.jsonl", "ledger", "stages", ABOUT, FOLDS}
         if not self.path.exists():
             return
         if not self.path.is_dir():
             raise ThresherError(f"{self.path} is a file: choose a folder for the run.")
-        strange = [
+        foreign = [
             entry.name for entry in self.path.iterdir() if entry.name not in ours and not entry.name.startswith(".")
         ]
-        if strange:
-            raise ThresherError(f"{self.path} is not empty (it has {strange[0]}): choose a new folder for the run.")
+        if foreign:
+            raise ThresherError(f"{self.path} is not empty (it has {foreign[0]}): choose a new folder for the run.")

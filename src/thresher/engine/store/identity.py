@@ -3,7 +3,9 @@
 import dataclasses
 import types
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -13,56 +15,67 @@ from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of
 from thresher.core.seeding import derive
-from thresher.engine.plan import Plan
+from thresher.data.folders import files_of
+from thresher.engine.settings import Plan
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.optimizer import ABOUT_DEVICE
 from thresher.engine.step.teacher import TEACHER_OUTPUT
+from thresher.engine.store.about import FORMAT
 
-SAMPLED = 64  # examples whose inputs are looked at
+AT_ONCE = 64 * 2**20  # bytes that are hashed at a time
 
 
 def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: Learner) -> dict[str, Any]:
     """What makes this run this run and no other, for telling whether a folder may be continued."""
-    needs, train, optimizer = needs_of(recipe), sets["train"], learner.optimizer
-    clean = sets["clean"] if "clean" in needs else None
-    teachers = [sets[name] for name in ("train", "validation") if name == "train" or name in needs]
-    said = {"teacher": describe([each.columns[TEACHER_OUTPUT] for each in teachers])} if "teacher" in needs else {}
+    needs, optimizer = needs_of(recipe), learner.optimizer
     held = dict(learner.objective.named_buffers())  # such as the weights of classes
     hidden = ("params", "lr", *ABOUT_DEVICE)
     groups = [{k: describe(v) for k, v in group.items() if k not in hidden} for group in optimizer.param_groups]
+    settled: dict[str, Any] = {
+        "precision": str(plan.precision),
+        "schedule": plan.schedule,
+        "batch": plan.batch,
+        "epochs": plan.epochs,
+    }
+    settled |= {"augment": None, "average": None}  # which are in the recipe
+    settled["optimizer"] = [type(optimizer).__name__, learner.base_rates, groups]
+    if "clean" in needs:
+        settled["clean_batch"] = plan.clean_batch
+    told = {each.name: getattr(plan.settings, each.name) for each in fields(plan.settings) if _identifies(each)}
     return {
+        "format": FORMAT,
         "recipe": describe(recipe),
         "model": derive(repr(learner.model)),
-        "data": _data(train),
-        "length": [plan.epochs, plan.steps],
-        "batch": plan.batch,
-        "clean": None if clean is None else [_data(clean), plan.clean_batch],
-        **said,
-        **_checked_by(recipe, sets, plan),
+        **{f"{name} set": checksum(examples) for name, examples in sets.items()},
         **({"objective": describe(held)} if held else {}),
-        "seed": plan.seed,
-        "optimizer": [type(optimizer).__name__, learner.base_rates, groups],
-        "keep": "best_on_validation" if plan.keep_best else "last",
-        "schedule": describe(plan.schedule),
-        "precision": str(plan.precision),
+        **{name: describe(value) for name, value in (told | settled).items()},
     }
 
 
-def _checked_by(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan) -> dict[str, Any]:
-    used = plan.keep_best or "validation" in needs_of(recipe)
-    return {"validation": _data(sets["validation"])} if used else {}
+def _identifies(setting: dataclasses.Field[Any]) -> bool:
+    """Whether another value of this setting is another run; rates are in the optimizer."""
+    return setting.metadata["identifies"] and setting.name not in ("learning_rate", "momentum", "weight_decay")
 
 
-def _data(examples: Examples) -> list[Any]:
-    """Ids, targets, and a number that other inputs would hardly give, rounded so that the same always give it."""
-    found = describe([examples.ids, examples.targets])
-    if examples.target_scale is not None:
-        found += describe(examples.target_scale)
-    if not isinstance(examples.inputs, Tensor):
-        return [*found, None]
-    some = examples.inputs[:: max(1, len(examples) // SAMPLED)].cpu().double()
-    shares = (torch.arange(some.numel(), dtype=some.dtype) * 0.618 % 1).view_as(some)  # neighbours differ
-    return [*found, f"{float(((some + 1).square() * shares).mean()):.4g}"]
+def checksum(examples: Examples) -> str:
+    """A hash of all ids, targets, inputs and columns of a teacher; of image files their names, sizes and times."""
+    digest = blake2b(digest_size=16)
+    parts = [examples.ids, examples.targets, *(examples.target_scale or ()), *(examples.normalise or ())]
+    if TEACHER_OUTPUT in examples.columns:
+        parts.append(examples.columns[TEACHER_OUTPUT])
+    if isinstance(examples.inputs, Tensor):
+        parts.append(examples.inputs)
+    else:
+        for file in files_of(examples.inputs):
+            found = file.stat()
+            digest.update(f"{file.parent.name}/{file.name} {found.st_size} {found.st_mtime_ns}\n".encode())
+        digest.update(f"{type(examples.inputs).__name__} {len(examples)}".encode())
+    for part in parts:
+        digest.update(f"{part.dtype} {list(part.shape)}".encode())
+        rows = max(1, AT_ONCE // max(part[:1].numel() * part.element_size(), 1)) if part.ndim else 1
+        for block in torch.split(part, rows) if part.ndim else [part]:
+            digest.update(block.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def describe(value: Any) -> Any:

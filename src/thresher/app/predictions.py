@@ -1,0 +1,59 @@
+"""What a run predicts of new data, as a table."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from thresher.core.errors import ThresherError
+from thresher.core.files import write_whole
+from thresher.data.folders import files_of
+from thresher.engine.run import Run
+
+
+def predictions(run: Run, data: Path) -> Any:
+    """One row for each input: its file or row, then the class and its probability, or the predicted targets."""
+    raw = _read(data)
+    examples = run.prepare(raw)
+    files = files_of(examples.inputs)
+    place: dict[str, Any] = (
+        {"file": [str(file) for file in files]} if files else {"row": np.arange(len(examples), dtype=np.int64)}
+    )
+    if run.about["classes"] is None:
+        values = run.predict(examples)
+        return pa.table(place | {f"prediction_{at}": column for at, column in enumerate(values.T)})
+    chances = run.predict_proba(examples)
+    likeliest = chances.argmax(1)
+    names = run.class_names or [str(label) for label in range(chances.shape[1])]
+    return pa.table(place | {"class": [names[at] for at in likeliest], "probability": chances.max(1)})
+
+
+def write_predictions(table: Any, out: Path | None) -> None:
+    """Write the table, whole or not at all; without a file, as CSV to the terminal."""
+    if out is None:
+        csv.write_csv(table, sys.stdout.buffer)
+        return
+    write = pq.write_table if out.suffix == ".parquet" else csv.write_csv
+    write_whole(out, lambda path: write(table, path))
+
+
+def _read(data: Path) -> Any:
+    """What `Run.predict` takes: arrays of a file, or the path itself."""
+    if not data.exists():
+        raise ThresherError(f"There is no file or folder {data}: check the path.")
+    if data.suffix not in (".npy", ".npz"):
+        return data
+    try:
+        loaded = np.load(data, allow_pickle=False)
+        if data.suffix == ".npy":
+            return loaded
+        wanted = next((name for name in ("images", "inputs", "test_images") if name in loaded.files), None)
+        if wanted is None and len(loaded.files) != 1:
+            raise ThresherError(f"{data} has several arrays: name the one to predict 'inputs'.")
+        return loaded[wanted or loaded.files[0]]
+    except (ValueError, OSError) as error:
+        raise ThresherError(f"{data} cannot be read ({error}): write it again with numpy.save.") from error

@@ -1,0 +1,71 @@
+"""What a run folder says about its model, so that the run can be opened without the program that made it."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.core.files import write_whole
+from thresher.models import NamedModel
+
+ABOUT = "model.json"
+FORMAT = 2  # of run folders; those of 1 have no model.json
+
+
+def describe_run(
+    model: nn.Module | Callable[[], nn.Module], train: Examples, about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The model by name where it has one, the shapes, the classes and how raw inputs become inputs; as plain values."""
+    return {
+        "format": FORMAT,
+        "model": model.name if isinstance(model, NamedModel) else None,
+        "input_shape": list(train.input_shape),
+        "outputs": train.outputs,
+        "classes": train.classes,
+        "class_names": None if train.class_names is None else list(train.class_names),
+        "normalise": _lists(train.normalise),
+        "target_scale": _lists(train.target_scale),
+        "preparation": None if train.preparation is None else train.preparation.record(),
+        **about,
+    }
+
+
+def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    text = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
+    write_whole(folder / ABOUT, partial(Path.write_text, data=text, encoding="utf-8"))
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What the folder says about its model, or why it cannot be opened."""
+    if not folder.is_dir():
+        raise ThresherError(f"There is no folder {folder}: give the folder of a run.")
+    try:
+        found: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        if found["format"] > FORMAT:
+            raise ThresherError(f"{folder} was written by a newer version of Thresher: install that version.")
+    except FileNotFoundError:
+        if (folder / "checkpoint.pt").exists():
+            raise ThresherError(
+                f"{folder} was written by an earlier version of Thresher, which kept no {ABOUT}: train the run again."
+            ) from None
+        raise ThresherError(
+            f"{folder} holds no run: give a folder that `fit(out=...)` or thresher train wrote."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ThresherError(f"{folder / ABOUT} is damaged ({error}): restore it, or train the run again.") from error
+    return found
+
+
+def tensors_of(pair: list[Any] | None) -> tuple[Tensor, Tensor] | None:
+    """A pair of tensors that was stored as lists."""
+    return None if pair is None else (torch.tensor(pair[0]), torch.tensor(pair[1]))
+
+
+def _lists(pair: tuple[Tensor, Tensor] | None) -> list[Any] | None:
+    return None if pair is None else [part.tolist() for part in pair]
