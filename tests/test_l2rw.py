@@ -332,7 +332,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no probabilities": (lambda: NoiseLayer(torch.eye(3)), "make each row positive"),
     "clean-only without a clean set": (lambda: clean_only(trainer({"train": examples()})), "needs a clean set"),
-    "no fine-tuning": (lambda: fine_tune(None, examples(), steps=0), "give at least 1"),  # type: ignore[arg-type]
+    "no fine-tuning": (lambda: fine_tune(None, examples(), steps=0), "at least 1 step"),  # type: ignore[arg-type]
     "nobody is drawn": (lambda: repeated(0), "give at least 1"),
     "a curriculum that widens backwards": (lambda: Curriculum(0.5, width=-1.0), "at least 0"),
 }
@@ -448,7 +448,7 @@ def test_streamed_clean_sets_and_resumed_runs_are_the_same(tmp_path: Any) -> Non
         fitted(train, net(batch_norm=True, seed=2), watch=stop, **settings)
     resumed = fitted(train, net(batch_norm=True, seed=2), **settings)
     assert_same_tensors(list(resumed.model.state_dict().values()), list(straight.model.state_dict().values()))
-    with pytest.raises(ThresherError, match="its clean differs"):
+    with pytest.raises(ThresherError, match="its clean_batch differs"):
         fitted(train, net(batch_norm=True, seed=2), **{**settings, "clean_batch": 6})
 
 

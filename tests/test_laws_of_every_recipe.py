@@ -100,7 +100,7 @@ def test_law_7_same_seed_same_bits_and_other_seed_other_bits(recipe: Recipe, set
         torch.manual_seed(noise)
         random.seed(noise)
         np.random.seed(noise)  # noqa: NPY002
-        data: dict[str, Any] = {"train": examples(), "clean": CLEAN}
+        data: dict[str, Any] = {"data": examples(), "clean": CLEAN}
         return fit(recipe, lambda: net(dropout=0.5), **data, epochs=2, batch=8, seed=seed, device="cpu", **settings)
 
     first = run(0, 1)

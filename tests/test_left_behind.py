@@ -165,7 +165,7 @@ def test_held_out_examples_are_those_that_something_trusts() -> None:
 
 
 def test_workers_are_counted() -> None:
-    with pytest.raises(ThresherError, match="workers=-1"):
+    with pytest.raises(ThresherError, match="workers must be at least 0"):
         train(Recipe(), workers=-1)
 
 

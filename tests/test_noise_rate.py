@@ -262,7 +262,7 @@ def test_nobody_is_judged_by_a_network_that_saw_it(monkeypatch: pytest.MonkeyPat
     def remember(recipe: Recipe, model: object, train: Examples, **settings: object) -> Any:  # noqa: ARG001
         return SimpleNamespace(model=Remembers(train.inputs))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(thresher.noise.folds, "fit", remember)
+    monkeypatch.setattr(thresher.noise.folds, "train_recipe", remember)
     train = examples(10)
     outputs = out_of_fold(Recipe(), net, train, folds=3, epochs=1)
     assert outputs[:, 0].tolist() == [0.0] * 10

@@ -134,7 +134,7 @@ def test_a_folder_is_not_continued_on_other_inputs(tmp_path: Path) -> None:
     assert isinstance(train.inputs, Tensor)
     interrupted(tmp_path / "run", stop_at(2, 3))
     for other in (train.inputs * 2, -train.inputs, train.inputs.flip(1, 2, 3)):
-        with pytest.raises(ThresherError, match="its data differs"):
+        with pytest.raises(ThresherError, match="its train set differs"):
             run(tmp_path / "run", train=replace(train, inputs=other))
     assert_same_run(run(tmp_path / "run"), run(None))
 
@@ -144,7 +144,7 @@ def test_a_folder_is_not_continued_in_another_unit(tmp_path: Path) -> None:
     case: dict[str, Any] = {"model": partial(net, 2), "test": None}
     interrupted(tmp_path / "run", stop_at(2, 3), train=train, **case)
     scale = (torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
-    with pytest.raises(ThresherError, match="its data differs"):
+    with pytest.raises(ThresherError, match="its train set differs"):
         run(tmp_path / "run", train=replace(train, target_scale=scale), **case)
 
 
@@ -311,7 +311,14 @@ def test_a_crash_in_the_middle_of_a_write_leaves_no_half_file(tmp_path: Path, mo
     interrupted(tmp_path / "run", None)
     monkeypatch.undo()
     names = {path.name for path in (tmp_path / "run").rglob("*")}
-    assert names == {"ledger", "part-00000.parquet", "part-00001.parquet", "history.jsonl", "checkpoint.pt"}
+    assert names == {
+        "ledger",
+        "part-00000.parquet",
+        "part-00001.parquet",
+        "history.jsonl",
+        "checkpoint.pt",
+        "model.json",
+    }
     # And one killed so hard that it could not clean up:
     (tmp_path / "run" / ".checkpoint.pt.abc").write_bytes(b"half")
     (tmp_path / "run" / "ledger" / ".part-00002.parquet.abc").write_bytes(b"half")

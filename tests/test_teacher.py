@@ -205,7 +205,7 @@ def test_another_teacher_makes_another_run(tmp_path: Any) -> None:
     settings: dict[str, Any] = {"out": tmp_path / "a", "validation": said(KNOWN)}
     run(Recipe(each_epoch=Debias()), said(TAUGHT), **settings)
     run(Recipe(each_epoch=Debias()), said(TAUGHT), **settings)
-    with pytest.raises(ThresherError, match="its teacher differs"):
+    with pytest.raises(ThresherError, match="its train set differs"):
         run(Recipe(each_epoch=Debias()), said(TAUGHT, net(seed=9)), **settings)
 
 

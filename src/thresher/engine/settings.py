@@ -258,7 +258,7 @@ def make_schedule(given: str | Schedule | None, epochs: float) -> Schedule | Non
     >>> make_schedule("step:60,120:0.2", 200)(130, 200).__round__(3), make_schedule("linear:80", 200)(140, 200)
     (0.04, 0.5)
     """
-    if given is None or isinstance(given, Schedule):
+    if given is None or callable(given):
         return given
     name, _, rest = given.partition(":")
     if name not in ("cosine", "linear", "step"):
