@@ -27,19 +27,20 @@ from typer.testing import CliRunner
 from thresher import ThresherError, fit
 from thresher.bench.commands.bench import app
 from thresher.bench.compare.rows import compare, left_out
+from thresher.bench.definition.grid import Cell, Entry, Job, Measured, Task
 from thresher.bench.definition.published import Published, published
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.pages.curves import panel_height
 from thresher.bench.pages.page import write_page
 from thresher.bench.pages.terminal import print_tables
 from thresher.bench.run import results as results_module
-from thresher.bench.run.jobs import Job, answered, head_of, jobs_of, missing, plain
+from thresher.bench.run.jobs import answered, head_of, jobs_of, missing, plain
 from thresher.bench.run.processes import Events, Worker, listen
 from thresher.bench.run.provenance import provenance
 from thresher.bench.run.results import append, read, results_file
 from thresher.bench.run.runner import Place, next_place, run_jobs
-from thresher.bench.run.task import Measured, Task, measure, prepare, summary
+from thresher.bench.run.task import measure, prepare, summary
 from thresher.bench.suites import SUITES
 from thresher.corruption import corrupt
 from thresher.data import load, only_classes

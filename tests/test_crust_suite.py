@@ -12,8 +12,9 @@ from tiny import examples, net
 
 from thresher import Recipe, ThresherError, fit
 from thresher.bench.compare.rows import compare
+from thresher.bench.definition.grid import Entry
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.pages import curves as plot
 from thresher.bench.pages.number_plots import number_points, numbers_svg
 from thresher.bench.pages.page import write_page

@@ -12,8 +12,9 @@ from tiny import assert_same_tensors, examples, net, streamed
 from torch import Tensor, nn
 
 from thresher import Examples, Recipe, Run, ThresherError, signals
+from thresher.bench.definition.grid import Job
 from thresher.bench.run import distilled
-from thresher.bench.run.jobs import Job, jobs_of
+from thresher.bench.run.jobs import jobs_of
 from thresher.bench.run.task import measure, prepare, summary
 from thresher.bench.suites import SUITES
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT, TEMPERATURES

@@ -12,11 +12,12 @@ import torch
 
 from thresher import ThresherError
 from thresher.bench.compare.rows import compare
+from thresher.bench.definition.grid import Cell, Entry, Job
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.pages.number_plots import number_points, numbers_svg
 from thresher.bench.pages.page import write_page
-from thresher.bench.run.jobs import Job, head_of, jobs_of, settings_of
+from thresher.bench.run.jobs import head_of, jobs_of, settings_of
 from thresher.bench.run.task import kept_scores, measure, prepare, summary
 from thresher.bench.suites import SUITES, l2rw, l2rw_tables
 from thresher.data import load

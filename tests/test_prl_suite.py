@@ -14,6 +14,7 @@ from thresher import Examples, ThresherError
 from thresher.__main__ import app
 from thresher.bench.compare.claims import averages_table, claims_table
 from thresher.bench.compare.rows import compare
+from thresher.bench.definition.grid import Job
 from thresher.bench.definition.published import printed
 from thresher.bench.definition.setup import Setup
 from thresher.bench.definition.suite import Claim, Suite
@@ -23,7 +24,7 @@ from thresher.bench.pages.number_plots import numbers_svg
 from thresher.bench.pages.page import write_page
 from thresher.bench.pages.sensitivity import sensitivity_suite, usual_rates
 from thresher.bench.run import task
-from thresher.bench.run.jobs import Job, head_of, jobs_of
+from thresher.bench.run.jobs import head_of, jobs_of
 from thresher.bench.run.results import append
 from thresher.bench.run.runner import Place
 from thresher.bench.run.task import measure, summary

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from thresher.bench.compare.rows import PERCENT, Row
-from thresher.bench.definition.suite import Cell, Claim, Suite
+from thresher.bench.definition.grid import Cell
+from thresher.bench.definition.suite import Claim, Suite
 
 Pair = tuple[float, float]  # the scores of two methods in the same place
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from thresher.bench.definition.grid import LAST, Cell, Entry, Job
 from thresher.bench.definition.published import Published
-from thresher.bench.definition.suite import Cell, Entry, Suite
-from thresher.bench.run.jobs import Job, Result, answered, jobs_of, key_of, key_of_job
-from thresher.bench.run.task import LAST
+from thresher.bench.definition.suite import Suite
+from thresher.bench.run.jobs import Result, answered, jobs_of, key_of, key_of_job
 
 EVERYBODY = "all of the data"
 PERCENT = ("accuracy",)  # scores from 0 to 1 that papers print from 0 to 100

@@ -1,93 +1,16 @@
 """A suite as data: its cells and methods, and what the paper says of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
-from thresher.bench.definition.points import Point
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
 from thresher.bench.definition.setup import Setup
 from thresher.core.errors import ThresherError
 from thresher.core.naming import unknown
-from thresher.core.recipe import Recipe
-from thresher.data import Splits
-from thresher.methods import METHODS, Setting, method
-
-if TYPE_CHECKING:
-    from thresher.bench.run.task import Measured, Task
+from thresher.methods import METHODS
 
 STANDARD = "standard"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One column of a paper's table: data and what is done to it.
-
-    options     the option of the corruption for each seed, where trials differ by it: a background class
-    noise_rate  what the methods are told, openly; None tells them nothing
-    clean       how many examples are taken out with their true targets, before the others are corrupted
-    validation  the share of the training set, as corrupt as the rest, that every method leaves alone for early stopping
-    prepare     a change of both sets before anything else, such as `standardise_targets`
-    methods     the names of the methods that make sense here; None: all of the suite
-    columns     what is kept of each epoch's record here, beside the suite's columns
-    points      where the cell stands in pictures of scores against a number
-    changes     what differs here from the scale's setup: {"model": "resnet32", "seeds": 5}
-    """
-
-    name: str
-    data: str
-    corruption: str | None = None
-    options: tuple[str, ...] = ()
-    noise_rate: float | None = None
-    metric: str = "accuracy"
-    clean: int | None = None
-    validation: float | None = None
-    prepare: Callable[[Splits], Splits] | None = None
-    methods: tuple[str, ...] | None = None
-    columns: tuple[str, ...] = ()
-    points: tuple[Point, ...] = ()
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-    def corruption_of(self, seed: int) -> str | None:
-        """What is done to the training set of this seed.
-
-        >>> Cell("c", "digits", "backgroundflip:0.4", options=("0", "3")).corruption_of(1)
-        'backgroundflip:0.4:3'
-        """
-        if self.corruption is None or not self.options:
-            return self.corruption
-        return f"{self.corruption}:{self.options[seed % len(self.options)]}"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of the table: a registered method, another recipe, or a procedure over several fits.
-
-    of          the registered method, where the row has a name of its own: Entry("standard+ft", of="standard", ...)
-    early_stop  keep the epoch that does best on the cell's validation set, which is as corrupt as the training set
-    fine_tune   afterwards, train on the clean set alone
-    """
-
-    name: str
-    label: str = ""  # as the paper writes it
-    recipe: Callable[[Setting], Recipe] | None = None
-    procedure: "Callable[[Task], Measured] | None" = None
-    size: float | None = None  # of what it keeps, where several rows differ in that alone
-    of: str = ""
-    early_stop: bool = False
-    fine_tune: bool = False
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-    def how(self, setting: Setting) -> "Recipe | Callable[..., Any]":
-        """What trains: a recipe, or else a procedure."""
-        if self.procedure is not None:
-            return self.procedure
-        if self.recipe is not None:
-            return self.recipe(setting)
-        known = method(self.of or self.name)
-        return known.procedure or known.recipe(
-            noise_rate=setting.noise_rate, classes=setting.classes, epochs=setting.epochs
-        )
 
 
 @dataclass(frozen=True)
@@ -189,16 +112,11 @@ class Suite:
 
 def _refuse_variants_without_data(entries: Sequence[Entry], cells: Sequence[Cell]) -> None:
     for cell in cells:
-        for entry in (entry for entry in entries if fits(entry, cell)):
+        for entry in filter(cell.includes, entries):
             if entry.early_stop and cell.validation is None:
                 raise ThresherError(f"{entry.name} stops early by a validation set: give the cell {cell.name} one.")
             if entry.fine_tune and cell.clean is None:
                 raise ThresherError(f"{entry.name} is fine-tuned on a clean set: give the cell {cell.name} one.")
-
-
-def fits(entry: Entry, cell: Cell) -> bool:
-    """Whether the cell asks for this method."""
-    return cell.methods is None or entry.name in cell.methods
 
 
 def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:

@@ -7,15 +7,15 @@ from typing import Any
 
 from thresher.bench.compare.claims import CLAIM_HEADS, averages_table, claims_table, digits_of
 from thresher.bench.compare.rows import Row, column_mean, compare, left_out
+from thresher.bench.definition.grid import LAST, Cell
 from thresher.bench.definition.published import Published
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Suite, setup_for
+from thresher.bench.definition.suite import Suite, setup_for
 from thresher.bench.pages.curves import columns_svg, curves_svg
 from thresher.bench.pages.markdown import table, with_spread
 from thresher.bench.pages.number_plots import numbers_svg
 from thresher.bench.pages.side_by_side import side_by_side
 from thresher.bench.run.jobs import Result
-from thresher.bench.run.task import LAST
 from thresher.core.files import write_whole
 
 OF_A_PAPER = ("paper", "gap")

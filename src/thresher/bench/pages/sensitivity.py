@@ -5,9 +5,10 @@ from pathlib import Path
 
 from thresher.bench.compare.claims import digits_of
 from thresher.bench.compare.rows import Row, compare
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.points import TOLD, Point, true_rate
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import STANDARD, Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import STANDARD, Scale, Suite
 from thresher.bench.pages.markdown import with_spread
 from thresher.bench.pages.number_plots import numbers_svg
 from thresher.bench.pages.page import about

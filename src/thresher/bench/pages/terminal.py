@@ -12,9 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from thresher.bench.compare.rows import compare, in_table_units, left_out
+from thresher.bench.definition.grid import Job
 from thresher.bench.definition.suite import Suite
 from thresher.bench.pages.page import NOT_RUN, about, cell_table, nothing_of, tried_cells
-from thresher.bench.run.jobs import Job, Result
+from thresher.bench.run.jobs import Result
 from thresher.bench.run.runner import Place, run_jobs
 
 WORDS = {"method": 12, "paper": 7}  # columns that may break into lines of at least so many letters

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from thresher.bench.definition.grid import Measured, Task
 from thresher.bench.definition.setup import Teaching
 from thresher.bench.run.jobs import plain
-from thresher.bench.run.task import Measured, Task, measured, trainer
+from thresher.bench.run.task import measured, trainer
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe

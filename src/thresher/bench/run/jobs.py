@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from types import FunctionType
 from typing import Any
 
 from torch import nn
 
+from thresher.bench.definition.grid import Job
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Entry, Suite, fits, setup_for
+from thresher.bench.definition.suite import Suite, setup_for
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Signal
 from thresher.core.naming import unknown
@@ -19,23 +20,6 @@ from thresher.methods import Setting
 
 Result = Mapping[str, Any]  # one line of a results file
 ABOUT_DATA = ("data", "corruption", "options", "noise_rate", "clean", "validation", "prepare")  # fields of a cell
-
-
-@dataclass(frozen=True)
-class Job:
-    """One cell × method × seed."""
-
-    suite: str
-    scale: str
-    cell: Cell
-    entry: Entry
-    setup: Setup
-    seed: int
-    columns: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return f"{self.cell.name} {self.entry.name} seed {self.seed}"
 
 
 def jobs_of(
@@ -55,7 +39,7 @@ def jobs_of(
     jobs = []
     for cell in grid.cells:
         for entry in suite.methods:
-            if fits(entry, cell) and (not cells or cell.name in cells) and (not methods or entry.name in methods):
+            if cell.includes(entry) and (not cells or cell.name in cells) and (not methods or entry.name in methods):
                 setup = setup_for(grid, cell, entry)
                 jobs += [
                     Job(suite.name, scale, cell, entry, setup, seed, (*suite.columns, *cell.columns))

@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass
 from typing import IO, Any
 
-from thresher.bench.run.jobs import Job
+from thresher.bench.definition.grid import Job
 from thresher.core.errors import ThresherError
 
 PATIENCE = 5.0  # seconds a process has to end by itself

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import torch
 
-from thresher.bench.run.jobs import Job, head_of
+from thresher.bench.definition.grid import Job
+from thresher.bench.run.jobs import head_of
 from thresher.bench.run.processes import Events, Worker, hand_over, how_it_ended, start, stop
 from thresher.bench.run.provenance import cores, provenance, uses_cuda
 from thresher.bench.run.results import append

@@ -2,18 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import torch
-
 from thresher.app.parsing import OPTIMIZERS, PRECISIONS, one_of
-from thresher.bench.run.jobs import Job
-from thresher.core.errors import ThresherError
-from thresher.core.examples import Examples
+from thresher.bench.definition.grid import LAST, Job, Measured, Task
 from thresher.core.recipe import Recipe
 from thresher.corruption import corrupt
 from thresher.data import hold_out, load, take_clean
@@ -22,40 +18,6 @@ from thresher.engine.step.optimizer import MakeOptimizer
 from thresher.engine.train import Moment
 from thresher.methods import Setting, Trainer, fine_tune, last_rate
 from thresher.models import build
-
-LAST = 10  # epochs whose mean is the score, as in the PRL paper
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What a procedure is given: the job, its data ready to train on, and where to run."""
-
-    job: Job
-    train: Examples
-    test: Examples
-    clean: Examples | None
-    validation: Examples | None = None
-    device: str | None = None
-    data_dir: Path | None = None
-    out: Path | None = None
-    watch: Callable[[Moment], None] | None = None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What came out: one score an epoch (or round), and whatever else was measured as often."""
-
-    metric: str
-    scores: Sequence[float]
-    seconds: float  # of training and evaluation, without loading
-    clean_share: float | None = None
-    examples_per_second: float | None = None
-    columns: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    last: int = LAST  # how many of the last scores count
-
-    def __post_init__(self) -> None:
-        if not len(self.scores) or not torch.isfinite(torch.tensor(list(self.scores))).all():
-            raise ThresherError("The scores are missing or not finite: lower the learning rate or set clip=1.0.")
 
 
 def prepare(

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from thresher.bench.run.jobs import Job
+from thresher.bench.definition.grid import Job
 from thresher.bench.run.provenance import uses_cuda
 from thresher.bench.run.task import measure, prepare, summary
 from thresher.core.errors import ThresherError

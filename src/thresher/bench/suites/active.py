@@ -3,10 +3,11 @@
 from functools import partial
 from typing import Any
 
+from thresher.bench.definition.grid import Cell, Entry, Measured, Task
 from thresher.bench.definition.published import Published, printed
 from thresher.bench.definition.setup import Queries, Setup
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
-from thresher.bench.run.task import Measured, Task, trainer
+from thresher.bench.definition.suite import Claim, Scale, Suite
+from thresher.bench.run.task import trainer
 from thresher.core.recipe import Recipe
 from thresher.engine.run import Run
 from thresher.methods.acquisitions import acquisition

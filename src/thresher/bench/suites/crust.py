@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.suites.crust_tables import TABLE_1, TABLE_3
 from thresher.bench.suites.preparation import first
 from thresher.core.schedules import step

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from functools import partial
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.suites.crust import CIFAR10, DIGITS, FASHION, PAPER, PAPER_SCALE, SMALL, cells
 from thresher.core.recipe import Recipe
 from thresher.core.signals import given, predicted

@@ -11,8 +11,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from thresher.bench.definition.suite import Entry, Scale, Suite
-from thresher.bench.run.task import Measured, Task, measured, train_by
+from thresher.bench.definition.grid import Entry, Measured, Task
+from thresher.bench.definition.suite import Scale, Suite
+from thresher.bench.run.task import measured, train_by
 from thresher.bench.suites.crust import DIGITS, FASHION, FULL, GRID, PAPER, PAPER_SCALE, PEOPLE, SMALL, cells, shortened
 from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples

@@ -1,7 +1,8 @@
 """The first comparison: handwritten digits, four labels in ten wrong."""
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 
 DEMO = Suite(
     name="demo",

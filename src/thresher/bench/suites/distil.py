@@ -5,9 +5,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.points import Axis, Point
 from thresher.bench.definition.setup import Setup, Teaching
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.run.distilled import distilled, only_labelled, only_teacher
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT
 from thresher.bench.suites.preparation import first

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from thresher.bench.definition.grid import Cell
 from thresher.bench.definition.points import Axis, Point
 from thresher.bench.definition.setup import Teaching
-from thresher.bench.definition.suite import Cell, Claim, Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.suites.distil import (
     DIGITS,
     FASHION,

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.points import Axis, Point
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.suites.l2rw_tables import TABLE_1, TABLE_2
 from thresher.core.schedules import step
 from thresher.slots.views import weak

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.suites.preparation import celeba_components, components, first
 from thresher.bench.suites.prl_tables import TABLE_1, TABLE_2
 from thresher.core.schedules import ramp

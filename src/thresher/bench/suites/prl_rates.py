@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.points import TOLD, Point
 from thresher.bench.definition.published import Published, printed
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.suites.prl import PAPER, PAPER_SCALE, SMALL, SMALL_KINDS
 from thresher.bench.suites.prl_tables import SHIFTS, TABLE_3
 

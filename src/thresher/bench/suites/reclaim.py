@@ -3,10 +3,11 @@
 from dataclasses import replace
 from functools import partial
 
+from thresher.bench.definition.grid import Cell, Entry, Measured, Task
 from thresher.bench.definition.published import printed
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
-from thresher.bench.run.task import Measured, Task, measured, train_by
+from thresher.bench.definition.suite import Claim, Scale, Suite
+from thresher.bench.run.task import measured, train_by
 from thresher.bench.suites.preparation import first
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import cosine
