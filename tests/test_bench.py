@@ -35,12 +35,13 @@ from thresher.bench.pages.curves import panel_height
 from thresher.bench.pages.page import write_page
 from thresher.bench.pages.terminal import print_tables
 from thresher.bench.run import results as results_module
-from thresher.bench.run.jobs import answered, head_of, jobs_of, missing, plain
-from thresher.bench.run.processes import Events, Worker, listen
+from thresher.bench.run.identity import as_json, head_of
+from thresher.bench.run.jobs import jobs_of, latest_by_key, missing_jobs
+from thresher.bench.run.processes import Events, Worker, relay_messages
 from thresher.bench.run.provenance import provenance
 from thresher.bench.run.results import append, read, results_file
-from thresher.bench.run.runner import Place, next_place, run_jobs
-from thresher.bench.run.task import measure, prepare, summary
+from thresher.bench.run.runner import RunOptions, next_index, run_jobs
+from thresher.bench.run.task import load_task, run_task, summary
 from thresher.bench.suites import SUITES
 from thresher.corruption import corrupt
 from thresher.data import load, only_classes
@@ -126,7 +127,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, Path, Silen
     suite = replace(suite, methods=tuple(once))
     path = results_file(tmp_path_factory.mktemp("results"), suite.name, "small")
     watcher = Silent()
-    run_jobs(jobs_of(suite, "small"), path, Place("cpu", at_once=2), watcher)
+    run_jobs(jobs_of(suite, "small"), path, RunOptions("cpu", at_once=2), watcher)
     return suite, path, watcher
 
 
@@ -199,7 +200,7 @@ def test_the_seconds_of_a_procedure_are_those_of_all_its_trainings() -> None:
         if moment.record is not None:
             spent.append(moment.record["seconds"])
 
-    found = measure(prepare(job, device="cpu", watch=watch))
+    found = run_task(load_task(job, device="cpu", watch=watch))
     assert len(spent) == 2 == len(found.scores) + 1, "one epoch of each training"
     assert found.seconds >= sum(spent)
 
@@ -207,10 +208,10 @@ def test_the_seconds_of_a_procedure_are_those_of_all_its_trainings() -> None:
 def test_a_second_call_runs_only_what_is_missing(stored: tuple[Suite, Path, Silent]) -> None:
     suite, path, _ = stored
     lines = read(path)[0]
-    assert missing(jobs_of(suite, "small"), lines) == []
-    again = missing(jobs_of(suite, "small"), lines, retry_failed=True)
+    assert missing_jobs(jobs_of(suite, "small"), lines) == []
+    again = missing_jobs(jobs_of(suite, "small"), lines, retry_failed=True)
     assert sorted({job.entry.name for job in again}) == ["broken", "crash", "killed"]
-    assert [job.seed for job in missing(jobs_of(suite, "small", seeds=3), lines)] == [1, 1, *[2] * 6]
+    assert [job.seed for job in missing_jobs(jobs_of(suite, "small", seeds=3), lines)] == [1, 1, *[2] * 6]
 
 
 @pytest.mark.parametrize(
@@ -227,22 +228,22 @@ def test_a_second_call_runs_only_what_is_missing(stored: tuple[Suite, Path, Sile
 )
 def test_a_changed_setting_is_another_result(other: Suite) -> None:
     lines = [made_up(job) for job in jobs_of(TINY, "small")]
-    assert missing(jobs_of(TINY, "small"), lines) == []
-    assert {job.seed for job in missing(jobs_of(other, "small"), lines)} == {0, 1}
-    assert left_out(other, "small", lines) == len(missing(jobs_of(other, "small"), lines))
+    assert missing_jobs(jobs_of(TINY, "small"), lines) == []
+    assert {job.seed for job in missing_jobs(jobs_of(other, "small"), lines)} == {0, 1}
+    assert left_out(other, "small", lines) == len(missing_jobs(jobs_of(other, "small"), lines))
 
 
 def test_a_new_slot_at_its_default_changes_no_stored_result() -> None:
     old = make_dataclass("Rule", [("fraction", float)])
     new = make_dataclass("Rule", [("fraction", float), ("bias", float, 0.0)])
-    assert plain(old(0.5)) == plain(new(0.5)) != plain(new(0.5, 0.1))
+    assert as_json(old(0.5)) == as_json(new(0.5)) != as_json(new(0.5, 0.1))
 
 
 def test_a_good_result_outlives_a_later_failure() -> None:
     job = jobs_of(TINY, "small")[0]
     good, bad = made_up(job), made_up(job, status="failed", reason="no")
-    assert list(answered([good, bad]).values()) == [good]
-    assert list(answered([bad, good]).values()) == [good]
+    assert list(latest_by_key([good, bad]).values()) == [good]
+    assert list(latest_by_key([bad, good]).values()) == [good]
 
 
 def test_an_interrupt_keeps_what_is_finished_and_ends_the_process(tmp_path: Path) -> None:
@@ -255,7 +256,7 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_the_process(tmp_path: Path
                 raise KeyboardInterrupt  # as Ctrl-C does, wherever the program is
 
     with pytest.raises(KeyboardInterrupt):
-        run_jobs(jobs, tmp_path / "r.jsonl", Place("cpu", data_dir=tmp_path), Interrupting())
+        run_jobs(jobs, tmp_path / "r.jsonl", RunOptions("cpu", data_dir=tmp_path), Interrupting())
     assert [line["method"] for line in read(tmp_path / "r.jsonl")[0]] == ["constant"]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
@@ -268,7 +269,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
         from test_bench import *
 
         jobs = jobs_of(with_procedures(linger=linger), "small", methods=["linger"], seeds=1)
-        run_jobs(jobs, Path(sys.argv[1], "r.jsonl"), Place("cpu", data_dir=Path(sys.argv[1])), Silent())
+        run_jobs(jobs, Path(sys.argv[1], "r.jsonl"), RunOptions("cpu", data_dir=Path(sys.argv[1])), Silent())
     """
     paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     starter = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env={**os.environ, **paths})
@@ -307,43 +308,43 @@ def test_half_a_message_does_not_hang(tmp_path: Path) -> None:
         subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
     ):
         events, worker = Events(), Worker(process, errors)
-        listen(worker, events)
+        relay_messages(worker, events)
         assert [events.get(timeout=5) for _ in range(2)] == [(worker, {"epoch": 1}), (worker, None)]
 
 
 def test_a_suite_that_cannot_travel_is_refused(tmp_path: Path) -> None:
     suite = with_procedures(here=lambda _task: Measured("accuracy", [0.0], 0.0))
     with pytest.raises(ThresherError, match="can be imported"):
-        run_jobs(jobs_of(suite, "small", methods=["here"]), tmp_path / "r.jsonl", Place("cpu"), Silent())
+        run_jobs(jobs_of(suite, "small", methods=["here"]), tmp_path / "r.jsonl", RunOptions("cpu"), Silent())
 
 
 def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("thresher.bench.run.runner.cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [Place(at_once=jobs).threads for jobs in (1, 3, 16)] == [8, 2, 1]
+    assert [RunOptions(at_once=jobs).threads for jobs in (1, 3, 16)] == [8, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert [Place(at_once=jobs).threads for jobs in (1, 4)] == [3, 2]
-    with pytest.raises(ThresherError, match="--jobs 0"):
-        Place(at_once=0)
+    assert [RunOptions(at_once=jobs).threads for jobs in (1, 4)] == [3, 2]
+    with pytest.raises(ThresherError, match="--jobs must be at least 1"):
+        RunOptions(at_once=0)
 
 
 def test_the_clean_set_is_taken_out_before_the_corruption() -> None:
     cell = replace(CELL, clean=12, corruption="symmetric:0.9")
     job = replace(jobs_of(TINY, "small")[0], cell=cell)
-    task = prepare(job)
+    task = load_task(job)
     assert task.clean is not None
     whole = load(CELL.data).train
     assert task.clean.labels.bincount().tolist() == [4, 4, 4]
     assert torch.equal(task.clean.targets, whole.targets[task.clean.ids])
     assert sorted([*task.clean.ids.tolist(), *task.train.ids.tolist()]) == whole.ids.tolist()
     with pytest.raises(ThresherError, match="give 1 to 119"):
-        prepare(replace(job, cell=replace(cell, clean=121)))
+        load_task(replace(job, cell=replace(cell, clean=121)))
 
 
 def test_regression_cells_run() -> None:
     cell = Cell("linadv", "regression:200,4,2", "linadv:0.2", noise_rate=0.2, metric="r2")
     suite = replace(TINY, scales={"small": Scale((cell,), SETUP)}, published={})
-    found = summary(measure(prepare(jobs_of(suite, "small", methods=["prl-l"])[0], device="cpu")))
+    found = summary(run_task(load_task(jobs_of(suite, "small", methods=["prl-l"])[0], device="cpu")))
     assert found["metric"] == "r2"
     assert len(found["scores"]) == 2
 
@@ -436,12 +437,12 @@ def test_a_process_stays_with_its_cell_and_seed_and_away_from_those_of_others() 
         ("prl-l", 1),
     ]
     zero, one = second
-    assert next_place(first, None, []) == 0
-    assert next_place(first, None, [zero]) == 2  # a new process takes what nobody is at
-    assert next_place(first, one, [zero]) == 2
-    assert next_place(first[1:], zero, [one]) == 0
-    assert next_place(first[:2], one, [zero, None]) == 0  # nothing else is left: it helps
-    assert next_place(first[:2], None, [zero, one]) == 0
+    assert next_index(first, None, []) == 0
+    assert next_index(first, None, [zero]) == 2  # a new process takes what nobody is at
+    assert next_index(first, one, [zero]) == 2
+    assert next_index(first[1:], zero, [one]) == 0
+    assert next_index(first[:2], one, [zero, None]) == 0  # nothing else is left: it helps
+    assert next_index(first[:2], None, [zero, one]) == 0
 
 
 def test_seeds_beyond_the_suite_count_too() -> None:
@@ -526,7 +527,7 @@ def smoke(suite: Suite) -> Suite:
 @pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
 def test_the_smoke_cell_of_every_suite_runs(suite: Suite) -> None:
     (job,) = jobs_of(smoke(suite), "small")
-    found = summary(measure(prepare(job, device="cpu")))
+    found = summary(run_task(load_task(job, device="cpu")))
     assert len(found["scores"]) == 2
     assert found["metric"] == job.cell.metric
 
@@ -540,9 +541,9 @@ def test_every_suite_can_travel_and_be_told_apart(suite: Suite) -> None:
 
 
 def test_a_suite_without_standard_or_with_strange_numbers_is_refused() -> None:
-    with pytest.raises(ThresherError, match="lacks standard"):
+    with pytest.raises(ThresherError, match="lacks its baseline standard"):
         replace(TINY, methods=TINY.methods[1:])
-    with pytest.raises(ThresherError, match="not in its grid"):
+    with pytest.raises(ThresherError, match="its grid lacks"):
         replace(TINY, published=published("Table 1", ["other"], {"standard": [1.0]}))
     with pytest.raises(ThresherError, match="did you mean 'prl-l'"):
         replace(TINY, methods=(*TINY.methods, Entry("prl-1")))
@@ -595,7 +596,7 @@ def test_failures_are_told_and_tried_again_only_when_asked(tmp_path: Path, monke
         (["run", "demo", "--scale", "paper"], "give --scale small"),
         (["run", "demo", "--methods", "prl-k"], "did you mean 'prl-"),
         (["run", "demo", "--cells", "symetric-40"], "did you mean 'symmetric-40'"),
-        (["run", "demo", "--seeds", "0"], "--seeds 1 or more"),
+        (["run", "demo", "--seeds", "0"], "--seeds must be at least 1"),
         (["run", "demo", "--device", "toaster"], "such as cpu"),
         (["show", "demo", "--scale", "paper"], "give --scale small"),
     ],

@@ -1,4 +1,4 @@
-"""The grid of a suite: cells and entries, the job, the task and the measurement of each combination."""
+"""The grid of a suite: cells and methods, and the job, the task and the measurement of each combination."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,21 +16,21 @@ from thresher.data import Splits
 from thresher.engine.train import Moment
 from thresher.methods import Setting, method
 
-LAST = 10  # epochs whose mean is the score, as in the PRL paper
+LAST_EPOCHS = 10  # the score is the mean over these, as in the PRL paper
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One column of a paper's table: data and what is done to it.
+    """One column of a paper's table: a data set and how it is corrupted.
 
     options     the option of the corruption for each seed, where trials differ by it: a background class
-    noise_rate  what the methods are told, openly; None tells them nothing
-    clean       how many examples are taken out with their true targets, before the others are corrupted
-    validation  the share of the training set, as corrupt as the rest, that every method leaves alone for early stopping
+    noise_rate  what the methods are told; None tells them nothing
+    clean       how many examples are set aside with their true targets, before the others are corrupted
+    validation  the share of the training set, as corrupt as the rest, that is held out for early stopping
     prepare     a change of both sets before anything else, such as `standardise_targets`
-    methods     the names of the methods that make sense here; None: all of the suite
-    columns     what is kept of each epoch's record here, beside the suite's columns
-    points      where the cell stands in pictures of scores against a number
+    methods     the names of the methods that are run here; None: all of the suite
+    columns     what is stored of each epoch's record here, beside the suite's columns
+    points      where the cell stands in plots of scores against a number
     changes     what differs here from the scale's setup: {"model": "resnet32", "seeds": 5}
     """
 
@@ -49,7 +49,7 @@ class Cell:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def corruption_of(self, seed: int) -> str | None:
-        """What is done to the training set of this seed.
+        """The corruption of the training set for this seed.
 
         >>> Cell("c", "digits", "backgroundflip:0.4", options=("0", "3")).corruption_of(1)
         'backgroundflip:0.4:3'
@@ -64,11 +64,28 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What a task gave: one score an epoch (or round), and whatever else was measured as often."""
+
+    metric: str
+    scores: Sequence[float]
+    seconds: float  # of training and evaluation, without loading
+    clean_share: float | None = None
+    examples_per_second: float | None = None
+    columns: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    last: int = LAST_EPOCHS  # how many of the last scores count
+
+    def __post_init__(self) -> None:
+        if not len(self.scores) or not torch.isfinite(torch.tensor(list(self.scores))).all():
+            raise ThresherError("The scores are missing or not finite: lower the learning rate or set clip=1.0.")
+
+
+@dataclass(frozen=True)
 class Entry:
     """One row of the table: a registered method, another recipe, or a procedure over several fits.
 
     of          the registered method, where the row has a name of its own: Entry("standard+ft", of="standard", ...)
-    early_stop  keep the epoch that does best on the cell's validation set, which is as corrupt as the training set
+    early_stop  keep the epoch with the best score on the cell's validation set, which is as corrupt as the training set
     fine_tune   afterwards, train on the clean set alone
     """
 
@@ -76,14 +93,14 @@ class Entry:
     label: str = ""  # as the paper writes it
     recipe: Callable[[Setting], Recipe] | None = None
     procedure: "Callable[[Task], Measured] | None" = None
-    size: float | None = None  # of what it keeps, where several rows differ in that alone
+    size: float | None = None  # the share it keeps, where several rows differ in that alone
     of: str = ""
     early_stop: bool = False
     fine_tune: bool = False
     changes: Mapping[str, Any] = field(default_factory=dict)
 
-    def how(self, setting: Setting) -> "Recipe | Callable[..., Any]":
-        """What trains: a recipe, or else a procedure."""
+    def recipe_or_procedure(self, setting: Setting) -> "Recipe | Callable[..., Any]":
+        """What is trained with in this setting."""
         if self.procedure is not None:
             return self.procedure
         if self.recipe is not None:
@@ -113,7 +130,7 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a procedure is given: the job, its data ready to train on, and where to run."""
+    """What a procedure is given: the job, its data ready for training, and where to run."""
 
     job: Job
     train: Examples
@@ -124,20 +141,3 @@ class Task:
     data_dir: Path | None = None
     out: Path | None = None
     watch: Callable[[Moment], None] | None = None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What came out: one score an epoch (or round), and whatever else was measured as often."""
-
-    metric: str
-    scores: Sequence[float]
-    seconds: float  # of training and evaluation, without loading
-    clean_share: float | None = None
-    examples_per_second: float | None = None
-    columns: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    last: int = LAST  # how many of the last scores count
-
-    def __post_init__(self) -> None:
-        if not len(self.scores) or not torch.isfinite(torch.tensor(list(self.scores))).all():
-            raise ThresherError("The scores are missing or not finite: lower the learning rate or set clip=1.0.")

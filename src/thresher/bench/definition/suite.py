@@ -1,4 +1,4 @@
-"""A suite as data: its cells and methods, and what the paper says of them."""
+"""A suite as data: its scales and methods, and what the paper says of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ STANDARD = "standard"
 
 @dataclass(frozen=True)
 class Scale:
-    """The cells of one scale, the setup they share, and what a reader of the page should know about both."""
+    """The cells of one scale, the setup they share, and notes for the readers of the page."""
 
     cells: tuple[Cell, ...]
     setup: Setup
@@ -26,7 +26,7 @@ class Scale:
 class Claim:
     """What a paper says of its table: on average each of `better` scores above each of `worse`.
 
-    It is held against all our cells of this metric, or only against those of this data.
+    It is checked on all our cells of this metric, or only on those of this data set.
     """
 
     better: tuple[str, ...]
@@ -34,7 +34,7 @@ class Claim:
     metric: str = "accuracy"
     data: str | None = None
 
-    def speaks_of(self, cell: Cell) -> bool:
+    def applies_to(self, cell: Cell) -> bool:
         return cell.metric == self.metric and self.data in (None, cell.data)
 
 
@@ -42,15 +42,15 @@ class Claim:
 class Suite:
     """A comparison: cells × methods at each scale, with the paper's numbers by (cell, method).
 
-    columns  what is kept of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
-    drawn    those of the columns that the page draws over the epochs
-    labels   what columns are called on the page, where their names do not say it
-    missing  for a scale that does not exist, the sentence that says why
-    clock    what a score belongs to: an epoch, or a round; of epochs the last ten count, of rounds the last
-    claims   what the paper concludes; the page says of each how far it holds here
-    questions  claims that nobody has made yet: the page says how they come out
-    baseline  the method that no table goes without
-    shares   the paper's shares of clean examples, in percent, by (cell, method)
+    columns    what is stored of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
+    drawn      those of the columns that the page plots over the epochs
+    labels     what columns are called on the page, where their names do not say it
+    missing    for a scale that does not exist, the sentence that says why
+    clock      what a score belongs to: an epoch, or a round; of epochs the last ten count, of rounds the last
+    claims     what the paper concludes; the page says of each how far it holds here
+    questions  comparisons of our own; the page says how they come out
+    baseline   the method that every table must contain
+    shares     the paper's shares of clean examples, in percent, by (cell, method)
     """
 
     name: str
@@ -72,9 +72,7 @@ class Suite:
     def __post_init__(self) -> None:
         rows = [entry.name for entry in self.methods]
         if self.baseline not in rows:
-            raise ThresherError(
-                f"The suite {self.name} lacks {self.baseline}: no table goes without it, so add its entry."
-            )
+            raise ThresherError(f"The suite {self.name} lacks its baseline {self.baseline}: add an entry for it.")
         for entry in self.methods:
             if entry.recipe is None and entry.procedure is None and (entry.of or entry.name) not in METHODS:
                 raise unknown("method", entry.of or entry.name, METHODS)
@@ -82,20 +80,22 @@ class Suite:
             names = [cell.name for cell in scale.cells]
             if len(set(names)) < len(names) or len(set(rows)) < len(rows):
                 raise ThresherError(
-                    f"The suite {self.name} ({label}) repeats a name: give each cell and method its own."
+                    f"The suite {self.name} ({label}) has two cells or methods of one name: rename one of them."
                 )
-            _refuse_variants_without_data(self.methods, scale.cells)
+            _require_data_of_variants(self.methods, scale.cells)
         cells = {cell.name for scale in self.scales.values() for cell in scale.cells}
         for cell, row in (*self.published, *self.shares):
             if cell not in cells or row not in rows:
-                raise ThresherError(f"The suite {self.name} has a number for {cell} × {row}, which is not in its grid.")
+                raise ThresherError(
+                    f"The suite {self.name} has a number for {cell} × {row}, which its grid lacks: correct the name."
+                )
         if unstored := set(self.drawn) - set(self.columns):
             raise ThresherError(
-                f"The suite {self.name} draws {min(unstored)}, which it does not keep: add it to columns."
+                f"The suite {self.name} draws {min(unstored)}, which it does not store: add it to columns."
             )
         for name in (name for claim in (*self.claims, *self.questions) for name in (*claim.better, *claim.worse)):
             if name not in rows:
-                raise ThresherError(f"The suite {self.name} claims something of {name}, which it lacks: add its entry.")
+                raise ThresherError(f"The suite {self.name} has a claim about {name}, which it lacks: add its entry.")
 
     @property
     def final(self) -> str:
@@ -110,11 +110,11 @@ class Suite:
         raise unknown("scale", name, [*self.scales, *self.missing])
 
 
-def _refuse_variants_without_data(entries: Sequence[Entry], cells: Sequence[Cell]) -> None:
+def _require_data_of_variants(entries: Sequence[Entry], cells: Sequence[Cell]) -> None:
     for cell in cells:
         for entry in filter(cell.includes, entries):
             if entry.early_stop and cell.validation is None:
-                raise ThresherError(f"{entry.name} stops early by a validation set: give the cell {cell.name} one.")
+                raise ThresherError(f"{entry.name} stops early on a validation set: give the cell {cell.name} one.")
             if entry.fine_tune and cell.clean is None:
                 raise ThresherError(f"{entry.name} is fine-tuned on a clean set: give the cell {cell.name} one.")
 

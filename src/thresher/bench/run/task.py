@@ -1,4 +1,4 @@
-"""One cell × method × seed, made ready and measured."""
+"""One job, loaded, run and measured."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from thresher.app.parsing import OPTIMIZERS, PRECISIONS, one_of
-from thresher.bench.definition.grid import LAST, Job, Measured, Task
+from thresher.bench.definition.grid import LAST_EPOCHS, Job, Measured, Task
 from thresher.core.recipe import Recipe
 from thresher.corruption import corrupt
 from thresher.data import hold_out, load, take_clean
@@ -20,7 +20,7 @@ from thresher.methods import Setting, Trainer, fine_tune, last_rate
 from thresher.models import build
 
 
-def prepare(
+def load_task(
     job: Job,
     *,
     device: str | None = None,
@@ -44,18 +44,19 @@ def prepare(
     return Task(job, train, splits.test, clean, validation, device, data_dir, out, watch)
 
 
-def measure(task: Task) -> Measured:
-    """Run the procedure, or train by the recipe; then fine-tune, where the entry says so."""
+def run_task(task: Task) -> Measured:
+    """Run the procedure, or train with the recipe; then fine-tune, where the entry asks for it."""
     entry = task.job.entry
     if entry.procedure is not None:
         return entry.procedure(task)
-    how, train = entry.how(Setting(task.job.cell.noise_rate, task.train.classes, epochs_of(task))), trainer(task)
+    setting = Setting(task.job.cell.noise_rate, task.train.classes, epochs_of(task))
+    how, train = entry.recipe_or_procedure(setting), trainer_of(task)
     started = time.perf_counter()
     run = train(how) if isinstance(how, Recipe) else how(train)
-    found = measured(run, task)
+    found = measurement_of(run, task)
     if not isinstance(how, Recipe):  # the run is the last of several trainings
         found = replace(found, seconds=time.perf_counter() - started)
-    return joined(found, measured(tuned(run, task), task)) if entry.fine_tune else found
+    return join_stages(found, measurement_of(fine_tuned(run, task), task)) if entry.fine_tune else found
 
 
 def epochs_of(task: Task) -> float:
@@ -63,9 +64,9 @@ def epochs_of(task: Task) -> float:
     return setup.epochs or (setup.steps or 0) * setup.batch / len(task.train)
 
 
-def tuned(run: Run, task: Task) -> Run:
-    """The run's networks, trained on the clean set alone, at the learning rate at which training has ended."""
-    setup, settings = task.job.setup, trainer(task).settings
+def fine_tuned(run: Run, task: Task) -> Run:
+    """The run's networks after training on the clean set alone, at the last learning rate of the run."""
+    setup, settings = task.job.setup, trainer_of(task).settings
     assert task.clean is not None  # or the suite would have been refused
     rate = setup.optimizer["lr"] * last_rate(setup.schedule, epochs_of(task))
     shared = {name: settings[name] for name in ("test", "precision", "device", "seed", "watch")}
@@ -75,14 +76,14 @@ def tuned(run: Run, task: Task) -> Run:
         steps=setup.tuning_steps,
         batch=setup.batch,
         views=setup.views,
-        optimizer=make_optimizer({**setup.optimizer, "lr": rate}),
+        optimizer=optimizer_factory({**setup.optimizer, "lr": rate}),
         out=None if task.out is None else task.out / "fine-tuned",
         **shared,
     )
 
 
-def joined(first: Measured, then: Measured) -> Measured:
-    """What was measured in two stages, as one; what was kept of the training set is a matter of the first."""
+def join_stages(first: Measured, then: Measured) -> Measured:
+    """The measurements of two stages as one; the clean share and the speed are those of the first."""
     return replace(
         then,
         scores=[*first.scores, *then.scores],
@@ -93,13 +94,13 @@ def joined(first: Measured, then: Measured) -> Measured:
     )
 
 
-def train_by(recipe: Recipe, task: Task, **changes: Any) -> Run:
+def train_recipe(recipe: Recipe, task: Task, **changes: Any) -> Run:
     """`fit` with the setup of the task; a procedure may change any of its arguments."""
-    return trainer(task)(recipe, **changes)
+    return trainer_of(task)(recipe, **changes)
 
 
-def trainer(task: Task) -> Trainer:
-    """The setup of the task, with everything settled but the recipe."""
+def trainer_of(task: Task) -> Trainer:
+    """The setup of the task as a function of the recipe."""
     setup, train = task.job.setup, task.train
     given: dict[str, Any] = {
         "model": partial(build, setup.model, input_shape=train.input_shape, outputs=train.outputs),
@@ -111,7 +112,7 @@ def trainer(task: Task) -> Trainer:
         "epochs": setup.epochs,
         "steps": setup.steps,
         "batch": setup.batch,
-        "optimizer": make_optimizer(setup.optimizer),
+        "optimizer": optimizer_factory(setup.optimizer),
         "schedule": setup.schedule,
         "precision": one_of("precision", setup.precision, PRECISIONS),
         "compiled": setup.compiled,
@@ -123,18 +124,19 @@ def trainer(task: Task) -> Trainer:
     return Trainer(given, setup.views)
 
 
-def make_optimizer(settings: Mapping[str, Any]) -> MakeOptimizer:
-    """A function of the parameters from plain setup.
+def optimizer_factory(options: Mapping[str, Any]) -> MakeOptimizer:
+    """A function of the parameters that makes the optimizer of these options.
 
-    >>> make_optimizer({"name": "sgd", "lr": 0.1, "momentum": 0.9})([torch.zeros(1)]).defaults["momentum"]
+    >>> from torch import zeros
+    >>> optimizer_factory({"name": "sgd", "lr": 0.1, "momentum": 0.9})([zeros(1)]).defaults["momentum"]
     0.9
     """
-    rest = dict(settings)
+    rest = dict(options)
     name = rest.pop("name")
     return partial(one_of("optimizer", name, OPTIMIZERS)[0], **rest)
 
 
-def measured(run: Run, task: Task) -> Measured:
+def measurement_of(run: Run, task: Task) -> Measured:
     """A run's scores, its clean share over the last epochs, its speed, and the suite's columns of its history."""
     seconds = sum(record["seconds"] for record in run.history)
     seen = sum(record["steps"] for record in run.history) * task.job.setup.batch
@@ -142,7 +144,7 @@ def measured(run: Run, task: Task) -> Measured:
         metric=run.history[-1]["metric"],
         scores=kept_scores(run),
         seconds=seconds,
-        clean_share=run.clean_share(LAST),
+        clean_share=run.clean_share(LAST_EPOCHS),
         examples_per_second=seen / max(seconds, 1e-9),
         columns={
             name: [record.get(name, record["scores"].get(name)) for record in run.history] for name in task.job.columns
@@ -151,7 +153,7 @@ def measured(run: Run, task: Task) -> Measured:
 
 
 def kept_scores(run: Run) -> Sequence[float]:
-    """The score of each epoch, or where a run stops early that of the epoch which would be kept if it ended there."""
+    """The score of each epoch; with early stopping, that of the epoch which would be kept if the run ended there."""
     if run.chosen is None:
         return run.scores
     best, kept = float("-inf"), list[float]()

@@ -1,4 +1,4 @@
-"""Active learning on pools of which four fifths are noise: Table 1 of the heteroskedastic paper."""
+"""Active learning on pools with 80% noise: Table 1 of the heteroskedastic paper."""
 
 from functools import partial
 from typing import Any
@@ -7,7 +7,7 @@ from thresher.bench.definition.grid import Cell, Entry, Measured, Task
 from thresher.bench.definition.published import Published, printed
 from thresher.bench.definition.setup import Queries, Setup
 from thresher.bench.definition.suite import Claim, Scale, Suite
-from thresher.bench.run.task import trainer
+from thresher.bench.run.task import trainer_of
 from thresher.core.recipe import Recipe
 from thresher.engine.run import Run
 from thresher.methods.acquisitions import acquisition
@@ -16,19 +16,19 @@ from thresher.slots.average import Growing
 from thresher.slots.clip import Clamped
 
 NOISES = {"clean": None, "blank": "blank:0.8", "diverse": "diverse:0.8", "class": "class:0.8"}
-SHARE, BOUND = 0.99, 0.1  # the released code trains to this accuracy, and clamps gradients so
+ACCURACY_REACHED, GRADIENT_BOUND = 0.99, 0.1  # as in the released code
 
 
 def bought(task: Task, by: str, avoid: bool = False) -> Measured:
-    """The loop with this acquisition; a score a round, and the share of clean examples among those chosen."""
+    """The loop with this acquisition: a score for each round, and the clean share of the chosen examples."""
     queries = task.job.setup.queries
     assert queries is not None
-    settings: dict[str, Any] = dict(trainer(task).settings)
+    settings: dict[str, Any] = dict(trainer_of(task).settings)
     for unused in ("clean", "steps", "schedule"):
         settings.pop(unused)
     average = Growing() if "average" in acquisition(by).needs else None  # it costs a fifth of a step
     loop = active_loop(
-        Recipe(clip=Clamped(BOUND), average=average),
+        Recipe(clip=Clamped(GRADIENT_BOUND), average=average),
         settings.pop("model"),
         settings.pop("train"),
         by=by,
@@ -36,7 +36,7 @@ def bought(task: Task, by: str, avoid: bool = False) -> Measured:
         count=queries.count,
         rounds=queries.rounds,
         avoid=Run.trust if avoid else None,
-        until=TrainedTo(SHARE),
+        until=TrainedTo(ACCURACY_REACHED),
         **settings,
     )
     known = [record for record in loop.history if record["clean_picks"] is not None]
@@ -54,7 +54,7 @@ def bought(task: Task, by: str, avoid: bool = False) -> Measured:
 
 
 def entry(name: str, label: str) -> Entry:
-    """A row of the table; `margin-avoid` is margin that avoids what is like labels that could not be believed."""
+    """A row of the table; `margin-avoid` is margin with `avoid=Run.trust`."""
     by = name.removesuffix("-avoid")
     return Entry(name, label, procedure=partial(bought, by=by) if by == name else partial(bought, by=by, avoid=True))
 
@@ -73,7 +73,7 @@ METHODS = (
     entry("badge-avoid", "Badge, avoid=trust"),
     entry("s-badge-avoid", "S-Badge, avoid=trust"),
 )
-OF_THE_PAPER = ("random", "confidence", "margin", "badge", "s-badge")
+PAPER_METHODS = ("random", "confidence", "margin", "badge", "s-badge")
 AVOIDING = ("margin-avoid", "s-badge-avoid")
 CLAIMS = (  # sections 3.3 and 3.4
     Claim(("margin", "badge", "s-badge"), ("confidence",)),
@@ -110,7 +110,7 @@ PAPER_NOTES = (
 )
 PAPER_SCALE = Scale(
     cells=tuple(
-        Cell(f"{label}-{name}", "svhn", corruption, methods=OF_THE_PAPER + AVOIDING, changes={"model": model})
+        Cell(f"{label}-{name}", "svhn", corruption, methods=PAPER_METHODS + AVOIDING, changes={"model": model})
         for label, model in (("mlp", "mlp:512"), ("resnet", "resnet18"))
         for name, corruption in NOISES.items()
     ),
@@ -148,7 +148,7 @@ CLEAN = """
 
 
 def _printed(text: str) -> dict[tuple[str, str], Published]:
-    return printed("Table 1", OF_THE_PAPER, text)
+    return printed("Table 1", PAPER_METHODS, text)
 
 
 ACTIVE = Suite(

@@ -1,4 +1,4 @@
-"""CRUST: the paper's Tables 1 and 3 on CIFAR and WebVision, and the same grid on what two cores can train."""
+"""CRUST: the paper's Tables 1 and 3 on CIFAR and WebVision, and the same grid on small data for two cores."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ GRID = {"symmetric": (20, 50, 80), "asymmetric": (40,), "derangement": (40,), "i
 
 
 def cells(kind: Cell, grid: Mapping[str, tuple[int, ...]], seeds: int) -> tuple[Cell, ...]:
-    """A cell of this kind for each corruption and rate, in which the methods that want a rate are told the true one.
+    """A cell of this kind for each corruption and rate, in which the methods that need a rate are told the true one.
 
     >>> made = cells(Cell("d", "digits"), {"symmetric": (20,), "asymmetric": (40,)}, seeds=5)
     >>> [(cell.name, cell.noise_rate, cell.changes["seeds"]) for cell in made]
@@ -84,7 +84,7 @@ def shortened(cell: Cell) -> Cell:
 
 
 CIFAR10, CIFAR100 = Cell("cifar10", "cifar10"), Cell("cifar100", "cifar100")
-PEOPLE = Cell("cifar10n-worse", "cifar10n-worse", noise_rate=0.4, changes={"seeds": 5})
+HUMAN_LABELS = Cell("cifar10n-worse", "cifar10n-worse", noise_rate=0.4, changes={"seeds": 5})
 WEBVISION = Cell(
     "mini-webvision",
     "mini-webvision:299",
@@ -93,11 +93,15 @@ WEBVISION = Cell(
 )
 FULL = (
     *cells(CIFAR10, {"symmetric": (20, 50, 80), "derangement": (40,), "asymmetric": (40,)}, 5),
-    PEOPLE,
+    HUMAN_LABELS,
     *cells(CIFAR100, {"symmetric": (20, 50), "derangement": (40,)}, 5),
 )
 PAPER_SCALE = Scale(
-    cells=(*FULL, WEBVISION, *(shortened(cell) for cell in FULL if cell.name in ("cifar10-symmetric-50", PEOPLE.name))),
+    cells=(
+        *FULL,
+        WEBVISION,
+        *(shortened(cell) for cell in FULL if cell.name in ("cifar10-symmetric-50", HUMAN_LABELS.name)),
+    ),
     setup=Setup(
         model="resnet32",
         batch=128,
@@ -124,8 +128,8 @@ PAPER_SCALE = Scale(
 )
 
 
-def _beside(numbers: Mapping[tuple[str, str], Published]) -> dict[tuple[str, str], Published]:
-    """The paper's row of CRUST beside both selections."""
+def _for_both_selections(numbers: Mapping[tuple[str, str], Published]) -> dict[tuple[str, str], Published]:
+    """The numbers, with the paper's row of CRUST beside both selections."""
     return {**numbers} | {(cell, "crust-facility"): number for (cell, row), number in numbers.items() if row == "crust"}
 
 
@@ -135,7 +139,7 @@ CRUST = Suite(
     paper=PAPER,
     methods=METHODS,
     scales={"small": SMALL, "paper": PAPER_SCALE},
-    published=_beside({**TABLE_1, **TABLE_3}),
+    published=_for_both_selections({**TABLE_1, **TABLE_3}),
     columns=("clean_share", "clean_weight"),
     claims=(Claim(("crust", "crust-facility"), tuple(e.name for e in METHODS if not e.name.startswith("crust"))),),
 )

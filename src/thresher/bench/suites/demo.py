@@ -1,4 +1,4 @@
-"""The first comparison: handwritten digits, four labels in ten wrong."""
+"""A first comparison: handwritten digits with 40% wrong labels."""
 
 from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.setup import Setup

@@ -28,7 +28,7 @@ ROWS = ("standard", "teacher", "unweighted", "debias", "debias-consistent")
 
 
 def cells(kind: Cell, teaching: Teaching, values: Iterable[float]) -> tuple[Cell, ...]:
-    """A cell of this kind for each temperature, which teacher and pretraining know nothing of."""
+    """A cell of this kind for each temperature, on which teacher and pretraining do not depend."""
     return tuple(
         replace(
             kind,

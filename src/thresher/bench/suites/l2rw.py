@@ -85,7 +85,7 @@ def imbalance(kind: Cell, ratios: Sequence[int], total: int | None = None) -> tu
 
 
 def uniform(kind: Cell, clean: int) -> Cell:
-    """UNIFORMFLIP at 40%; methods that ask for the rate are told it."""
+    """UNIFORMFLIP at 40%; methods that need the rate are told the true one."""
     return replace(
         kind,
         name=f"{kind.name}-uniform-{MAIN}",
@@ -97,7 +97,7 @@ def uniform(kind: Cell, clean: int) -> Cell:
 
 
 def background(kind: Cell, clean: int, percent: int = MAIN, usual: int = 100) -> Cell:
-    """BACKGROUNDFLIP, to another class in each seed; cells with the usual clean set or rate are points of a figure.
+    """BACKGROUNDFLIP, to another class for each seed; cells with the usual clean set or rate are points of a figure.
 
     >>> background(Cell("digits", "digits"), 10).name, background(Cell("digits", "digits"), 100, 20).name
     ('digits-background-40-clean-10', 'digits-background-20')

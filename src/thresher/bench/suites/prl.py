@@ -1,4 +1,4 @@
-"""PRL: the paper's Tables 1 and 2 on CIFAR and CelebA, and the same grid on what two cores can train in an hour."""
+"""PRL: the paper's Tables 1 and 2 on CIFAR and CelebA, and the same grid on small data, an hour on two cores."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Reclaim beside what it is made of, and without each of its parts; on human and on generated label noise."""
+"""Reclaim beside the methods it combines, and without each of its parts; on human and on generated label noise."""
 
 from dataclasses import replace
 from functools import partial
@@ -7,7 +7,7 @@ from thresher.bench.definition.grid import Cell, Entry, Measured, Task
 from thresher.bench.definition.published import printed
 from thresher.bench.definition.setup import Setup
 from thresher.bench.definition.suite import Claim, Scale, Suite
-from thresher.bench.run.task import measured, train_by
+from thresher.bench.run.task import measurement_of, train_recipe
 from thresher.bench.suites.preparation import first
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import cosine
@@ -28,18 +28,18 @@ from thresher.slots.views import strong, weak
 
 
 def debiased_on_clean(task: Task) -> Measured:
-    """Reclaim that weighs the teacher's labels by what the clean examples say of the teacher."""
+    """Reclaim with the teacher's labels weighted by its errors on the clean examples."""
     setting = Setting(task.job.cell.noise_rate, task.train.classes, task.job.setup.epochs or 1)
-    return measured(train_by(reclaim(setting, rest=DEBIASED), task, validation=task.clean), task)
+    return measurement_of(train_recipe(reclaim(setting, rest=DEBIASED), task, validation=task.clean), task)
 
 
 def with_growing(setting: Setting) -> Recipe:
-    """Reclaim for much noise: the surest of each class are reclaimed, however unsure."""
+    """Reclaim for much noise: the most confident examples of each class are reclaimed, at any confidence."""
     return reclaim(setting, rest=growing(setting))
 
 
 def joint_then_agreement(setting: Setting) -> RuleLike:
-    """By prediction or gradient in the first half of the run, afterwards by prediction alone; and never everyone."""
+    """By prediction or gradient in the first half of the run, afterwards by prediction alone."""
     return warmup(round(setting.epochs / 2), Agree(), before=either(Agree(), short(setting)))
 
 
