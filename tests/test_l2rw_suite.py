@@ -202,7 +202,7 @@ def test_the_page_shows_pictures_recalls_and_what_was_not_run(tmp_path: Path) ->
     assert "| method | balanced_accuracy | recall_0 |" in imbalance
     assert "| L2RW |  | 0.250 |" in imbalance
     assert "recall_0" not in flips
-    assert "backgroundflip:0.4 to 0, 1, 3, 5, 7 by seed, 100 clean examples, 10% left alone for early stopping" in page
+    assert "backgroundflip:0.4 to 0, 1, 3, 5, 7 by seed, 100 clean examples, 10% held out for early stopping" in page
     paper = write_page(L2RW, "paper", [], tmp_path, Path("results.jsonl")).read_text()
     assert " 59.3 ± 0.6 " in paper.split("## Not run here")[1].split("| L2RW |")[1].splitlines()[0]
 

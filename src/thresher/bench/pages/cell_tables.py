@@ -30,7 +30,7 @@ def describe_cell(suite: Suite, scale: str, cell: Cell, told: str | None = None)
         told = "told nothing of the noise" if cell.noise_rate is None else f"told a noise rate of {cell.noise_rate:g}"
     clean = "" if cell.clean is None else f", {cell.clean} clean examples"
     if cell.validation is not None:
-        clean += f", {cell.validation:.0%} left alone for early stopping"
+        clean += f", {cell.validation:.0%} held out for early stopping"
     corruption = cell.corruption or "as it is"
     if cell.options:
         corruption += f" to {', '.join(cell.options)} by seed"

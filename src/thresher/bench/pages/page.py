@@ -106,7 +106,7 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
         "## On average",
         f"Means over the cells that were run, of the {suite.final}; blank where a method lacks one of them.",
         table(*averages_table(suite, rows)),
-        f"The same of the best {suite.clock}: far above means that a method later learnt the noise by heart.",
+        f"The same of the best {suite.clock}: far above means that a method later memorised the noise.",
         table(*averages_table(suite, rows, "best")),
     ]
     if of_the_paper:
@@ -116,7 +116,7 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
             table(CLAIM_HEADS, of_the_paper),
         ]
     if own:
-        parts += ["## What we asked beside it", "Does it help? How it comes out.", table(CLAIM_HEADS, own)]
+        parts += ["## Our own questions", "Comparisons of our own, and how they come out.", table(CLAIM_HEADS, own)]
     return parts
 
 

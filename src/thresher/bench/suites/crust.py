@@ -64,8 +64,8 @@ SMALL = Scale(
         "asymmetric is the usual map of CIFAR-10, by class number: it confuses five of ten classes, so that 40 means a "
         "fifth of all labels. derangement sends every class to one other, as the paper's code does.",
         "The length of F-correction's first training, and the lengths and the learning rate of L_DMI, were chosen by "
-        "looking at test scores on digits. Their rows on digits say what these methods can do once somebody has tuned "
-        "them, and flatter them beside all others.",
+        "looking at test scores on digits. Their rows on digits are thus those of tuned methods, and flatter them "
+        "beside all others.",
     ),
 )
 
@@ -117,9 +117,9 @@ PAPER_SCALE = Scale(
         f"in {SHORT} epochs, for every method alike, with the same five epochs of warm-up. Mixed precision (bfloat16).",
         "CIFAR-100 and mini-WebVision are not run here: we do not have them. The paper's asymmetric column stands "
         "beside derangement, which is what its code draws; asymmetric is the usual map of CIFAR-10, which it does not "
-        "have. cifar10n-worse has the labels that people gave.",
+        "have. cifar10n-worse has human labels.",
         "On the short cells CRUST ends below Standard although nine of ten labels it keeps are right: half of the "
-        "examples make half of the steps, and in so few epochs Standard has not learnt the wrong labels by heart. What "
+        "examples make half of the steps, and in so few epochs Standard has not memorised the wrong labels. What "
         "crust-facility keeps is dirtier than what it chooses from, and it ends far below Standard. The full cells "
         "have not been run here.",
         "The paper reports the best epoch, so the gap is that of our best epochs. Its row of CRUST stands beside both "

@@ -100,10 +100,10 @@ def selected(name: str, setting: Setting) -> Recipe:  # noqa: ARG001
     return Recipe(each_epoch=warmup(WARM_EPOCHS, SELECTIONS[name]))
 
 
-NOTE = "Half of each class is kept, from the first epoch on where only watched, else after five epochs."
+NOTE = "Half of each class is kept: from the first epoch on in crust-purity, after five epochs in crust-selections."
 BY_WEIGHT = (
     "By count, every medoid is one example; by weight, it is as many as its cluster has, which is how it trains. The "
-    "network learns from everybody, so that it is the same for all selections and nothing but the selection differs."
+    "network learns from all examples, so that it is the same for all selections and only the selection differs."
 )
 FEWER = {"symmetric": (20, 50), "derangement": (40,), "instance": (40,)}
 SHORT = tuple(shortened(cell) for cell in FULL if cell.name in ("cifar10-symmetric-50", HUMAN_LABELS.name))

@@ -154,7 +154,7 @@ PAPER_SCALE = Scale(
         "and one pretrained student; the gap is to ours of the best epoch, and the last ten epochs stand beside it. "
         "Here every seed has its own teacher and pretrained student, from which all rows of a cell start.",
         "CIFAR-100, CelebA and ImageNet are not run here: we do not have them. Of SVHN we have the first third of the "
-        "training set, cut anew from the full images, so its unlabelled part is smaller than the paper's.",
+        "training set, cropped again from the full images, so its unlabelled part is smaller than the paper's.",
         "Cells that end in entropy are section 3.3: confidence by entropy, 500 validation examples that the student "
         "also learns from, and on CIFAR-10 weights estimated anew every epoch. The others are section 3.1: margin, "
         "2,000 validation examples, estimated once.",

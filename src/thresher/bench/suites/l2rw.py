@@ -139,7 +139,7 @@ SMALL = Scale(
         "clean set never see them: the rows Clean only and +FT say what they are worth by themselves. At 100:1 one "
         "four is left to train on beside them.",
         "In the cells of the uniform and of the background flip a tenth of the training set, as corrupt as the rest, "
-        "is left alone by every method; +ES keeps the epoch that did best on it, and its score after an epoch is that "
+        "is held out from every method; +ES keeps the epoch that did best on it, and its score after an epoch is that "
         "of the network it would keep. +FT trains 300 steps on the clean images alone, at the last learning rate; the "
         "paper takes 5,000.",
         "Seed by seed the background class is 0, 1, 3, 5, 7, as in the paper's five trials.",
@@ -191,12 +191,12 @@ PAPER_SCALE = Scale(
         "The paper's ± is a 95% interval over five splits, ours the deviation over seeds. Its background classes, seed "
         "by seed, are ours. Its MentorNet rows are copied from that paper, and on CIFAR-100 its Weighted row repeats "
         "Random, probably a slip. CIFAR-100 is not run here: we do not have it.",
-        "A tenth of the training set, as corrupt as the rest, is left alone by every method; +ES keeps the epoch that "
+        "A tenth of the training set, as corrupt as the rest, is held out from every method; +ES keeps the epoch that "
         "did best on it, and its score after an epoch is that of the network it would keep. +FT trains 5,000 steps on "
         "the clean images alone, at the last learning rate.",
-        "On the gaps of background flips: everybody has a third of the paper's steps. Standard ends far above the "
-        "paper's because it has had less time to learn the background by heart, and has begun to: it ends four "
-        "points below its best epoch. L2RW is above it, but ten points below the paper's: it learns from about half "
+        "On the gaps of background flips: every method has a third of the paper's steps. Standard ends far above the "
+        "paper's because it has had less time to memorise the background, and has begun to: it ends four points "
+        "below its best epoch. L2RW is above it, but ten points below the paper's: it learns from about half "
         "of each batch, so that a third of the steps is a sixth of the learning; 94 of 100 labels it counts are "
         "right, and its last epoch is its best. Random weights learn from half of each batch as well, and end "
         "lowest.",

@@ -149,8 +149,8 @@ PAPER_SCALE = Scale(
         "components of the test images, four fifths of them to train on, where the paper has features of a network "
         "that was trained on the clean training images.",
         "cnn9 has BatchNorm, so there is no PRL(G) and no Ignormclip on classes, as in the paper.",
-        "On the gaps. Standard ends above the paper because a quarter of the epochs leaves less time to learn wrong "
-        "labels by heart: its best epochs show how much it had learnt before. Co-teaching and Co-PRL(L) end above it "
+        "On the gaps. Standard ends above the paper because a quarter of the epochs leaves less time to memorise "
+        "wrong labels: its best epochs show how much it had learnt before. Co-teaching and Co-PRL(L) end above it "
         "too: the steps are divided by the kept weights once, where Co-teaching's released loss divides by the count "
         "twice and so learns ever more slowly as it keeps less. PRL(L) ends a little below on pairflip-45 and "
         "above on symmetric-50. SPL is far below the paper on both, with a keep rate that is fixed "

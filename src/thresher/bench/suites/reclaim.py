@@ -151,7 +151,7 @@ PAPER = Scale(
     ),
     notes=(
         "ResNet-18 with a stem for small images, 140 epochs in batches of 256, each as a weak and a strong view, for "
-        "all methods alike. In so many epochs Standard learns the wrong labels by heart; compare its best epoch with "
+        "all methods alike. In so many epochs Standard memorises the wrong labels; compare its best epoch with "
         "the published one. Symmetric 80 has 280 epochs and a smaller learning rate.",
         ELSEWHERE,
     ),
