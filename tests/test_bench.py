@@ -1,4 +1,4 @@
-"""The bench: every result is stored once, whatever happens to its process, and the tables say what is stored."""
+"""The bench: every result is stored once, whatever happens to its process, and the tables show what is stored."""
 
 import fcntl
 import io
@@ -13,10 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import make_dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from thresher import ThresherError, fit
+from thresher import Recipe, ThresherError, fit
 from thresher.bench.commands.bench import app
 from thresher.bench.compare.rows import compare, left_out
 from thresher.bench.definition.grid import Cell, Entry, Job, Measured, Task
@@ -34,25 +34,24 @@ from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.pages.curves import panel_height
 from thresher.bench.pages.page import write_page
 from thresher.bench.pages.terminal import print_tables
-from thresher.bench.run import results as results_module
 from thresher.bench.run.identity import as_json, head_of
 from thresher.bench.run.jobs import jobs_of, latest_by_key, missing_jobs
 from thresher.bench.run.processes import Events, Worker, relay_messages
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read, results_file
+from thresher.bench.run.results import read, results_file
 from thresher.bench.run.runner import RunOptions, next_index, run_jobs
 from thresher.bench.run.task import load_task, run_task, summary
 from thresher.bench.suites import SUITES
 from thresher.corruption import corrupt
 from thresher.data import load, only_classes
 from thresher.engine.train import Moment
-from thresher.methods import method
+from thresher.methods import Setting, method
 from thresher.models import build
 from thresher.slots.views import Flip
 
 
 def constant(_task: Task) -> Measured:
-    """A procedure that prints, which must not disturb what its process tells."""
+    """A procedure that prints, which must not disturb the messages of its process."""
     print("noise on the output stream")
     return Measured("accuracy", [0.25, 0.5], seconds=1.0, columns={"purity": [0.5, 1.0]})
 
@@ -71,7 +70,7 @@ def killed(_task: Task) -> Measured:
 
 
 def linger(task: Task) -> Measured:
-    """Say who it is in a file that is locked as long as it lives, then never end."""
+    """Write its process id into a file that is locked as long as it lives, then never end."""
     assert task.data_dir is not None
     assert task.watch is not None
     with (task.data_dir / "pid").open("w") as file:
@@ -88,7 +87,7 @@ CELL = Cell("blobs-40", "blobs:120,3,4", "symmetric:0.4", noise_rate=0.4)
 TINY = Suite(
     name="tiny",
     title="A tiny suite",
-    paper="A paper that nobody wrote",
+    paper="An invented paper",
     methods=(Entry("standard", "Standard"), Entry("prl-l", "PRL(L)")),
     scales={"small": Scale((CELL,), SETUP)},
     published=published("Table 9", ["blobs-40"], {"standard": [70.0], "prl-l": [80.0]}),
@@ -239,6 +238,29 @@ def test_a_new_slot_at_its_default_changes_no_stored_result() -> None:
     assert as_json(old(0.5)) == as_json(new(0.5)) != as_json(new(0.5, 0.1))
 
 
+def test_two_functions_or_classes_of_one_name_are_refused_in_a_suite() -> None:
+    namesake = FunctionType(constant.__code__, globals(), "constant")
+    assert as_json(namesake) == as_json(constant)
+    with pytest.raises(ThresherError, match=r"test_bench\.constant and test_bench\.constant: rename one"):
+        jobs_of(with_procedures(one=constant, two=partial(namesake)), "small")
+    assert jobs_of(with_procedures(one=constant, two=partial(constant)), "small")
+    rules = [make_dataclass("Rule", [("fraction", float)], frozen=True)(0.5) for _ in range(2)]
+    recipes = {f"row-{n}": partial(with_rule, rule) for n, rule in enumerate(rules)}
+    suite = replace(TINY, methods=(*TINY.methods, *(Entry(name, recipe=make) for name, make in recipes.items())))
+    with pytest.raises(ThresherError, match=r"types\.Rule and types\.Rule: rename one"):
+        jobs_of(suite, "small")
+    assert jobs_of(suite, "small", methods=["standard", "row-0"])
+
+
+def with_rule(rule: Any, setting: Setting) -> Recipe:  # noqa: ARG001
+    return Recipe(each_batch=rule)
+
+
+def test_functions_without_a_name_of_their_own_are_told_apart() -> None:
+    one, same, other = (lambda epoch: epoch + 1), (lambda epoch: epoch + 1), (lambda epoch: epoch + 2)
+    assert as_json(one) == as_json(same) != as_json(other)
+
+
 def test_a_good_result_outlives_a_later_failure() -> None:
     job = jobs_of(TINY, "small")[0]
     good, bad = made_up(job), made_up(job, status="failed", reason="no")
@@ -263,7 +285,7 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_the_process(tmp_path: Path
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
-    """Nobody is left to tell them, so they have to notice by themselves, in the middle of a job."""
+    """They notice that their input is closed, in the middle of a job."""
     program = """if True:
         import sys
         from test_bench import *
@@ -356,44 +378,6 @@ def test_the_score_is_the_mean_of_the_last_ten_epochs() -> None:
         Measured("accuracy", [float("nan")], seconds=1.0)
 
 
-# the results file
-
-
-def test_half_a_line_is_left_out_and_swallows_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    append(path, {"status": "ok", "number": 1})
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"status": "ok", "numb')
-    assert read(path) == ([{"status": "ok", "number": 1}], 1)
-    append(path, {"status": "ok", "number": 2})
-    assert [line["number"] for line in read(path)[0]] == [1, 2]
-
-
-def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "r.jsonl"
-    append(path, {"status": "ok"})
-    whole, write = path.read_bytes(), os.write
-    monkeypatch.setattr(results_module.os, "write", lambda file, data: write(file, data[:5]))
-    with pytest.raises(ThresherError, match="free some space"):
-        append(path, {"status": "ok", "number": 2})
-    assert path.read_bytes() == whole
-
-
-def test_two_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
-    """Each opens the file for itself, so that threads lock each other out as processes do."""
-    path = tmp_path / "r.jsonl"
-
-    def write(who: str) -> None:
-        for n in range(25):
-            append(path, {"status": "ok", "who": who, "n": n, "fill": "x" * 9000})
-
-    with ThreadPoolExecutor(2) as both:
-        list(both.map(write, "ab"))
-    lines, damaged = read(path)
-    assert damaged == 0
-    assert sorted((line["who"], line["n"]) for line in lines) == [(who, n) for who in "ab" for n in range(25)]
-
-
 # tables
 
 
@@ -438,10 +422,10 @@ def test_a_process_stays_with_its_cell_and_seed_and_away_from_those_of_others() 
     ]
     zero, one = second
     assert next_index(first, None, []) == 0
-    assert next_index(first, None, [zero]) == 2  # a new process takes what nobody is at
+    assert next_index(first, None, [zero]) == 2  # a new process takes a seed that no other has
     assert next_index(first, one, [zero]) == 2
     assert next_index(first[1:], zero, [one]) == 0
-    assert next_index(first[:2], one, [zero, None]) == 0  # nothing else is left: it helps
+    assert next_index(first[:2], one, [zero, None]) == 0  # nothing else is left
     assert next_index(first[:2], None, [zero, one]) == 0
 
 
