@@ -1,4 +1,4 @@
-"""The bench: every result is stored once, whatever happens to its process, and the tables say what is stored."""
+"""The bench: every result is stored once, whatever happens to its process, and the tables show what is stored."""
 
 import fcntl
 import io
@@ -13,10 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import make_dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -24,33 +24,34 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from thresher import ThresherError, fit
+from thresher import Recipe, ThresherError, fit
 from thresher.bench.commands.bench import app
 from thresher.bench.compare.rows import compare, left_out
+from thresher.bench.definition.grid import Cell, Entry, Job, Measured, Task
 from thresher.bench.definition.published import Published, published
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.pages.curves import panel_height
 from thresher.bench.pages.page import write_page
 from thresher.bench.pages.terminal import print_tables
-from thresher.bench.run import results as results_module
-from thresher.bench.run.jobs import Job, answered, head_of, jobs_of, missing, plain
-from thresher.bench.run.processes import Events, Worker, listen
+from thresher.bench.run.identity import as_json, head_of
+from thresher.bench.run.jobs import jobs_of, latest_by_key, missing_jobs
+from thresher.bench.run.processes import Events, Worker, relay_messages
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read, results_file
-from thresher.bench.run.runner import Place, next_place, run_jobs
-from thresher.bench.run.task import Measured, Task, measure, prepare, summary
+from thresher.bench.run.results import read, results_file
+from thresher.bench.run.runner import RunOptions, next_index, run_jobs
+from thresher.bench.run.task import load_task, run_task, summary
 from thresher.bench.suites import SUITES
 from thresher.corruption import corrupt
 from thresher.data import load, only_classes
 from thresher.engine.train import Moment
-from thresher.methods import method
+from thresher.methods import Setting, method
 from thresher.models import build
 from thresher.slots.views import Flip
 
 
 def constant(_task: Task) -> Measured:
-    """A procedure that prints, which must not disturb what its process tells."""
+    """A procedure that prints, which must not disturb the messages of its process."""
     print("noise on the output stream")
     return Measured("accuracy", [0.25, 0.5], seconds=1.0, columns={"purity": [0.5, 1.0]})
 
@@ -69,7 +70,7 @@ def killed(_task: Task) -> Measured:
 
 
 def linger(task: Task) -> Measured:
-    """Say who it is in a file that is locked as long as it lives, then never end."""
+    """Write its process id into a file that is locked as long as it lives, then never end."""
     assert task.data_dir is not None
     assert task.watch is not None
     with (task.data_dir / "pid").open("w") as file:
@@ -86,7 +87,7 @@ CELL = Cell("blobs-40", "blobs:120,3,4", "symmetric:0.4", noise_rate=0.4)
 TINY = Suite(
     name="tiny",
     title="A tiny suite",
-    paper="A paper that nobody wrote",
+    paper="An invented paper",
     methods=(Entry("standard", "Standard"), Entry("prl-l", "PRL(L)")),
     scales={"small": Scale((CELL,), SETUP)},
     published=published("Table 9", ["blobs-40"], {"standard": [70.0], "prl-l": [80.0]}),
@@ -125,7 +126,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, Path, Silen
     suite = replace(suite, methods=tuple(once))
     path = results_file(tmp_path_factory.mktemp("results"), suite.name, "small")
     watcher = Silent()
-    run_jobs(jobs_of(suite, "small"), path, Place("cpu", at_once=2), watcher)
+    run_jobs(jobs_of(suite, "small"), path, RunOptions("cpu", at_once=2), watcher)
     return suite, path, watcher
 
 
@@ -198,7 +199,7 @@ def test_the_seconds_of_a_procedure_are_those_of_all_its_trainings() -> None:
         if moment.record is not None:
             spent.append(moment.record["seconds"])
 
-    found = measure(prepare(job, device="cpu", watch=watch))
+    found = run_task(load_task(job, device="cpu", watch=watch))
     assert len(spent) == 2 == len(found.scores) + 1, "one epoch of each training"
     assert found.seconds >= sum(spent)
 
@@ -206,10 +207,10 @@ def test_the_seconds_of_a_procedure_are_those_of_all_its_trainings() -> None:
 def test_a_second_call_runs_only_what_is_missing(stored: tuple[Suite, Path, Silent]) -> None:
     suite, path, _ = stored
     lines = read(path)[0]
-    assert missing(jobs_of(suite, "small"), lines) == []
-    again = missing(jobs_of(suite, "small"), lines, retry_failed=True)
+    assert missing_jobs(jobs_of(suite, "small"), lines) == []
+    again = missing_jobs(jobs_of(suite, "small"), lines, retry_failed=True)
     assert sorted({job.entry.name for job in again}) == ["broken", "crash", "killed"]
-    assert [job.seed for job in missing(jobs_of(suite, "small", seeds=3), lines)] == [1, 1, *[2] * 6]
+    assert [job.seed for job in missing_jobs(jobs_of(suite, "small", seeds=3), lines)] == [1, 1, *[2] * 6]
 
 
 @pytest.mark.parametrize(
@@ -226,22 +227,45 @@ def test_a_second_call_runs_only_what_is_missing(stored: tuple[Suite, Path, Sile
 )
 def test_a_changed_setting_is_another_result(other: Suite) -> None:
     lines = [made_up(job) for job in jobs_of(TINY, "small")]
-    assert missing(jobs_of(TINY, "small"), lines) == []
-    assert {job.seed for job in missing(jobs_of(other, "small"), lines)} == {0, 1}
-    assert left_out(other, "small", lines) == len(missing(jobs_of(other, "small"), lines))
+    assert missing_jobs(jobs_of(TINY, "small"), lines) == []
+    assert {job.seed for job in missing_jobs(jobs_of(other, "small"), lines)} == {0, 1}
+    assert left_out(other, "small", lines) == len(missing_jobs(jobs_of(other, "small"), lines))
 
 
 def test_a_new_slot_at_its_default_changes_no_stored_result() -> None:
     old = make_dataclass("Rule", [("fraction", float)])
     new = make_dataclass("Rule", [("fraction", float), ("bias", float, 0.0)])
-    assert plain(old(0.5)) == plain(new(0.5)) != plain(new(0.5, 0.1))
+    assert as_json(old(0.5)) == as_json(new(0.5)) != as_json(new(0.5, 0.1))
+
+
+def test_two_functions_or_classes_of_one_name_are_refused_in_a_suite() -> None:
+    namesake = FunctionType(constant.__code__, globals(), "constant")
+    assert as_json(namesake) == as_json(constant)
+    with pytest.raises(ThresherError, match=r"test_bench\.constant and test_bench\.constant: rename one"):
+        jobs_of(with_procedures(one=constant, two=partial(namesake)), "small")
+    assert jobs_of(with_procedures(one=constant, two=partial(constant)), "small")
+    rules = [make_dataclass("Rule", [("fraction", float)], frozen=True)(0.5) for _ in range(2)]
+    recipes = {f"row-{n}": partial(with_rule, rule) for n, rule in enumerate(rules)}
+    suite = replace(TINY, methods=(*TINY.methods, *(Entry(name, recipe=make) for name, make in recipes.items())))
+    with pytest.raises(ThresherError, match=r"types\.Rule and types\.Rule: rename one"):
+        jobs_of(suite, "small")
+    assert jobs_of(suite, "small", methods=["standard", "row-0"])
+
+
+def with_rule(rule: Any, setting: Setting) -> Recipe:  # noqa: ARG001
+    return Recipe(each_batch=rule)
+
+
+def test_functions_without_a_name_of_their_own_are_told_apart() -> None:
+    one, same, other = (lambda epoch: epoch + 1), (lambda epoch: epoch + 1), (lambda epoch: epoch + 2)
+    assert as_json(one) == as_json(same) != as_json(other)
 
 
 def test_a_good_result_outlives_a_later_failure() -> None:
     job = jobs_of(TINY, "small")[0]
     good, bad = made_up(job), made_up(job, status="failed", reason="no")
-    assert list(answered([good, bad]).values()) == [good]
-    assert list(answered([bad, good]).values()) == [good]
+    assert list(latest_by_key([good, bad]).values()) == [good]
+    assert list(latest_by_key([bad, good]).values()) == [good]
 
 
 def test_an_interrupt_keeps_what_is_finished_and_ends_the_process(tmp_path: Path) -> None:
@@ -254,20 +278,20 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_the_process(tmp_path: Path
                 raise KeyboardInterrupt  # as Ctrl-C does, wherever the program is
 
     with pytest.raises(KeyboardInterrupt):
-        run_jobs(jobs, tmp_path / "r.jsonl", Place("cpu", data_dir=tmp_path), Interrupting())
+        run_jobs(jobs, tmp_path / "r.jsonl", RunOptions("cpu", data_dir=tmp_path), Interrupting())
     assert [line["method"] for line in read(tmp_path / "r.jsonl")[0]] == ["constant"]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
-    """Nobody is left to tell them, so they have to notice by themselves, in the middle of a job."""
+    """They notice that their input is closed, in the middle of a job."""
     program = """if True:
         import sys
         from test_bench import *
 
         jobs = jobs_of(with_procedures(linger=linger), "small", methods=["linger"], seeds=1)
-        run_jobs(jobs, Path(sys.argv[1], "r.jsonl"), Place("cpu", data_dir=Path(sys.argv[1])), Silent())
+        run_jobs(jobs, Path(sys.argv[1], "r.jsonl"), RunOptions("cpu", data_dir=Path(sys.argv[1])), Silent())
     """
     paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     starter = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], env={**os.environ, **paths})
@@ -306,43 +330,43 @@ def test_half_a_message_does_not_hang(tmp_path: Path) -> None:
         subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
     ):
         events, worker = Events(), Worker(process, errors)
-        listen(worker, events)
+        relay_messages(worker, events)
         assert [events.get(timeout=5) for _ in range(2)] == [(worker, {"epoch": 1}), (worker, None)]
 
 
 def test_a_suite_that_cannot_travel_is_refused(tmp_path: Path) -> None:
     suite = with_procedures(here=lambda _task: Measured("accuracy", [0.0], 0.0))
     with pytest.raises(ThresherError, match="can be imported"):
-        run_jobs(jobs_of(suite, "small", methods=["here"]), tmp_path / "r.jsonl", Place("cpu"), Silent())
+        run_jobs(jobs_of(suite, "small", methods=["here"]), tmp_path / "r.jsonl", RunOptions("cpu"), Silent())
 
 
 def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("thresher.bench.run.runner.cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [Place(at_once=jobs).threads for jobs in (1, 3, 16)] == [8, 2, 1]
+    assert [RunOptions(at_once=jobs).threads for jobs in (1, 3, 16)] == [8, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert [Place(at_once=jobs).threads for jobs in (1, 4)] == [3, 2]
-    with pytest.raises(ThresherError, match="--jobs 0"):
-        Place(at_once=0)
+    assert [RunOptions(at_once=jobs).threads for jobs in (1, 4)] == [3, 2]
+    with pytest.raises(ThresherError, match="--jobs must be at least 1"):
+        RunOptions(at_once=0)
 
 
 def test_the_clean_set_is_taken_out_before_the_corruption() -> None:
     cell = replace(CELL, clean=12, corruption="symmetric:0.9")
     job = replace(jobs_of(TINY, "small")[0], cell=cell)
-    task = prepare(job)
+    task = load_task(job)
     assert task.clean is not None
     whole = load(CELL.data).train
     assert task.clean.labels.bincount().tolist() == [4, 4, 4]
     assert torch.equal(task.clean.targets, whole.targets[task.clean.ids])
     assert sorted([*task.clean.ids.tolist(), *task.train.ids.tolist()]) == whole.ids.tolist()
     with pytest.raises(ThresherError, match="give 1 to 119"):
-        prepare(replace(job, cell=replace(cell, clean=121)))
+        load_task(replace(job, cell=replace(cell, clean=121)))
 
 
 def test_regression_cells_run() -> None:
     cell = Cell("linadv", "regression:200,4,2", "linadv:0.2", noise_rate=0.2, metric="r2")
     suite = replace(TINY, scales={"small": Scale((cell,), SETUP)}, published={})
-    found = summary(measure(prepare(jobs_of(suite, "small", methods=["prl-l"])[0], device="cpu")))
+    found = summary(run_task(load_task(jobs_of(suite, "small", methods=["prl-l"])[0], device="cpu")))
     assert found["metric"] == "r2"
     assert len(found["scores"]) == 2
 
@@ -352,44 +376,6 @@ def test_the_score_is_the_mean_of_the_last_ten_epochs() -> None:
     assert (found["last"], found["best"], found["spread"]) == (0.6, 0.9, pytest.approx(0.105409, abs=1e-6))
     with pytest.raises(ThresherError, match="not finite"):
         Measured("accuracy", [float("nan")], seconds=1.0)
-
-
-# the results file
-
-
-def test_half_a_line_is_left_out_and_swallows_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    append(path, {"status": "ok", "number": 1})
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"status": "ok", "numb')
-    assert read(path) == ([{"status": "ok", "number": 1}], 1)
-    append(path, {"status": "ok", "number": 2})
-    assert [line["number"] for line in read(path)[0]] == [1, 2]
-
-
-def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "r.jsonl"
-    append(path, {"status": "ok"})
-    whole, write = path.read_bytes(), os.write
-    monkeypatch.setattr(results_module.os, "write", lambda file, data: write(file, data[:5]))
-    with pytest.raises(ThresherError, match="free some space"):
-        append(path, {"status": "ok", "number": 2})
-    assert path.read_bytes() == whole
-
-
-def test_two_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
-    """Each opens the file for itself, so that threads lock each other out as processes do."""
-    path = tmp_path / "r.jsonl"
-
-    def write(who: str) -> None:
-        for n in range(25):
-            append(path, {"status": "ok", "who": who, "n": n, "fill": "x" * 9000})
-
-    with ThreadPoolExecutor(2) as both:
-        list(both.map(write, "ab"))
-    lines, damaged = read(path)
-    assert damaged == 0
-    assert sorted((line["who"], line["n"]) for line in lines) == [(who, n) for who in "ab" for n in range(25)]
 
 
 # tables
@@ -435,12 +421,12 @@ def test_a_process_stays_with_its_cell_and_seed_and_away_from_those_of_others() 
         ("prl-l", 1),
     ]
     zero, one = second
-    assert next_place(first, None, []) == 0
-    assert next_place(first, None, [zero]) == 2  # a new process takes what nobody is at
-    assert next_place(first, one, [zero]) == 2
-    assert next_place(first[1:], zero, [one]) == 0
-    assert next_place(first[:2], one, [zero, None]) == 0  # nothing else is left: it helps
-    assert next_place(first[:2], None, [zero, one]) == 0
+    assert next_index(first, None, []) == 0
+    assert next_index(first, None, [zero]) == 2  # a new process takes a seed that no other has
+    assert next_index(first, one, [zero]) == 2
+    assert next_index(first[1:], zero, [one]) == 0
+    assert next_index(first[:2], one, [zero, None]) == 0  # nothing else is left
+    assert next_index(first[:2], None, [zero, one]) == 0
 
 
 def test_seeds_beyond_the_suite_count_too() -> None:
@@ -525,7 +511,7 @@ def smoke(suite: Suite) -> Suite:
 @pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
 def test_the_smoke_cell_of_every_suite_runs(suite: Suite) -> None:
     (job,) = jobs_of(smoke(suite), "small")
-    found = summary(measure(prepare(job, device="cpu")))
+    found = summary(run_task(load_task(job, device="cpu")))
     assert len(found["scores"]) == 2
     assert found["metric"] == job.cell.metric
 
@@ -539,9 +525,9 @@ def test_every_suite_can_travel_and_be_told_apart(suite: Suite) -> None:
 
 
 def test_a_suite_without_standard_or_with_strange_numbers_is_refused() -> None:
-    with pytest.raises(ThresherError, match="lacks standard"):
+    with pytest.raises(ThresherError, match="lacks its baseline standard"):
         replace(TINY, methods=TINY.methods[1:])
-    with pytest.raises(ThresherError, match="not in its grid"):
+    with pytest.raises(ThresherError, match="its grid lacks"):
         replace(TINY, published=published("Table 1", ["other"], {"standard": [1.0]}))
     with pytest.raises(ThresherError, match="did you mean 'prl-l'"):
         replace(TINY, methods=(*TINY.methods, Entry("prl-1")))
@@ -594,7 +580,7 @@ def test_failures_are_told_and_tried_again_only_when_asked(tmp_path: Path, monke
         (["run", "demo", "--scale", "paper"], "give --scale small"),
         (["run", "demo", "--methods", "prl-k"], "did you mean 'prl-"),
         (["run", "demo", "--cells", "symetric-40"], "did you mean 'symmetric-40'"),
-        (["run", "demo", "--seeds", "0"], "--seeds 1 or more"),
+        (["run", "demo", "--seeds", "0"], "--seeds must be at least 1"),
         (["run", "demo", "--device", "toaster"], "such as cpu"),
         (["show", "demo", "--scale", "paper"], "give --scale small"),
     ],

@@ -12,15 +12,17 @@ from tiny import examples, net
 
 from thresher import Recipe, ThresherError, fit
 from thresher.bench.compare.rows import compare
+from thresher.bench.definition.grid import Entry
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.pages import curves as plot
 from thresher.bench.pages.number_plots import number_points, numbers_svg
 from thresher.bench.pages.page import write_page
-from thresher.bench.pages.side_by_side import insert, insert_in_pages, side_by_side
-from thresher.bench.run.jobs import head_of, jobs_of
+from thresher.bench.pages.side_by_side import insert_tables, insert_tables_in_pages, side_by_side
+from thresher.bench.run.identity import head_of
+from thresher.bench.run.jobs import jobs_of
 from thresher.bench.run.results import read
-from thresher.bench.suites import OF_CRUST, SUITES, crust, crust_parts
+from thresher.bench.suites import CRUST_SUITES, SUITES, crust, crust_parts
 from thresher.bench.suites.crust_purity import CRUST_PURITY, SELECTIONS, Watched, purities
 from thresher.methods import METHODS, Setting
 from thresher.rules import FacilityLocation, ask
@@ -41,7 +43,7 @@ def test_the_tables_are_whole() -> None:
     assert all(entry.name in METHODS for entry in CRUST.methods)
 
 
-@pytest.mark.parametrize("suite", OF_CRUST, ids=lambda suite: suite.name)
+@pytest.mark.parametrize("suite", CRUST_SUITES, ids=lambda suite: suite.name)
 def test_every_result_can_be_asked_for_and_sent_to_a_worker(suite: Suite) -> None:
     for scale in suite.scales:
         jobs = pickle.loads(pickle.dumps(jobs_of(suite, scale)))
@@ -68,7 +70,7 @@ def test_every_corruption_of_the_issue_and_what_methods_are_told() -> None:
 
 
 def test_the_parts_of_table_2_are_recipes_of_their_own() -> None:
-    made = {entry.name: entry.how(Setting(None, 10, 30)) for entry in crust_parts.ABLATED}
+    made = {entry.name: entry.recipe_or_procedure(Setting(None, 10, 30)) for entry in crust_parts.ABLATED}
     assert len(made) == 8 == len({repr(recipe) for recipe in made.values()})
     assert made["central-predicted-mixed"] == METHODS["crust"].recipe()
     assert made["medoids-predicted-mixed"] == METHODS["crust-facility"].recipe()
@@ -185,15 +187,15 @@ def test_tables_in_pages_are_those_of_the_stored_results() -> None:
     results, _ = read(ROOT / "results" / "crust-purity-small.jsonl")
     tables = side_by_side(CRUST_PURITY, compare(CRUST_PURITY, "small", results))
     text = (ROOT / "docs" / "methods" / "crust.md").read_text()
-    assert insert(text, "crust-purity-small", tables) == text
-    assert insert(text, "crust-purity-small", []) != text
+    assert insert_tables(text, "crust-purity-small", tables) == text
+    assert insert_tables(text, "crust-purity-small", []) != text
 
 
 def test_pages_are_brought_up_to_date(tmp_path: Path) -> None:
     texts = {"one.md": "# One\n<!-- tables: a-small -->\nold\n<!-- end -->\nlast\n", "two.md": "# Two\n"}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    assert insert_in_pages(tmp_path, "a-small", ["| new |"]) == [tmp_path / "one.md"]
+    assert insert_tables_in_pages(tmp_path, "a-small", ["| new |"]) == [tmp_path / "one.md"]
     assert (tmp_path / "one.md").read_text() == "# One\n<!-- tables: a-small -->\n\n| new |\n\n<!-- end -->\nlast\n"
-    assert insert_in_pages(tmp_path, "a-small", ["| new |"]) == []
-    assert insert_in_pages(tmp_path / "nowhere", "a-small", []) == []
+    assert insert_tables_in_pages(tmp_path, "a-small", ["| new |"]) == []
+    assert insert_tables_in_pages(tmp_path / "nowhere", "a-small", []) == []

@@ -12,9 +12,10 @@ from tiny import assert_same_tensors, examples, net, streamed
 from torch import Tensor, nn
 
 from thresher import Examples, Recipe, Run, ThresherError, signals
+from thresher.bench.definition.grid import Job
 from thresher.bench.run import distilled
-from thresher.bench.run.jobs import Job, jobs_of
-from thresher.bench.run.task import measure, prepare, summary
+from thresher.bench.run.jobs import jobs_of
+from thresher.bench.run.task import load_task, run_task, summary
 from thresher.bench.suites import SUITES
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT, TEMPERATURES
 from thresher.data import Predictions
@@ -390,14 +391,14 @@ def test_the_paper_s_own_setting() -> None:
 def test_rows_of_a_cell_share_one_start_and_other_seeds_do_not() -> None:
     jobs = {(job.entry.name, job.seed): short(job) for job in jobs_of(DISTIL, "small", cells=["digits-50"], seeds=2)}
     one, other, next_seed = (
-        distilled.lessons_of(prepare(jobs[key], device="cpu"))
+        distilled.lessons_of(load_task(jobs[key], device="cpu"))
         for key in (("debias", 0), ("fidelity", 0), ("debias", 1))
     )
     assert one is other
     assert one is not next_seed
     assert len(one.pretrained.history) == 2
-    labelled, unlabelled, validation = distilled.parts(
-        prepare(jobs["debias", 0], device="cpu").train, one_teaching(jobs["debias", 0]), 0
+    labelled, unlabelled, validation = distilled.split_labelled(
+        load_task(jobs["debias", 0], device="cpu").train, one_teaching(jobs["debias", 0]), 0
     )
     ids = [set(part.ids.tolist()) for part in (labelled, unlabelled, validation)]
     assert [len(each) for each in ids] == [50, 1438 - 350, 300]
@@ -411,7 +412,7 @@ def one_teaching(job: Job) -> Any:
 @pytest.mark.parametrize("name", [entry.name for entry in DISTIL.methods])
 def test_every_row_runs(name: str) -> None:
     (job,) = jobs_of(DISTIL, "small", cells=["digits-50"], methods=[name], seeds=1)
-    found = summary(measure(prepare(short(job), device="cpu")))
+    found = summary(run_task(load_task(short(job), device="cpu")))
     assert len(found["scores"]) == (2 if name in ("standard", "teacher") else 1)
     assert (found["clean_share"] is None) == (name in ("standard", "teacher"))
     if name == "oracle":

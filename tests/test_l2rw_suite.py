@@ -12,12 +12,14 @@ import torch
 
 from thresher import ThresherError
 from thresher.bench.compare.rows import compare
+from thresher.bench.definition.grid import Cell, Entry, Job
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.pages.number_plots import number_points, numbers_svg
 from thresher.bench.pages.page import write_page
-from thresher.bench.run.jobs import Job, head_of, jobs_of, settings_of
-from thresher.bench.run.task import kept_scores, measure, prepare, summary
+from thresher.bench.run.identity import head_of, settings_of
+from thresher.bench.run.jobs import jobs_of
+from thresher.bench.run.task import kept_scores, load_task, run_task, summary
 from thresher.bench.suites import SUITES, l2rw, l2rw_tables
 from thresher.data import load
 from thresher.engine.run import Run
@@ -88,7 +90,7 @@ def test_every_job_is_one_of_its_own_and_can_be_sent(scale: str) -> None:
 
 def test_a_digit_is_left_to_train_on_at_the_largest_ratio() -> None:
     (job,) = jobs_of(L2RW, "small", cells=["digits-imbalance-100"], methods=["l2rw"], seeds=1)
-    task = prepare(job)
+    task = load_task(job)
     assert task.clean is not None
     assert task.clean.labels.bincount().tolist() == [5, 5]
     few, many = task.train.labels.bincount().tolist()
@@ -103,7 +105,7 @@ def job_of(name: str, seed: int = 0, **changes: Any) -> Job:
 
 def test_seeds_differ_by_the_background_and_leave_a_part_alone() -> None:
     for seed, background in ((0, 1), (1, 3)):
-        task = prepare(job_of("standard", seed))
+        task = load_task(job_of("standard", seed))
         wrong = task.train.columns["is_corrupt"]
         assert set(task.train.labels[wrong].tolist()) == {background}
         assert task.validation is not None
@@ -122,12 +124,12 @@ def test_stopping_early_scores_the_network_that_would_be_kept() -> None:
     run = Run(None, [], [], history, None, chosen=5)  # type: ignore[arg-type]
     assert kept_scores(run) == [0.1, 0.9, 0.9, 0.9, 0.4]
     assert kept_scores(replace(run, chosen=None)) == [0.1, 0.9, 0.2, 0.3, 0.4]
-    found = measure(prepare(job_of("standard+es"), device="cpu"))
+    found = run_task(load_task(job_of("standard+es"), device="cpu"))
     assert len(found.scores) == 4
 
 
 def test_fine_tuning_goes_on_where_training_has_ended() -> None:
-    plain, tuned = (measure(prepare(job_of(name), device="cpu")) for name in ("standard", "standard+ft"))
+    plain, tuned = (run_task(load_task(job_of(name), device="cpu")) for name in ("standard", "standard+ft"))
     assert list(tuned.scores[:4]) == list(plain.scores)
     assert 10 <= len(tuned.scores) - 4 <= 30
     assert tuned.clean_share == plain.clean_share
@@ -200,14 +202,14 @@ def test_the_page_shows_pictures_recalls_and_what_was_not_run(tmp_path: Path) ->
     assert "| method | balanced_accuracy | recall_0 |" in imbalance
     assert "| L2RW |  | 0.250 |" in imbalance
     assert "recall_0" not in flips
-    assert "backgroundflip:0.4 to 0, 1, 3, 5, 7 by seed, 100 clean examples, 10% left alone for early stopping" in page
+    assert "backgroundflip:0.4 to 0, 1, 3, 5, 7 by seed, 100 clean examples, 10% held out for early stopping" in page
     paper = write_page(L2RW, "paper", [], tmp_path, Path("results.jsonl")).read_text()
     assert " 59.3 ± 0.6 " in paper.split("## Not run here")[1].split("| L2RW |")[1].splitlines()[0]
 
 
 def test_recalls_are_kept_of_the_cells_that_ask() -> None:
     cell = replace(CELL, columns=("recall_0",))
-    found = measure(prepare(job_of("standard", cell=cell, columns=("clean_share", "recall_0")), device="cpu"))
+    found = run_task(load_task(job_of("standard", cell=cell, columns=("clean_share", "recall_0")), device="cpu"))
     assert len(found.columns["recall_0"]) == 4
     assert all(0 <= value <= 1 for value in found.columns["recall_0"] if value is not None)
     assert torch.tensor(found.columns["recall_0"]).isfinite().all()

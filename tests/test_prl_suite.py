@@ -14,6 +14,7 @@ from thresher import Examples, ThresherError
 from thresher.__main__ import app
 from thresher.bench.compare.claims import averages_table, claims_table
 from thresher.bench.compare.rows import compare
+from thresher.bench.definition.grid import Job
 from thresher.bench.definition.published import printed
 from thresher.bench.definition.setup import Setup
 from thresher.bench.definition.suite import Claim, Suite
@@ -21,14 +22,13 @@ from thresher.bench.pages import terminal as display
 from thresher.bench.pages.curves import curves_svg
 from thresher.bench.pages.number_plots import numbers_svg
 from thresher.bench.pages.page import write_page
-from thresher.bench.pages.sensitivity import sensitivity_suite, usual_rates
-from thresher.bench.run import task
-from thresher.bench.run.jobs import Job, head_of, jobs_of
+from thresher.bench.run.identity import head_of
+from thresher.bench.run.jobs import jobs_of
 from thresher.bench.run.results import append
-from thresher.bench.run.runner import Place
-from thresher.bench.run.task import measure, summary
-from thresher.bench.suites import SUITES, prl, prl_tables
-from thresher.bench.suites import preparation as prepare
+from thresher.bench.run.runner import RunOptions
+from thresher.bench.run.task import load_task, run_task, summary
+from thresher.bench.suites import SUITES, preparation, prl, prl_tables
+from thresher.bench.suites.sensitivity import rates_around, sensitivity_suite
 from thresher.data import Splits
 from thresher.methods import METHODS
 
@@ -109,7 +109,7 @@ def images(count: int, seed: int, shape: tuple[int, ...] = (1, 6, 6)) -> Example
 @pytest.mark.parametrize("count", [20, 60], ids=["wide", "tall"])
 def test_components_are_those_of_the_training_set(count: int) -> None:
     splits = Splits(images(count, 0), images(9, 1))
-    found = prepare.components(splits, 7)
+    found = preparation.components(splits, 7)
     train, test = (part.inputs.flatten(1).double() for part in splits)
     mean = train.mean(0)
     axes = torch.linalg.svd(train - mean, full_matrices=False).Vh[:7].T
@@ -125,15 +125,15 @@ def test_components_are_those_of_the_training_set(count: int) -> None:
 
 def test_components_are_made_once_for_the_same_images(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    real = prepare.principal_components
-    monkeypatch.setattr(prepare, "principal_components", lambda *given: calls.append(1) or real(*given))
+    real = preparation.principal_components
+    monkeypatch.setattr(preparation, "principal_components", lambda *given: calls.append(1) or real(*given))
     one, other = Splits(images(20, 5), images(9, 6)), Splits(images(20, 7), images(9, 6))
-    first = [prepare.components(splits, 4) for splits in (one, one, other, one)]
+    first = [preparation.components(splits, 4) for splits in (one, one, other, one)]
     assert len(calls) == 3
     assert torch.equal(first[0].train.inputs, first[3].train.inputs)
     assert not torch.equal(first[0].train.inputs, first[2].train.inputs)
     with pytest.raises(ThresherError, match="ask for fewer"):
-        prepare.components(one, 21)
+        preparation.components(one, 21)
 
 
 class Files:
@@ -148,7 +148,7 @@ class Files:
 
 def test_celeba_is_made_of_its_test_part() -> None:
     streamed = Examples(Files(), torch.randn(20, 2, generator=torch.Generator().manual_seed(0)))
-    found = prepare.celeba_components(Splits(images(30, 0), streamed), 3)
+    found = preparation.celeba_components(Splits(images(30, 0), streamed), 3)
     assert [len(part) for part in found] == [16, 4]
     assert found.train.input_shape == (3,)
 
@@ -228,7 +228,7 @@ def test_averages_of_the_best_epoch_stand_alone() -> None:
 def test_a_claim_may_speak_of_one_data_set_and_only_of_known_methods() -> None:
     cells = PRL.scale("small").cells
     claim = Claim(("prl-l",), ("spl",), data="digits")
-    assert {cell.data for cell in cells if claim.speaks_of(cell)} == {"digits"}
+    assert {cell.data for cell in cells if claim.applies_to(cell)} == {"digits"}
     with pytest.raises(ThresherError, match="crust, which it lacks"):
         Suite(
             **{**vars(PRL), "claims": (Claim(("crust",), ("spl",)),)},
@@ -287,14 +287,14 @@ def sensitivity(*words: str) -> Any:
     return CliRunner().invoke(app, ["sensitivity", *tiny, *words])
 
 
-def run_here(jobs: Sequence[Job], path: Path, place: Place, watcher: Any) -> list[dict[str, Any]]:
+def run_here(jobs: Sequence[Job], path: Path, options: RunOptions, watcher: Any) -> list[dict[str, Any]]:
     """The runner without processes beside this one, which take seconds to start; PRL(L) told 0.3 fails."""
     done: list[dict[str, Any]] = []
     for job in jobs:
         watcher.started(job)
         outcome = {"status": "failed", "reason": "no luck"}
         if job.cell.noise_rate != 0.3:
-            outcome = {"status": "ok", "reason": None, **summary(measure(task.prepare(job, device=place.device)))}
+            outcome = {"status": "ok", "reason": None, **summary(run_task(load_task(job, device=options.device)))}
         done.append({**head_of(job), **outcome, **ORIGIN})
         append(path, done[-1])
         watcher.ended(job, done[-1])
@@ -329,11 +329,11 @@ def test_sensitivity_writes_a_page_and_goes_on_where_it_was(tmp_path: Path, monk
         (["--corrupt", "symmetric:0.4", "--method", "standard"], "standard is told no noise rate"),
         (["--corrupt", "symmetric:0.4", "--method", "prl"], "prl-l"),
         (["--corrupt", "symmetric:0.4", "--rates", "0.4"], "at least two"),
-        (["--corrupt", "symmetric:0.4", "--rates", "0.4,1.5"], "1.5 is no share"),
-        (["--corrupt", "symmetric:0.4", "--rates", "a,b"], "no list of numbers"),
+        (["--corrupt", "symmetric:0.4", "--rates", "0.4,1.5"], "must be at least 0 and below 1, not 1.5"),
+        (["--corrupt", "symmetric:0.4", "--rates", "a,b"], "not a list of numbers"),
         (["--corrupt", "signflip:0.4"], "signflip corrupts real targets"),
         ([], "give --rates"),
-        (["--corrupt", "symmetric:0.4", "--seeds", "0"], "0 seeds"),
+        (["--corrupt", "symmetric:0.4", "--seeds", "0"], "--seeds must be at least 1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -343,10 +343,10 @@ def test_sensitivity_refuses(words: Sequence[str], said: str, tmp_path: Path) ->
     assert said in found.output
 
 
-def test_usual_rates_stay_shares() -> None:
-    assert usual_rates("symmetric:0.95") == [0.85, 0.9, 0.95]
+def test_rates_around_the_true_one_stay_shares() -> None:
+    assert rates_around("symmetric:0.95") == [0.85, 0.9, 0.95]
     with pytest.raises(ThresherError, match="give --rates"):
-        usual_rates("imbalance:200")
+        rates_around("imbalance:200")
 
 
 def test_a_rate_twice_is_one_cell() -> None:

@@ -1,4 +1,4 @@
-"""A page of results is what `thresher bench show` makes of the stored file, and nothing else."""
+"""A page of results is what `thresher bench show` makes of the stored file, and every stored row belongs to a suite."""
 
 import re
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from thresher.bench.pages.page import markdown
+from thresher.bench.run.identity import key_of, key_of_job
+from thresher.bench.run.jobs import jobs_of
 from thresher.bench.run.results import read, results_file
 from thresher.bench.suites import SUITES
 
@@ -32,5 +34,18 @@ def test_a_page_says_what_is_stored(suite: str, scale: str) -> None:
     assert text == markdown(SUITES[suite], scale, stored, source, pictures), f"{page.name} is old: make pages"
 
 
-def test_there_are_pages_to_hold_to_it() -> None:
-    assert len(STORED) >= 10
+@pytest.mark.parametrize(("suite", "scale"), STORED)
+def test_every_stored_row_answers_a_job_of_its_suite(suite: str, scale: str) -> None:
+    """A row whose settings the suite has given up is stale: remove it once another row answers its job."""
+    rows, _ = read(results_file(ROOT / "results", suite, scale))
+    jobs = {key_of_job(job) for job in jobs_of(SUITES[suite], scale, seeds=1)}  # any seed may have been run
+    stale = [
+        f"{row['cell']} {row['method']} seed {row['seed']}" for row in rows if key_of({**row, "seed": 0}) not in jobs
+    ]
+    assert stale == []
+
+
+def test_every_stored_file_of_a_scale_belongs_to_a_suite() -> None:
+    files = {path.stem for scale in ("small", "paper") for path in (ROOT / "results").glob(f"*-{scale}.jsonl")}
+    assert files == {f"{suite}-{scale}" for suite, scale in STORED}
+    assert len(files) >= 10

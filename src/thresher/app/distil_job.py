@@ -9,14 +9,14 @@ import torch
 from thresher.app.distil_sets import Parts, load_parts
 from thresher.app.distil_settings import DistilSettings, is_table, refuse_unused
 from thresher.app.settings import refuse_another_run, save, saving
-from thresher.app.train_job import keep_rows_of, train_settings, with_defaults
+from thresher.app.train_job import keep_rows_of, with_defaults
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import everything_seeded
 from thresher.core.signals import entropy, margin
 from thresher.engine.run import Run
-from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, one_of
+from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, one_of, training_part
 from thresher.engine.train import Moment
 from thresher.methods import Lessons, method, pairs_between, student_recipe, teach, weighting
 from thresher.models import NamedModel
@@ -102,7 +102,7 @@ def run_distil(
         watch=saving(settings, out, watch),
         test=parts.test,
         out=out,
-        settings=train_settings(
+        settings=training_part(
             settings,
             batch=_small_batch(settings.batch or DEFAULT_BATCH, len(parts.labelled)),
             commit_every=commit_every,

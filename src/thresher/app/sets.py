@@ -31,10 +31,10 @@ def prepare_sets(
     """Set clean examples aside, corrupt the rest by the seed, and then hold out a share for validation.
 
     clean  how many to take out of the training set with their true targets, or a function of it that gives them
-    given_is_true  whether the given targets are the truth; they are where a corruption is asked for
+    given_is_true  whether the given targets are the truth, as before a corruption
     """
     train, trusted, apart = splits.train, None, None
-    if corruption is not None or given_is_true:
+    if given_is_true:
         train = train.with_columns(true_target=train.columns.get("true_target", train.targets))
     if isinstance(clean, int):
         train, trusted = take_clean(train, clean, seed)

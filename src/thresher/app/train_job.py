@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.tables import SUFFIXES, read_table
 from thresher.door import fit
 from thresher.engine.run import Run
-from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, epochs_for, learning_rates, make_schedule, make_views
+from thresher.engine.settings import DEFAULT_BATCH, epochs_for, learning_rates, make_schedule, make_views, training_part
 from thresher.engine.train import Moment
 from thresher.methods import Method, fine_tune, last_rate, method
 from thresher.models import NamedModel, default_model
@@ -63,7 +63,12 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     _refuse_without_clean(settings, known)
     held_out = VALIDATION if settings.early_stop and settings.validation is None else settings.validation
     sets = prepare_sets(
-        splits, corruption=settings.corruption, clean=_clean(settings, splits), validation=held_out, seed=settings.seed
+        splits,
+        corruption=settings.corruption,
+        clean=_clean(settings, splits),
+        validation=held_out,
+        seed=settings.seed,
+        given_is_true=settings.corruption is not None,
     )
     views = make_views(settings.augment)
     if known.make is not None:
@@ -79,12 +84,6 @@ def with_defaults(settings: Kind, input_shape: tuple[int, ...]) -> Kind:
     rate, momentum = learning_rates(settings)
     model = default_model(input_shape) if settings.model == "auto" else settings.model
     return replace(settings, model=model, learning_rate=rate, momentum=momentum)
-
-
-def train_settings(settings: Settings, **changes: Any) -> TrainSettings:
-    """Those of the settings that are about training."""
-    told = {field.name: getattr(settings, field.name) for field in fields(TrainSettings)}
-    return TrainSettings(**(told | changes))
 
 
 def _pooled(settings: Settings) -> Pooled:
@@ -164,7 +163,7 @@ def _fit(job: TrainJob, out: Path, found: Estimate | None, watch: Callable[[Mome
         validation=sets.validation,
         watch=watch,
         out=out,
-        settings=train_settings(settings, **changes),
+        settings=training_part(settings, **changes),
     )
 
 
@@ -184,7 +183,7 @@ def fine_tuned(
         test=job.sets.test,
         watch=watch,
         out=out / TUNED,
-        settings=train_settings(
+        settings=training_part(
             settings, learning_rate=rate, commit_every=commit_every, epochs=None, schedule=None, clean_batch=None
         ),
     )

@@ -113,6 +113,12 @@ def changed(settings: Kind, changes: Mapping[str, Any]) -> Kind:
     return made
 
 
+def training_part(settings: TrainSettings, **changes: Any) -> TrainSettings:
+    """Of settings that say more, what is about training; with these changes."""
+    told = {each.name: getattr(settings, each.name) for each in fields(TrainSettings)}
+    return TrainSettings(**(told | changes))
+
+
 @dataclass(frozen=True)
 class Plan:
     """What the settings come to for these sets and this device."""

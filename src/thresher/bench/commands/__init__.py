@@ -1,1 +1,1 @@
-"""The commands of the bench: run, show, list, sensitivity."""
+"""The commands of the bench: `thresher bench` and `thresher sensitivity`."""

@@ -1,4 +1,4 @@
-"""`thresher bench`: list the suites, run them, show what was stored."""
+"""`thresher bench`: list the suites, run them, show their stored results."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +9,9 @@ import typer
 from thresher.app.plain_errors import PlainErrors
 
 app = typer.Typer(
-    cls=PlainErrors, no_args_is_help=True, help="Compare methods: run a paper's table and see how close we come."
+    cls=PlainErrors,
+    no_args_is_help=True,
+    help="Compare methods: run the table of a paper and see how close the results are.",
 )
 
 
@@ -27,11 +29,11 @@ Results = Annotated[Path, typer.Option("--results", help="The folder of the stor
 
 @app.command("list")
 def list_suites(results: Results = Path("results")) -> None:
-    """Every suite, its scales, and how much of each is stored already."""
-    from rich.console import Console
+    """List every suite, its scales, and how many results of each are stored."""
     from rich.table import Table
 
-    from thresher.bench.run.jobs import jobs_of, missing
+    from thresher.bench.pages.terminal import plain_console
+    from thresher.bench.run.jobs import jobs_of, missing_jobs
     from thresher.bench.run.results import read, results_file
     from thresher.bench.suites import SUITES
 
@@ -39,10 +41,10 @@ def list_suites(results: Results = Path("results")) -> None:
     for suite in SUITES.values():
         for scale, grid in suite.scales.items():
             jobs = jobs_of(suite, scale)
-            left = len(missing(jobs, read(results_file(results, suite.name, scale))[0]))
+            left = len(missing_jobs(jobs, read(results_file(results, suite.name, scale))[0]))
             cells, methods = str(len(grid.cells)), str(len(suite.methods))
             shown.add_row(suite.name, suite.title, scale, cells, methods, f"{len(jobs) - left} of {len(jobs)}")
-    Console().print(shown)
+    plain_console().print(shown)
 
 
 @app.command()
@@ -51,34 +53,35 @@ def run(
     scale: WhichScale = ScaleName.small,
     methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
     cells: Annotated[str, typer.Option(help="Only these cells, separated by commas.")] = "",
-    seeds: Annotated[int | None, typer.Option(help="How many seeds instead of the suite's own number.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; the best at hand if not given.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds, instead of the suite's own number.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; the best available if not given.")] = None,
     jobs: Annotated[int, typer.Option(help="How many run side by side; they share cores and GPU memory.")] = 1,
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data lies; else THRESHER_DATA.")] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what has failed before.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="The folder of the data; THRESHER_DATA if not given.")] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed jobs again.")] = False,
     runs: Annotated[Path | None, typer.Option(help="Keep each run's folder here, and resume from it.")] = None,
     results: Results = Path("results"),
 ) -> None:
-    """Run what is missing of a suite; every result is stored as it comes, and a second call goes on from there."""
-    from rich.console import Console
-
-    from thresher.app.parsing import choose_device
-    from thresher.bench.pages.terminal import run_and_show
-    from thresher.bench.run.jobs import jobs_of, missing
+    """Run the missing jobs of a suite; every result is stored at once, and a second call goes on from there."""
+    from thresher.bench.pages.terminal import plain_console, run_and_show
+    from thresher.bench.run.jobs import jobs_of, missing_jobs
     from thresher.bench.run.results import read, results_file
-    from thresher.bench.run.runner import Place
-    from thresher.bench.suites import suite as find
+    from thresher.bench.run.runner import RunOptions
+    from thresher.bench.suites import find_suite
+    from thresher.core.device import find_device
 
-    console = Console()
-    place = Place(device if choose_device(device) is not None else None, jobs, data_dir, runs)
-    wanted = jobs_of(find(suite), scale.value, cells=_names(cells), methods=_names(methods), seeds=seeds)
+    console = plain_console()
+    device = None if device == "auto" else device
+    if device is not None:
+        find_device(device)  # refused before the first run
+    options = RunOptions(device, jobs, data_dir, runs)
+    wanted = jobs_of(find_suite(suite), scale.value, cells=_names(cells), methods=_names(methods), seeds=seeds)
     path = results_file(results, suite, scale.value)
-    left = missing(wanted, read(path)[0], retry_failed=retry_failed)
-    console.print(f"{len(left)} of {len(wanted)} results are missing in {path}.", highlight=False)
-    done = run_and_show(left, path, place, console)
+    left = missing_jobs(wanted, read(path)[0], retry_failed=retry_failed)
+    console.print(f"{len(left)} of {len(wanted)} results are missing in {path}.")
+    done = run_and_show(left, path, options, console)
     failed = sum(result["status"] != "ok" for result in done)
     if failed:
-        console.print(f"{failed} failed; the reasons are in {path}. Try them again with --retry-failed.")
+        console.print(f"{failed} failed; the reasons are in {path}. Run them again with --retry-failed.")
         raise typer.Exit(1)
 
 
@@ -86,23 +89,21 @@ def run(
 def show(
     suite: SuiteName,
     scale: WhichScale = ScaleName.small,
-    docs: Annotated[Path, typer.Option(help="Where the page and its plot are written.")] = Path("docs/results"),
-    pages: Annotated[Path, typer.Option(help="Pages that may have a place for some of its tables.")] = Path(
+    docs: Annotated[Path, typer.Option(help="Where the page and its plots are written.")] = Path("docs/results"),
+    pages: Annotated[Path, typer.Option(help="The folder of pages that may include some of its tables.")] = Path(
         "docs/methods"
     ),
     results: Results = Path("results"),
 ) -> None:
-    """Print the paper's numbers beside ours, and write them as a page with a plot."""
-    from rich.console import Console
-
+    """Print the paper's numbers beside ours, and write them as a page with plots."""
     from thresher.bench.compare.rows import compare
     from thresher.bench.pages.page import write_page
-    from thresher.bench.pages.side_by_side import insert_in_pages, side_by_side
-    from thresher.bench.pages.terminal import print_tables
+    from thresher.bench.pages.side_by_side import insert_tables_in_pages, side_by_side
+    from thresher.bench.pages.terminal import plain_console, print_tables
     from thresher.bench.run.results import read, results_file
-    from thresher.bench.suites import suite as find
+    from thresher.bench.suites import find_suite
 
-    console, known = Console(), find(suite)
+    console, known = plain_console(), find_suite(suite)
     path = results_file(results, suite, scale.value)
     stored, damaged = read(path)
     print_tables(known, scale.value, stored, console)
@@ -110,8 +111,8 @@ def show(
         console.print(f"{damaged} lines of {path} cannot be read and are left out.")
     tables = side_by_side(known, compare(known, scale.value, stored))
     written = [write_page(known, scale.value, stored, docs, path)]
-    written += insert_in_pages(pages, f"{suite}-{scale.value}", tables)
-    console.print(f"Written to {', '.join(map(str, written))}.", highlight=False)
+    written += insert_tables_in_pages(pages, f"{suite}-{scale.value}", tables)
+    console.print(f"Written to {', '.join(map(str, written))}.")
 
 
 def _names(text: str) -> list[str]:

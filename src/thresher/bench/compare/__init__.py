@@ -1,1 +1,1 @@
-"""Stored results beside the papers': rows, averages and claims."""
+"""Stored results beside the papers' numbers: rows, averages and claims."""

@@ -1,12 +1,13 @@
-"""Averages over the cells of a table, and how far what a paper concludes from its own holds for ours."""
+"""Averages over the cells of a table, and how far the conclusions of a paper hold in ours."""
 
 from collections.abc import Sequence
 from statistics import fmean
 
-from thresher.bench.compare.rows import PERCENT, Row
-from thresher.bench.definition.suite import Cell, Claim, Suite
+from thresher.bench.compare.rows import PERCENT_METRICS, Row
+from thresher.bench.definition.grid import Cell
+from thresher.bench.definition.suite import Claim, Suite
 
-Pair = tuple[float, float]  # the scores of two methods in the same place
+ScorePair = tuple[float, float]  # the scores of two methods in the same cell
 
 CLAIM_HEADS = ("above", "below", "on average", "cells", "it holds in", "not in")
 
@@ -14,13 +15,13 @@ CLAIM_HEADS = ("above", "below", "on average", "cells", "it holds in", "not in")
 def averages_table(suite: Suite, rows: Sequence[Row], score: str = "last") -> tuple[list[str], list[list[str]]]:
     """Heads and lines: each method's mean over the cells of each data set, and over the paper's own cells.
 
-    Only cells that were run count, and a method that lacks a result in one of them has no average. The paper's cells
-    stand beside the last epochs only, which is what it reports.
+    Only cells that were run count, and a method without a result in one of them has no average. The paper's averages
+    stand beside those of the last epochs only.
     """
     ours = {data: _averages([row for row in rows if row.cell.data == data], score) for data in _data_of(rows)}
     theirs = _published_averages(suite) if score == "last" else {}
-    heads = ["method", *(f"{data} ({_cells(cells)})" for data, (cells, _) in ours.items())]
-    heads += [f"{data}, the paper's ({_cells(cells)})" for data, (cells, _) in theirs.items()]
+    heads = ["method", *(f"{data} ({_cell_count(cells)})" for data, (cells, _) in ours.items())]
+    heads += [f"{data}, the paper's ({_cell_count(cells)})" for data, (cells, _) in theirs.items()]
     lines = []
     for entry in suite.methods:
         words = [scores.get(entry.name, "") for _, scores in (*ours.values(), *theirs.values())]
@@ -36,13 +37,13 @@ def claims_table(suite: Suite, rows: Sequence[Row], claims: Sequence[Claim]) -> 
         for claim in claims
         for better in claim.better
         for worse in claim.worse
-        if (line := _verdict(suite, claim, better, worse, rows)) is not None
+        if (line := _claim_line(suite, claim, better, worse, rows)) is not None
     ]
 
 
-def _verdict(suite: Suite, claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[str] | None:
+def _claim_line(suite: Suite, claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[str] | None:
     scores = {(row.cell.name, row.entry.name): row.last.value for row in rows if row.last is not None}
-    cells = {row.cell.name: row.cell for row in rows if claim.speaks_of(row.cell)}
+    cells = {row.cell.name: row.cell for row in rows if claim.applies_to(row.cell)}
     pairs = [
         (cell, (scores[name, better], scores[name, worse]))
         for name, cell in cells.items()
@@ -51,38 +52,38 @@ def _verdict(suite: Suite, claim: Claim, better: str, worse: str, rows: Sequence
     if not pairs:
         return None
     digits = digits_of(claim.metric)
-    against = [f"{cell.name} ({_two(pair, digits)})" for cell, pair in pairs if not pair[0] > pair[1]]
+    against = [f"{cell.name} ({_versus(pair, digits)})" for cell, pair in pairs if not pair[0] > pair[1]]
     labels = {entry.name: entry.label or entry.name for entry in suite.methods}
     held = [str(len(pairs)), str(len(pairs) - len(against))]
     return [labels[better], labels[worse], _on_average(pairs, digits), *held, ", ".join(against)]
 
 
-def _on_average(pairs: Sequence[tuple[Cell, Pair]], digits: int) -> str:
-    """Both averages, and those of each data set that says otherwise."""
+def _on_average(pairs: Sequence[tuple[Cell, ScorePair]], digits: int) -> str:
+    """Both averages, and those of each data set that contradicts them."""
     whole = _means([pair for _, pair in pairs])
     holds = whole[0] > whole[1]
-    words = _two(whole, digits) + ("" if holds else ": **it does not hold**")
+    words = _versus(whole, digits) + ("" if holds else ": **it does not hold**")
     for data in dict.fromkeys(cell.data for cell, _ in pairs):
         part = _means([pair for cell, pair in pairs if cell.data == data])
         if (part[0] > part[1]) != holds:
-            words += f", {'but not' if holds else 'though it does'} on {data} ({_two(part, digits)})"
+            words += f", {'but not' if holds else 'though it does'} on {data} ({_versus(part, digits)})"
     return words
 
 
-def _means(pairs: Sequence[Pair]) -> Pair:
+def _means(pairs: Sequence[ScorePair]) -> ScorePair:
     return fmean(high for high, _ in pairs), fmean(low for _, low in pairs)
 
 
-def _two(pair: Pair, digits: int) -> str:
+def _versus(pair: ScorePair, digits: int) -> str:
     return f"{pair[0]:.{digits}f} against {pair[1]:.{digits}f}"
 
 
 def digits_of(metric: str) -> int:
     """How many decimals a score of this metric is printed with."""
-    return 1 if metric in PERCENT else 3
+    return 1 if metric in PERCENT_METRICS else 3
 
 
-def _cells(count: int) -> str:
+def _cell_count(count: int) -> str:
     return f"{count} cell" + "s" * (count != 1)
 
 
@@ -91,7 +92,7 @@ def _data_of(rows: Sequence[Row]) -> list[str]:
 
 
 def _averages(rows: Sequence[Row], score: str) -> tuple[int, dict[str, str]]:
-    """Over how many cells, and each method's average in words."""
+    """The number of cells, and each method's average as text."""
     found: dict[str, list[float]] = {}
     for row in rows:
         mean = row.last if score == "last" else row.best

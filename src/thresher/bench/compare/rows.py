@@ -4,18 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from thresher.bench.definition.grid import LAST_EPOCHS, Cell, Entry, Job
 from thresher.bench.definition.published import Published
-from thresher.bench.definition.suite import Cell, Entry, Suite
-from thresher.bench.run.jobs import Job, Result, answered, jobs_of, key_of, key_of_job
-from thresher.bench.run.task import LAST
+from thresher.bench.definition.suite import Suite
+from thresher.bench.run.identity import Result, key_of, key_of_job
+from thresher.bench.run.jobs import jobs_of, latest_by_key
 
-EVERYBODY = "all of the data"
-PERCENT = ("accuracy",)  # scores from 0 to 1 that papers print from 0 to 100
+ALL_DATA = "all of the data"  # the name of the line that shows the clean share before any selection
+PERCENT_METRICS = ("accuracy",)  # scores from 0 to 1 that papers print from 0 to 100
 
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean over seeds and their sample deviation, None of a single seed."""
+    """The mean over seeds and their sample deviation, which is None for a single seed."""
 
     value: float
     spread: float | None
@@ -35,22 +36,22 @@ class Row:
     seconds: float | None
     seeds: int
     wanted: int
-    reasons: tuple[str, ...]  # why the others failed
+    reasons: tuple[str, ...]  # why the other seeds failed
     results: tuple[Result, ...]
 
 
 def compare(suite: Suite, scale: str, results: Sequence[Result]) -> list[Row]:
-    """A row for every cell × method; results of other settings than the suite's are left out."""
+    """A row for every cell × method; results with other settings than the suite's are left out."""
     by_question: dict[str, list[Result]] = {}
-    for result in answered(results).values():
+    for result in latest_by_key(results).values():
         by_question.setdefault(key_of({**result, "seed": 0}), []).append(result)
     return [_row(suite, job, by_question.get(key_of_job(job), [])) for job in jobs_of(suite, scale, seeds=1)]
 
 
 def left_out(suite: Suite, scale: str, results: Sequence[Result]) -> int:
-    """How many stored results belong to settings that the suite no longer has."""
+    """How many stored results have settings that the suite does not have."""
     used = sum(len(row.results) + len(row.reasons) for row in compare(suite, scale, results))
-    return len(answered(results)) - used
+    return len(latest_by_key(results)) - used
 
 
 def in_table_units(metric: str, value: float) -> float:
@@ -59,13 +60,13 @@ def in_table_units(metric: str, value: float) -> float:
     >>> in_table_units("accuracy", 0.925), in_table_units("r2", 0.857)
     (92.5, 0.857)
     """
-    return 100 * value if metric in PERCENT else value
+    return 100 * value if metric in PERCENT_METRICS else value
 
 
-def mean(values: Sequence[float]) -> Mean | None:
-    """Mean and sample deviation, None of nothing.
+def mean_of(values: Sequence[float]) -> Mean | None:
+    """Mean and sample deviation; None without values.
 
-    >>> mean([1.0, 3.0])
+    >>> mean_of([1.0, 3.0])
     Mean(value=2.0, spread=1.4142135623730951)
     """
     if not values:
@@ -73,10 +74,10 @@ def mean(values: Sequence[float]) -> Mean | None:
     return Mean(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
-def column_mean(row: Row, name: str, last: int = LAST) -> Mean | None:
-    """What a column was over so many of the last epochs, on average over seeds."""
+def column_mean(row: Row, name: str, last: int = LAST_EPOCHS) -> Mean | None:
+    """A column's mean over the last epochs, averaged over seeds."""
     tails = [[v for v in result["columns"].get(name, [])[-last:] if v is not None] for result in row.results]
-    return mean([fmean(tail) for tail in tails if tail])
+    return mean_of([fmean(tail) for tail in tails if tail])
 
 
 def _row(suite: Suite, job: Job, results: Sequence[Result]) -> Row:
@@ -84,7 +85,7 @@ def _row(suite: Suite, job: Job, results: Sequence[Result]) -> Row:
     good = tuple(result for result in results if result["status"] == "ok")
     paper = suite.published.get((cell.name, entry.name))
     scores = {
-        name: mean([in_table_units(result["metric"], result[name]) for result in good]) for name in ("last", "best")
+        name: mean_of([in_table_units(result["metric"], result[name]) for result in good]) for name in ("last", "best")
     }
     ours = scores[paper.score] if paper is not None else None
     shares = [result["clean_share"] for result in good if result["clean_share"] is not None]

@@ -1,14 +1,14 @@
-"""Where cells stand in pictures of scores against a number, as data."""
+"""Where cells stand in plots of scores against a number."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A number that cells of a suite differ in.
+    """A number in which cells of a suite differ.
 
-    as_errors  what is drawn is not the score but what it lacks of a perfect one
-    levels     a method that is run at a single number does not depend on it, and is drawn as a level across
+    as_errors  plot the error instead of the score
+    levels     a method that is run at a single number does not depend on it, and is drawn as a horizontal line
     methods    the names of those that are drawn, where all of them would hide one another
     """
 
@@ -21,7 +21,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """Where a cell stands in a picture of scores against a number; cells of one panel share all else.
+    """Where a cell stands in a plot of scores against a number; cells of one panel differ in nothing else.
 
     mark  a number to be marked in the panel, such as the true noise rate
     """
@@ -32,8 +32,8 @@ class Point:
     mark: float | None = None
 
 
-TOLD = Axis("noise rate told", levels=True)
-KEPT = Axis("share kept", levels=True)
+TOLD_RATE = Axis("noise rate told", levels=True)
+SHARE_KEPT = Axis("share kept", levels=True)
 
 
 def true_rate(corruption: str | None) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Published:
-    """A number as the paper prints it, in the unit of its table, and which of our scores it is to be compared with."""
+    """A number as the paper prints it, in the unit of its table, and which of our scores it is compared with."""
 
     value: float
     table: str
@@ -17,7 +17,7 @@ class Published:
 def published(
     table: str, cells: Sequence[str], rows: Mapping[str, Sequence[float | None]], score: str = "last"
 ) -> dict[tuple[str, str], Published]:
-    """A printed table as data: one row a method, one number a cell, None where the paper has none.
+    """A printed table as data: a row for each method, a number for each cell, None where the paper has none.
 
     >>> numbers = published("Table 2", ["sym-50", "pair-45"], {"standard": [44.63, 48.05], "spl": [72.22, None]})
     >>> numbers["pair-45", "standard"].value, ("pair-45", "spl") in numbers
@@ -32,7 +32,7 @@ def published(
 
 
 def printed(table: str, methods: Sequence[str], text: str, score: str = "last") -> dict[tuple[str, str], Published]:
-    """The same from text as papers print it: a line a cell, its name and then value±spread for each method, or -.
+    """The same from printed text: a line for each cell, its name and then value±spread for each method, or -.
 
     >>> printed("Table 2", ["standard", "spl"], "sym-50  44.63±0.18  72.22±0.15")["sym-50", "spl"].spread
     0.15

@@ -1,98 +1,21 @@
-"""A suite as data: its cells and methods, and what the paper says of them."""
+"""A suite as data: its scales and methods, and what the paper says of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
-from thresher.bench.definition.points import Point
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
 from thresher.bench.definition.setup import Setup
 from thresher.core.errors import ThresherError
 from thresher.core.naming import unknown
-from thresher.core.recipe import Recipe
-from thresher.data import Splits
-from thresher.methods import METHODS, Setting, method
-
-if TYPE_CHECKING:
-    from thresher.bench.run.task import Measured, Task
+from thresher.methods import METHODS
 
 STANDARD = "standard"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One column of a paper's table: data and what is done to it.
-
-    options     the option of the corruption for each seed, where trials differ by it: a background class
-    noise_rate  what the methods are told, openly; None tells them nothing
-    clean       how many examples are taken out with their true targets, before the others are corrupted
-    validation  the share of the training set, as corrupt as the rest, that every method leaves alone for early stopping
-    prepare     a change of both sets before anything else, such as `standardise_targets`
-    methods     the names of the methods that make sense here; None: all of the suite
-    columns     what is kept of each epoch's record here, beside the suite's columns
-    points      where the cell stands in pictures of scores against a number
-    changes     what differs here from the scale's setup: {"model": "resnet32", "seeds": 5}
-    """
-
-    name: str
-    data: str
-    corruption: str | None = None
-    options: tuple[str, ...] = ()
-    noise_rate: float | None = None
-    metric: str = "accuracy"
-    clean: int | None = None
-    validation: float | None = None
-    prepare: Callable[[Splits], Splits] | None = None
-    methods: tuple[str, ...] | None = None
-    columns: tuple[str, ...] = ()
-    points: tuple[Point, ...] = ()
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-    def corruption_of(self, seed: int) -> str | None:
-        """What is done to the training set of this seed.
-
-        >>> Cell("c", "digits", "backgroundflip:0.4", options=("0", "3")).corruption_of(1)
-        'backgroundflip:0.4:3'
-        """
-        if self.corruption is None or not self.options:
-            return self.corruption
-        return f"{self.corruption}:{self.options[seed % len(self.options)]}"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of the table: a registered method, another recipe, or a procedure over several fits.
-
-    of          the registered method, where the row has a name of its own: Entry("standard+ft", of="standard", ...)
-    early_stop  keep the epoch that does best on the cell's validation set, which is as corrupt as the training set
-    fine_tune   afterwards, train on the clean set alone
-    """
-
-    name: str
-    label: str = ""  # as the paper writes it
-    recipe: Callable[[Setting], Recipe] | None = None
-    procedure: "Callable[[Task], Measured] | None" = None
-    size: float | None = None  # of what it keeps, where several rows differ in that alone
-    of: str = ""
-    early_stop: bool = False
-    fine_tune: bool = False
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-    def how(self, setting: Setting) -> "Recipe | Callable[..., Any]":
-        """What trains: a recipe, or else a procedure."""
-        if self.procedure is not None:
-            return self.procedure
-        if self.recipe is not None:
-            return self.recipe(setting)
-        known = method(self.of or self.name)
-        return known.procedure or known.recipe(
-            noise_rate=setting.noise_rate, classes=setting.classes, epochs=setting.epochs
-        )
-
-
-@dataclass(frozen=True)
 class Scale:
-    """The cells of one scale, the setup they share, and what a reader of the page should know about both."""
+    """The cells of one scale, the setup they share, and notes for the readers of the page."""
 
     cells: tuple[Cell, ...]
     setup: Setup
@@ -103,7 +26,7 @@ class Scale:
 class Claim:
     """What a paper says of its table: on average each of `better` scores above each of `worse`.
 
-    It is held against all our cells of this metric, or only against those of this data.
+    It is checked on all our cells of this metric, or only on those of this data set.
     """
 
     better: tuple[str, ...]
@@ -111,7 +34,7 @@ class Claim:
     metric: str = "accuracy"
     data: str | None = None
 
-    def speaks_of(self, cell: Cell) -> bool:
+    def applies_to(self, cell: Cell) -> bool:
         return cell.metric == self.metric and self.data in (None, cell.data)
 
 
@@ -119,15 +42,15 @@ class Claim:
 class Suite:
     """A comparison: cells × methods at each scale, with the paper's numbers by (cell, method).
 
-    columns  what is kept of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
-    drawn    those of the columns that the page draws over the epochs
-    labels   what columns are called on the page, where their names do not say it
-    missing  for a scale that does not exist, the sentence that says why
-    clock    what a score belongs to: an epoch, or a round; of epochs the last ten count, of rounds the last
-    claims   what the paper concludes; the page says of each how far it holds here
-    questions  claims that nobody has made yet: the page says how they come out
-    baseline  the method that no table goes without
-    shares   the paper's shares of clean examples, in percent, by (cell, method)
+    columns    what is stored of each epoch's record beside the score: "clean_share", "kept", "train_score", ...
+    drawn      those of the columns that the page plots over the epochs
+    labels     what columns are called on the page, where their names do not say it
+    missing    for a scale that does not exist, the sentence that says why
+    clock      what a score belongs to: an epoch, or a round; of epochs the last ten count, of rounds the last
+    claims     what the paper concludes; the page says of each how far it holds here
+    questions  comparisons of our own; the page says how they come out
+    baseline   the method that every table must contain
+    shares     the paper's shares of clean examples, in percent, by (cell, method)
     """
 
     name: str
@@ -149,9 +72,7 @@ class Suite:
     def __post_init__(self) -> None:
         rows = [entry.name for entry in self.methods]
         if self.baseline not in rows:
-            raise ThresherError(
-                f"The suite {self.name} lacks {self.baseline}: no table goes without it, so add its entry."
-            )
+            raise ThresherError(f"The suite {self.name} lacks its baseline {self.baseline}: add an entry for it.")
         for entry in self.methods:
             if entry.recipe is None and entry.procedure is None and (entry.of or entry.name) not in METHODS:
                 raise unknown("method", entry.of or entry.name, METHODS)
@@ -159,20 +80,22 @@ class Suite:
             names = [cell.name for cell in scale.cells]
             if len(set(names)) < len(names) or len(set(rows)) < len(rows):
                 raise ThresherError(
-                    f"The suite {self.name} ({label}) repeats a name: give each cell and method its own."
+                    f"The suite {self.name} ({label}) has two cells or methods of one name: rename one of them."
                 )
-            _refuse_variants_without_data(self.methods, scale.cells)
+            _require_data_of_variants(self.methods, scale.cells)
         cells = {cell.name for scale in self.scales.values() for cell in scale.cells}
         for cell, row in (*self.published, *self.shares):
             if cell not in cells or row not in rows:
-                raise ThresherError(f"The suite {self.name} has a number for {cell} × {row}, which is not in its grid.")
+                raise ThresherError(
+                    f"The suite {self.name} has a number for {cell} × {row}, which its grid lacks: correct the name."
+                )
         if unstored := set(self.drawn) - set(self.columns):
             raise ThresherError(
-                f"The suite {self.name} draws {min(unstored)}, which it does not keep: add it to columns."
+                f"The suite {self.name} draws {min(unstored)}, which it does not store: add it to columns."
             )
         for name in (name for claim in (*self.claims, *self.questions) for name in (*claim.better, *claim.worse)):
             if name not in rows:
-                raise ThresherError(f"The suite {self.name} claims something of {name}, which it lacks: add its entry.")
+                raise ThresherError(f"The suite {self.name} has a claim about {name}, which it lacks: add its entry.")
 
     @property
     def final(self) -> str:
@@ -187,18 +110,13 @@ class Suite:
         raise unknown("scale", name, [*self.scales, *self.missing])
 
 
-def _refuse_variants_without_data(entries: Sequence[Entry], cells: Sequence[Cell]) -> None:
+def _require_data_of_variants(entries: Sequence[Entry], cells: Sequence[Cell]) -> None:
     for cell in cells:
-        for entry in (entry for entry in entries if fits(entry, cell)):
+        for entry in filter(cell.includes, entries):
             if entry.early_stop and cell.validation is None:
-                raise ThresherError(f"{entry.name} stops early by a validation set: give the cell {cell.name} one.")
+                raise ThresherError(f"{entry.name} stops early on a validation set: give the cell {cell.name} one.")
             if entry.fine_tune and cell.clean is None:
                 raise ThresherError(f"{entry.name} is fine-tuned on a clean set: give the cell {cell.name} one.")
-
-
-def fits(entry: Entry, cell: Cell) -> bool:
-    """Whether the cell asks for this method."""
-    return cell.methods is None or entry.name in cell.methods
 
 
 def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:

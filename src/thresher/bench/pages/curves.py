@@ -5,31 +5,33 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from thresher.bench.compare.rows import EVERYBODY, Row, in_table_units
+from thresher.bench.compare.rows import ALL_DATA, Row, in_table_units
 from thresher.bench.definition.suite import Suite
-from thresher.bench.run.jobs import Result
+from thresher.bench.run.identity import Result
 from thresher.report.charts import METHOD_COLOURS
 
-COLUMNS = 3
-DASHES = ([1, 0], [6, 3], [2, 2])  # the colours are used again, each time with other dashes
-LOWEST_R2 = -1.0  # a method that fails outright would flatten all others
+PANELS_A_ROW = 3
+DASHES = ([1, 0], [6, 3], [2, 2])  # the colours are reused, each time with other dashes
+LOWEST_R2 = -1.0  # so that a method that fails outright does not flatten all others
 
 
 def curve_points(row: Row, column: str | None = None, label: str = "") -> list[dict[str, Any]]:
-    """One point an epoch, or a round: mean, lowest and highest score (or value of the column) over the seeds that got
-    there. The place of a round is the number of labels bought by then."""
+    """One point for each epoch or round: mean, lowest and highest score (or value of the column) over the seeds.
+
+    A round stands at the number of labels bought by then.
+    """
     histories = [_series(row, result, column) for result in row.results]
     queries = row.results[0]["settings"].get("queries") if row.results else None
     points = []
-    for place in range(max((len(history) for history in histories), default=0)):
-        scores = [h[place] for h in histories if place < len(h) and h[place] is not None]
+    for index in range(max((len(history) for history in histories), default=0)):
+        scores = [h[index] for h in histories if index < len(h) and h[index] is not None]
         if not scores:
             continue
         points.append(
             {
                 "cell": row.cell.name,
                 "method": label or row.entry.label or row.entry.name,
-                "epoch": place + 1 if queries is None else _labels(queries, place),
+                "epoch": index + 1 if queries is None else _labels(queries, index),
                 "score": fmean(scores),
                 "low": min(scores),
                 "high": max(scores),
@@ -38,13 +40,13 @@ def curve_points(row: Row, column: str | None = None, label: str = "") -> list[d
     return points
 
 
-def _labels(queries: Mapping[str, Mapping[str, int]], place: int) -> int:
+def _labels(queries: Mapping[str, Mapping[str, int]], index: int) -> int:
     """The labels bought by this round.
 
     >>> _labels({"Queries": {"start": 2000, "count": 100, "rounds": 30}}, 3)
     2300
     """
-    return queries["Queries"]["start"] + place * queries["Queries"]["count"]
+    return queries["Queries"]["start"] + index * queries["Queries"]["count"]
 
 
 def _series(row: Row, result: Result, column: str | None) -> list[Any]:
@@ -54,8 +56,10 @@ def _series(row: Row, result: Result, column: str | None) -> list[Any]:
 
 
 def curves_svg(suite: Suite, rows: Sequence[Row]) -> dict[str, str]:
-    """A picture for each data set, by its name: one panel a cell, one line a method, the band from the lowest to the
-    highest seed; nothing where there are no results."""
+    """A plot for each data set with results, by its name: a panel for each cell, a line for each method.
+
+    The band is from the lowest to the highest seed.
+    """
     pictures: dict[str, list[Row]] = {}
     for row in rows:
         if row.results:
@@ -64,14 +68,14 @@ def curves_svg(suite: Suite, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def columns_svg(suite: Suite, rows: Sequence[Row]) -> dict[str, str]:
-    """The same of the columns that the suite draws: a line for each method, and for each column where several are."""
+    """The same for the columns that the suite draws: a line for each method and column."""
     pictures: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         for column in suite.drawn:
             name = row.entry.label or row.entry.name
             label = suite.labels.get(column, column)
-            words = name if len(suite.drawn) == 1 else label if len(suite.methods) == 1 else f"{name}: {label}"
-            pictures.setdefault(row.cell.data, []).extend(curve_points(row, column, words))
+            line = name if len(suite.drawn) == 1 else label if len(suite.methods) == 1 else f"{name}: {label}"
+            pictures.setdefault(row.cell.data, []).extend(curve_points(row, column, line))
         if len(suite.methods) == 1 and suite.drawn:
             pictures[row.cell.data] += _level(row, curve_points(row, suite.drawn[0]))
     title = suite.drawn[0].replace("_", " ") if len(suite.drawn) == 1 else "clean share"
@@ -83,9 +87,9 @@ def columns_svg(suite: Suite, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _level(row: Row, points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The clean share of all of the data, as a line beside these points."""
+    """The clean share of all of the data, as a horizontal line beside these points."""
     share = row.clean_share
-    return [{**point, "method": EVERYBODY, "score": share, "low": share, "high": share} for point in points]
+    return [{**point, "method": ALL_DATA, "score": share, "low": share, "high": share} for point in points]
 
 
 def _score_panels(suite: Suite, rows: Sequence[Row]) -> str:
@@ -94,7 +98,7 @@ def _score_panels(suite: Suite, rows: Sequence[Row]) -> str:
 
 
 def _panels(points: Sequence[dict[str, Any]], metrics: Mapping[str, str], clock: str) -> str:
-    """One panel for each cell, which `metrics` names with what it shows."""
+    """One panel for each cell; `metrics` has the title of its vertical axis."""
     import altair as alt
     import vl_convert
 
@@ -118,14 +122,16 @@ def _panels(points: Sequence[dict[str, Any]], metrics: Mapping[str, str], clock:
             strokeDash=alt.StrokeDash("method:N", scale=dashes(methods), legend=legend()),
         )
         panels.append(alt.layer(band, line).properties(title=name, width=300, height=220))
-    chart = alt.concat(*panels, columns=COLUMNS).configure(background="white")
+    chart = alt.concat(*panels, columns=PANELS_A_ROW).configure(background="white")
     svg: str = vl_convert.vegalite_to_svg(chart.to_dict())
     return svg
 
 
 def panel_height(values: Sequence[dict[str, Any]], lowest: float, *, late: bool) -> Any:
-    """From the least that the curves come to, after the first third of their runs if `late`: the climb before it would
-    flatten all that follows. Curves that leave the picture are cut at its edge."""
+    """A vertical scale from the lowest value of the curves, with `late` only after the first third of each run.
+
+    The climb before that would flatten everything after it. Curves that leave the panel are clipped.
+    """
     import altair as alt
 
     ends = {point["method"]: point["epoch"] for point in values}
@@ -145,12 +151,12 @@ def legend() -> Any:
 def colours(methods: Sequence[str]) -> Any:
     import altair as alt
 
-    colours = [METHOD_COLOURS[place % len(METHOD_COLOURS)] for place in range(len(methods))]
+    colours = [METHOD_COLOURS[index % len(METHOD_COLOURS)] for index in range(len(methods))]
     return alt.Scale(domain=list(methods), range=colours)
 
 
 def dashes(methods: Sequence[str]) -> Any:
     import altair as alt
 
-    rounds = [DASHES[place // len(METHOD_COLOURS) % len(DASHES)] for place in range(len(methods))]
+    rounds = [DASHES[index // len(METHOD_COLOURS) % len(DASHES)] for index in range(len(methods))]
     return alt.Scale(domain=list(methods), range=rounds)

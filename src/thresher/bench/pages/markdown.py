@@ -1,4 +1,4 @@
-"""Numbers and tables in words, for the pages of the docs."""
+"""Numbers and tables as Markdown, for the pages of the docs."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 
 def with_spread(found: Mean | None, digits: int) -> str:
-    """A mean and its deviation in words.
+    """A mean and its deviation as text.
 
     >>> with_spread(Mean(92.53, 1.26), 1)
     '92.5 ± 1.3'

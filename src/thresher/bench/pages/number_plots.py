@@ -1,41 +1,41 @@
-"""Scores against a number in which cells, or rows, differ: a told rate, a size, a ratio; as SVG."""
+"""Scores against a number in which cells or methods differ (a told rate, a size, a ratio), as SVG."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
 from thresher.bench.compare.rows import Row, in_table_units
-from thresher.bench.definition.points import KEPT, Axis, Point, true_rate
-from thresher.bench.pages.curves import COLUMNS, colours, dashes, legend
+from thresher.bench.definition.points import SHARE_KEPT, Axis, Point, true_rate
+from thresher.bench.pages.curves import PANELS_A_ROW, colours, dashes, legend
 
 
 def number_points(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One point for each place of a row in a picture: mean, lowest and highest score over the seeds."""
+    """The points of all rows: mean, lowest and highest score over the seeds."""
     sized = any(row.entry.size is not None for row in rows)
     points = []
     for row in rows:
-        for place, method in _places(row, sized) if row.results else ():
+        for position, method in _positions(row, sized) if row.results else ():
             scores = [in_table_units(row.cell.metric, result["last"]) for result in row.results]
-            if place.axis.as_errors:
+            if position.axis.as_errors:
                 scores = [in_table_units(row.cell.metric, 1.0) - score for score in scores]
             points.append(
                 {
-                    "axis": place.axis,
-                    "panel": place.panel,
+                    "axis": position.axis,
+                    "panel": position.panel,
                     "method": method,
-                    "at": place.value,
+                    "at": position.value,
                     "score": fmean(scores),
                     "low": min(scores),
                     "high": max(scores),
-                    "measure": "error" if place.axis.as_errors else row.cell.metric,
-                    "mark": place.mark,
+                    "measure": "error" if position.axis.as_errors else row.cell.metric,
+                    "mark": position.mark,
                 }
             )
     return points
 
 
-def _places(row: Row, sized: bool) -> Iterator[tuple[Point, str]]:
-    """Where a row stands, and under which name: where the cell does, and where rows differ by size by its own."""
+def _positions(row: Row, sized: bool) -> Iterator[tuple[Point, str]]:
+    """Where a row stands, and the name of its line: at the points of its cell, and at its size where rows have one."""
     name = row.entry.label or row.entry.name
     for point in row.cell.points:
         if not point.axis.methods or row.entry.name in point.axis.methods:
@@ -44,35 +44,36 @@ def _places(row: Row, sized: bool) -> Iterator[tuple[Point, str]]:
         size, rate = row.entry.size, true_rate(row.cell.corruption)
         clean = None if rate is None else 1 - rate
         panel = f"{row.cell.data}, {row.cell.corruption or 'as it is'}"
-        # A method without a size is a level across, wherever its point is.
-        yield Point(KEPT, clean or 1.0 if size is None else size, panel, clean), name if size is None else _series(name)
+        # A method without a size is a horizontal line, wherever its point is.
+        at = clean or 1.0 if size is None else size
+        yield Point(SHARE_KEPT, at, panel, clean), name if size is None else _without_size(name)
 
 
-def _series(label: str) -> str:
-    """What rows that differ in their size alone have in common: "most central, 30%" is of "most central".
+def _without_size(label: str) -> str:
+    """The label of rows that differ only in their size.
 
-    >>> _series("most central, 30%")
+    >>> _without_size("most central, 30%")
     'most central'
     """
     return label.rpartition(",")[0] or label
 
 
 def numbers_svg(rows: Sequence[Row]) -> dict[Axis, str]:
-    """A picture for each number: the score against it, one panel for each set of cells that share all else.
+    """A plot for each axis: the score against its number, a panel for each set of cells that differ in nothing else.
 
-    A method with a single number is a level across, where the axis says so, and is left out elsewhere; a picture in
-    which no method has several is not drawn.
+    A method with a single number is a horizontal line if the axis has `levels`, and is left out otherwise; a plot in
+    which no method has several numbers is not drawn.
     """
     points, pictures = number_points(rows), {}
     for axis in dict.fromkeys(point["axis"] for point in points):
-        mine = [{**point, "axis": axis.title} for point in points if point["axis"] == axis]
-        shown = [point for point in mine if axis.levels or len(_same(mine, point)) > 1]
-        if any(len(_same(mine, point)) > 1 for point in mine):
+        own = [{**point, "axis": axis.title} for point in points if point["axis"] == axis]
+        shown = [point for point in own if axis.levels or len(_same_line(own, point)) > 1]
+        if any(len(_same_line(own, point)) > 1 for point in own):
             pictures[axis] = _panels(axis, shown)
     return pictures
 
 
-def _same(points: Sequence[dict[str, Any]], point: dict[str, Any]) -> list[dict[str, Any]]:
+def _same_line(points: Sequence[dict[str, Any]], point: dict[str, Any]) -> list[dict[str, Any]]:
     return [other for other in points if (other["panel"], other["method"]) == (point["panel"], point["method"])]
 
 
@@ -83,7 +84,7 @@ def _panels(axis: Axis, points: Sequence[dict[str, Any]]) -> str:
     methods = list(dict.fromkeys(point["method"] for point in points))
     names = dict.fromkeys(point["panel"] for point in points)
     panels = [_panel(axis, [point for point in points if point["panel"] == name], methods) for name in names]
-    chart = alt.concat(*panels, columns=COLUMNS).configure(background="white")
+    chart = alt.concat(*panels, columns=PANELS_A_ROW).configure(background="white")
     svg: str = vl_convert.vegalite_to_svg(chart.to_dict())
     return svg
 
@@ -91,8 +92,8 @@ def _panels(axis: Axis, points: Sequence[dict[str, Any]]) -> str:
 def _panel(axis: Axis, points: Sequence[dict[str, Any]], methods: Sequence[str]) -> Any:
     import altair as alt
 
-    lines = [point for point in points if len(_same(points, point)) > 1]
-    levels = [point for point in points if len(_same(points, point)) == 1]
+    lines = [point for point in points if len(_same_line(points, point)) > 1]
+    levels = [point for point in points if len(_same_line(points, point)) == 1]
     y = {"title": points[0]["measure"], "scale": alt.Scale(zero=False)}
     width = alt.Scale(type="log") if axis.log else alt.Scale(zero=False, padding=12)
     ticks = sorted({point["at"] for point in points}) if axis.log else alt.Undefined

@@ -1,4 +1,4 @@
-"""What the terminal shows: everything that runs, live, and the tables of what was stored."""
+"""What the terminal shows: the progress of running jobs, and the tables of stored results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,35 +7,41 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from thresher.bench.compare.rows import compare, in_table_units, left_out
+from thresher.bench.definition.grid import Job
 from thresher.bench.definition.suite import Suite
-from thresher.bench.pages.page import NOT_RUN, about, cell_table, nothing_of, tried_cells
-from thresher.bench.run.jobs import Job, Result
-from thresher.bench.run.runner import Place, run_jobs
+from thresher.bench.pages.cell_tables import NOT_RUN, cell_table, describe_cell, none_run, split_cells
+from thresher.bench.run.identity import Result
+from thresher.bench.run.runner import RunOptions, run_jobs
 
-WORDS = {"method": 12, "paper": 7}  # columns that may break into lines of at least so many letters
+LEAST_WIDTHS = {"method": 12, "paper": 7}  # of the columns whose text may break into lines
 
 
-def run_and_show(jobs: Sequence[Job], path: Path, place: Place, console: Console) -> list[dict[str, Any]]:
-    """Run every job, show how far they are, and say where the results are when somebody interrupts."""
+def plain_console(**options: Any) -> Console:
+    """A console that prints every string as it is: names and paths may look like rich's markup or emoji codes."""
+    return Console(markup=False, emoji=False, highlight=False, **options)
+
+
+def run_and_show(jobs: Sequence[Job], path: Path, options: RunOptions, console: Console) -> list[dict[str, Any]]:
+    """Run every job and show its progress; after an interrupt say where the results are."""
     try:
         with Display(len(jobs), console) as display:
-            return run_jobs(jobs, path, place, display)
+            return run_jobs(jobs, path, options, display)
     except KeyboardInterrupt as stop:
         stop.add_note(f"Stopped; every finished result is in {path}, and the same command goes on from there.")
         raise
 
 
 class Display:
-    """A bar for the whole, a bar for each job that runs, and a line for each that has ended."""
+    """A bar for the whole, a bar for each running job, and a line for each that has ended."""
 
     def __init__(self, total: int, console: Console):
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        self.progress = Progress(*columns, console=console)
+        text = TextColumn("{task.description}", markup=False)
+        self.progress = Progress(text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console)
         self.whole = self.progress.add_task("results", total=total)
         self.bars: dict[str, TaskID] = {}
 
@@ -57,44 +63,44 @@ class Display:
     def ended(self, job: Job, result: dict[str, Any]) -> None:
         self.progress.remove_task(self.bars.pop(job.name))
         self.progress.advance(self.whole)
-        self.progress.console.print(in_words(job.name, result), highlight=False)
+        self.progress.console.print(outcome_line(job.name, result))
 
 
-def in_words(name: str, result: dict[str, Any]) -> str:
-    """What came of a job, in one line."""
+def outcome_line(name: str, result: dict[str, Any]) -> Text:
+    """The outcome of a job in one line."""
     if result["status"] != "ok":
-        return f"[red]failed[/red] {escape(name)}: {escape(result['reason'])}"
+        return Text.assemble(("failed", "red"), f" {name}: {result['reason']}")
     last, best = (in_table_units(result["metric"], result[score]) for score in ("last", "best"))
-    return f"{escape(name)}: {result['metric']} {last:.4g}, best {best:.4g}, {result['seconds']:.0f} s"
+    return Text(f"{name}: {result['metric']} {last:.4g}, best {best:.4g}, {result['seconds']:.0f} s")
 
 
 def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: Console) -> None:
     """The tables of the suite's page."""
     rows = compare(suite, scale, results)
-    tried, empty = tried_cells(suite, scale, rows)
-    for cell in tried:
+    run, not_run = split_cells(suite, scale, rows)
+    for cell in run:
         heads, body = cell_table(suite, rows, cell)
         shown = _table(heads, [line for line in body if NOT_RUN not in line])
-        shown.title, shown.caption = f"{suite.name} · {cell.name}", about(suite, scale, cell)
+        shown.title, shown.caption = f"{suite.name} · {cell.name}", describe_cell(suite, scale, cell)
         console.print(shown)
         if idle := [line[0] for line in body if NOT_RUN in line]:
-            console.print(f"Not run here: {'; '.join(idle)}.", markup=False, highlight=False)
+            console.print(f"Not run here: {'; '.join(idle)}.")
         for row in rows:
             if row.cell is cell and row.reasons:
-                console.print(f"{row.entry.name} failed: {row.reasons[-1]}", markup=False)
-    if empty:
-        console.print(nothing_of(empty), highlight=False)
+                console.print(f"{row.entry.name} failed: {row.reasons[-1]}")
+    if not_run:
+        console.print(none_run(not_run))
     if other := left_out(suite, scale, results):
         console.print(f"{other} stored results were made with other settings and are left out.")
 
 
 def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> Table:
-    """Narrow enough for 80 columns: words break into lines, and numbers do not."""
+    """Narrow enough for 80 columns: text breaks into lines, and numbers do not."""
     made = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for head in heads:
-        words, lines = WORDS.get(head), head.replace(" ", "\n")
+        width, lines = LEAST_WIDTHS.get(head), head.replace(" ", "\n")
         made.add_column(
-            lines, justify="left" if words else "right", vertical="bottom", min_width=words, no_wrap=words is None
+            lines, justify="left" if width else "right", vertical="bottom", min_width=width, no_wrap=width is None
         )
     for line in body:
         made.add_row(*line)

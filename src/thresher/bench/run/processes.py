@@ -1,4 +1,4 @@
-"""Processes for jobs: start one, hand it a job, hear from it, end it."""
+"""Worker processes: start one, send it a job, receive its messages, stop it."""
 
 import contextlib
 import json
@@ -13,15 +13,15 @@ import threading
 from dataclasses import dataclass
 from typing import IO, Any
 
-from thresher.bench.run.jobs import Job
+from thresher.bench.definition.grid import Job
 from thresher.core.errors import ThresherError
 
-PATIENCE = 5.0  # seconds a process has to end by itself
+GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
 
 
 @dataclass(eq=False)
 class Worker:
-    """A process, the job it is at and the latest it got, and the memory that job has told to take."""
+    """A process, its current job, the latest it was sent, and the memory that the current job reported."""
 
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
@@ -30,12 +30,12 @@ class Worker:
     memory: int | None = None
 
 
-# What a process tells, and None when it has ended.
+# The messages of a process, and None when it has ended.
 Events = queue.SimpleQueue[tuple[Worker, dict[str, Any] | None]]
 
 
-def start(events: Events, threads: int) -> Worker:
-    """A process that waits for jobs; whatever it tells arrives in `events`."""
+def start_worker(events: Events, threads: int) -> Worker:
+    """Start a process that waits for jobs; its messages arrive in `events`."""
     errors = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the process
     process = subprocess.Popen(
         [sys.executable, "-m", "thresher.bench.run.worker"],
@@ -47,27 +47,27 @@ def start(events: Events, threads: int) -> Worker:
             "OMP_NUM_THREADS": str(threads),
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         },
-        start_new_session=True,  # Ctrl-C reaches only us, and we end them in order
+        start_new_session=True,  # Ctrl-C reaches only this process, which stops the workers itself
     )
     worker = Worker(process, errors)
-    threading.Thread(target=listen, args=(worker, events), daemon=True).start()
+    threading.Thread(target=relay_messages, args=(worker, events), daemon=True).start()
     return worker
 
 
-def listen(worker: Worker, events: Events) -> None:
-    """Pass on what a process tells until it has ended."""
+def relay_messages(worker: Worker, events: Events) -> None:
+    """Put the messages of a process into `events` until it has ended."""
     assert worker.process.stdout is not None
-    with worker.process.stdout as lines, contextlib.suppress(ValueError):  # one that is killed leaves half a line
+    with worker.process.stdout as lines, contextlib.suppress(ValueError):  # a killed process leaves half a line
         for line in lines:
             events.put((worker, json.loads(line)))
     worker.process.wait()
     events.put((worker, None))
 
 
-def hand_over(worker: Worker, job: Job, options: dict[str, Any]) -> None:
-    """Give a job to a process that has none."""
+def send_job(worker: Worker, job: Job, options: dict[str, Any]) -> None:
+    """Send a job to a process that has none."""
     try:
-        asked = pickle.dumps((job, options))
+        message = pickle.dumps((job, options))
     except (pickle.PicklingError, AttributeError) as error:
         raise ThresherError(
             f"{job.name} cannot be sent to another process ({error}): use functions that can be imported in the suite."
@@ -75,29 +75,29 @@ def hand_over(worker: Worker, job: Job, options: dict[str, Any]) -> None:
     assert worker.process.stdin is not None
     worker.job = worker.latest = job
     worker.memory = None
-    with contextlib.suppress(BrokenPipeError):  # if it has died, the listener says so
-        worker.process.stdin.write(asked)
+    with contextlib.suppress(BrokenPipeError):  # if it has died, `relay_messages` reports it
+        worker.process.stdin.write(message)
         worker.process.stdin.flush()
 
 
-def how_it_ended(worker: Worker) -> str:
-    """Why a process is gone: its signal or exit status, and the last it had to say."""
+def exit_reason(worker: Worker) -> str:
+    """Why a process has ended: its signal or exit status, and the last line of its error stream."""
     with worker.errors as errors:
         errors.seek(0)
-        said = errors.read().decode(errors="replace").strip().splitlines()
+        lines = errors.read().decode(errors="replace").strip().splitlines()
     _close_input(worker)
     status = worker.process.returncode
     how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-    return f"The process {how}" + (f": {said[-1][:300]}" if said else ".")
+    return f"The process {how}" + (f": {lines[-1][:300]}" if lines else ".")
 
 
-def stop(worker: Worker) -> None:
-    """End a process and everything it has started."""
-    for how, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, None)):
+def stop_worker(worker: Worker) -> None:
+    """Stop a process and everything it has started."""
+    for number, timeout in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(worker.process.pid, how)
+            os.killpg(worker.process.pid, number)
         try:
-            worker.process.wait(patience)
+            worker.process.wait(timeout)
             break
         except subprocess.TimeoutExpired:
             continue

@@ -12,12 +12,12 @@ import thresher
 
 
 def provenance(device: str | None) -> dict[str, Any]:
-    """The commit, the versions and the machine: enough to judge a number, nothing that names a person's computer."""
+    """The commit, the versions and the kind of machine, without anything that identifies the computer."""
     return {**commit(Path(thresher.__file__).parent), "versions": versions(), "machine": machine(device)}
 
 
 def commit(folder: Path) -> dict[str, Any]:
-    """The commit of the source in this folder and whether it has been changed since; None outside a repository."""
+    """The commit of the source in this folder and whether it has uncommitted changes; None outside a repository."""
     if "site-packages" in folder.parts:  # a repository around an installed package is not its source
         return {"commit": None, "dirty": None}
     head = _git(folder, "rev-parse", "HEAD")

@@ -1,11 +1,12 @@
 """The results file: one JSON line a result, appended safely."""
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from thresher.core.errors import ThresherError
 
@@ -15,31 +16,39 @@ def results_file(folder: Path, suite: str, scale: str) -> Path:
 
 
 def append(path: Path, result: Mapping[str, Any]) -> None:
-    """Add one line, whole or not at all, and only return when it is on the disk; others may append at the same time."""
+    """Add one line, whole or not at all, and return when it is on the disk; several processes may append at once."""
     line = (json.dumps(result, allow_nan=False) + "\n").encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        size = os.fstat(file).st_size
-        # A process that was killed may have left half a line, which must not swallow this one.
-        start = b"" if size == 0 or os.pread(file, 1, size - 1) == b"\n" else b"\n"
+    with FileLock(f"{path}.lock"):
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
         try:
-            if os.write(file, start + line) < len(start + line):
-                raise OSError("only a part of the line was written")
-            os.fsync(file)
+            _append_locked(file, line)
         except OSError as error:
-            os.ftruncate(file, size)
             raise ThresherError(
                 f"{path} could not be written ({error}): free some space and run the same command again; "
                 "everything stored before is intact."
             ) from error
-    finally:
-        os.close(file)
+        finally:
+            os.close(file)
+
+
+def _append_locked(file: int, line: bytes) -> None:
+    size = os.lseek(file, 0, os.SEEK_END)
+    if size:
+        os.lseek(file, size - 1, os.SEEK_SET)
+        if os.read(file, 1) != b"\n":  # the half line of a killed process must not swallow this one
+            line = b"\n" + line
+    try:
+        if os.write(file, line) < len(line):
+            raise OSError("only a part of the line was written")
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, size)
+        raise
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The stored results, and how many lines could not be read: a process that was killed leaves half a line."""
+    """The stored results, and how many lines could not be read: a killed process leaves half a line."""
     results: list[dict[str, Any]] = []
     damaged = 0
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Run jobs in processes beside this one, and store what each gives."""
+"""Run jobs in worker processes, and store each result."""
 
 import os
 from collections import deque
@@ -9,15 +9,16 @@ from typing import Any, Protocol
 
 import torch
 
-from thresher.bench.run.jobs import Job, head_of
-from thresher.bench.run.processes import Events, Worker, hand_over, how_it_ended, start, stop
+from thresher.bench.definition.grid import Job
+from thresher.bench.run.identity import head_of
+from thresher.bench.run.processes import Events, Worker, exit_reason, send_job, start_worker, stop_worker
 from thresher.bench.run.provenance import cores, provenance, uses_cuda
 from thresher.bench.run.results import append
 from thresher.core.errors import ThresherError
 
 
 class Watcher(Protocol):
-    """Whoever shows what is going on."""
+    """Is told the progress of every job."""
 
     def started(self, job: Job) -> None: ...
     def moved(self, job: Job, epoch: int, epochs: float) -> None: ...
@@ -25,7 +26,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class RunOptions:
     """Where and how jobs run: the device, how many at once, and the folders."""
 
     device: str | None = None
@@ -35,37 +36,37 @@ class Place:
 
     def __post_init__(self) -> None:
         if self.at_once < 1:
-            raise ThresherError(f"--jobs {self.at_once} runs nothing: give 1 or more.")
+            raise ThresherError(f"--jobs must be at least 1, not {self.at_once}.")
 
     @property
     def threads(self) -> int:
-        """A process's share of the cores, and no more than OMP_NUM_THREADS allows."""
+        """The cores of each process, at most OMP_NUM_THREADS."""
         allowed = os.environ.get("OMP_NUM_THREADS", "")
         share = max(1, cores() // self.at_once)
         return min(share, int(allowed)) if allowed.isdigit() and int(allowed) > 0 else share
 
-    def options(self, job: Job) -> dict[str, Any]:
-        """What the process of a job is told beside the job."""
+    def for_job(self, job: Job) -> dict[str, Any]:
+        """What the worker process is sent beside the job."""
         out = None if self.runs is None else self.runs / job.suite / job.scale / job.name.replace(" ", "-")
         return {"threads": self.threads, "device": self.device, "data_dir": self.data_dir, "out": out}
 
 
-def run_jobs(jobs: Sequence[Job], path: Path, place: Place, watcher: Watcher) -> list[dict[str, Any]]:
-    """Run every job and append each result as it comes; when interrupted, what is finished is already stored."""
-    origin = provenance(place.device)
-    origin["machine"] |= {"threads": place.threads, "jobs": place.at_once}
+def run_jobs(jobs: Sequence[Job], path: Path, options: RunOptions, watcher: Watcher) -> list[dict[str, Any]]:
+    """Run every job and append each result as it arrives; after an interrupt the finished results are stored."""
+    origin = provenance(options.device)
+    origin["machine"] |= {"threads": options.threads, "jobs": options.at_once}
     waiting, workers, events = deque(jobs), list[Worker](), Events()
     done: list[dict[str, Any]] = []
     need = 0
     try:
         while waiting or any(worker.job is not None for worker in workers):
-            _hand_out(waiting, workers, events, place, watcher, need)
+            _assign_jobs(waiting, workers, events, options, watcher, need)
             worker, message = events.get()
             job = worker.job
             if message is None:
                 workers.remove(worker)
-                message = {"failed": how_it_ended(worker)}
-            if job is None:  # it ended when it had nothing to do
+                message = {"failed": exit_reason(worker)}
+            if job is None:  # it ended while it had no job
                 continue
             if "epoch" in message:
                 worker.memory = message["memory"]
@@ -78,41 +79,41 @@ def run_jobs(jobs: Sequence[Job], path: Path, place: Place, watcher: Watcher) ->
             watcher.ended(job, done[-1])
     finally:
         for worker in workers:
-            stop(worker)
+            stop_worker(worker)
     return done
 
 
-def _hand_out(
-    waiting: deque[Job], workers: list[Worker], events: Events, place: Place, watcher: Watcher, need: int
+def _assign_jobs(
+    waiting: deque[Job], workers: list[Worker], events: Events, options: RunOptions, watcher: Watcher, need: int
 ) -> None:
-    """Give a job to every process that has none, and start as many more as are wanted and fit."""
+    """Send a job to every idle process, and start as many more processes as are wanted and fit."""
     while waiting:
         idle = next((worker for worker in workers if worker.job is None), None)
         if idle is None:
             memories = [worker.memory for worker in workers]
-            if len(workers) >= place.at_once or not has_room(memories, need, free_memory(place.device)):
+            if len(workers) >= options.at_once or not has_room(memories, need, free_memory(options.device)):
                 return
-            idle = start(events, place.threads)
+            idle = start_worker(events, options.threads)
             workers.append(idle)
         others = [worker.latest for worker in workers if worker is not idle]
-        place_of_next = next_place(waiting, idle.latest, others)
-        job = waiting[place_of_next]
-        del waiting[place_of_next]
-        hand_over(idle, job, place.options(job))
+        index = next_index(waiting, idle.latest, others)
+        job = waiting[index]
+        del waiting[index]
+        send_job(idle, job, options.for_job(job))
         watcher.started(job)
 
 
-def next_place(waiting: Sequence[Job], latest: Job | None, others: Sequence[Job | None]) -> int:
-    """Which job a process does next: one of the cell and the seed that it is at, then of those that no other is at.
+def next_index(waiting: Sequence[Job], latest: Job | None, others: Sequence[Job | None]) -> int:
+    """The job a process gets next: one of its latest cell and seed, else one of a cell and seed no other process has.
 
-    What a cell and a seed share, such as a teacher, is so made in one process and once.
+    What a cell and a seed share, such as a teacher, is thus made in one process and once.
     """
-    kin, taken = _kin(latest), {_kin(other) for other in others}
-    kins = [_kin(job) for job in waiting]
-    return min(range(len(waiting)), key=lambda place: (kins[place] != kin, kins[place] in taken))
+    own, taken = _cell_and_seed(latest), {_cell_and_seed(other) for other in others}
+    found = [_cell_and_seed(job) for job in waiting]
+    return min(range(len(waiting)), key=lambda index: (found[index] != own, found[index] in taken))
 
 
-def _kin(job: Job | None) -> tuple[str, int] | None:
+def _cell_and_seed(job: Job | None) -> tuple[str, int] | None:
     return None if job is None else (job.cell.name, job.seed)
 
 
@@ -123,17 +124,17 @@ def _outcome(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_room(memories: Sequence[int | None], need: int, free: int | None) -> bool:
-    """Whether one more process fits beside those that run, of which some have not told their memory yet.
+    """Whether one more process fits beside those that run, of which some have not reported their memory yet.
 
     >>> has_room([], 0, 100), has_room([None], 0, 100), has_room([30], 30, 100), has_room([30, None, None], 30, 70)
     (True, False, True, False)
     """
-    if free is None or not memories:  # nothing to share, or nobody to share it with
+    if free is None or not memories:  # no limit, or no other process
         return True
-    silent = memories.count(None)
-    return need > 0 and free - silent * need >= need
+    unreported = memories.count(None)
+    return need > 0 and free - unreported * need >= need
 
 
 def free_memory(device: str | None) -> int | None:
-    """The bytes free on the CUDA device; None on a CPU, whose memory is not rationed."""
+    """The free bytes of the CUDA device; None on a CPU, whose memory is not rationed."""
     return torch.cuda.mem_get_info(device or "cuda")[0] if uses_cuda(device) else None

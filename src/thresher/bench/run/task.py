@@ -1,64 +1,24 @@
-"""One cell × method × seed, made ready and measured."""
+"""One job, loaded, run and measured."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import torch
-
-from thresher.app.parsing import OPTIMIZERS, PRECISIONS, one_of
-from thresher.bench.run.jobs import Job
-from thresher.core.errors import ThresherError
-from thresher.core.examples import Examples
+from thresher.app.sets import prepare_sets
+from thresher.bench.definition.grid import LAST_EPOCHS, Job, Measured, Task
 from thresher.core.recipe import Recipe
-from thresher.corruption import corrupt
-from thresher.data import hold_out, load, take_clean
+from thresher.data import load
 from thresher.engine.run import Run
-from thresher.engine.step.optimizer import MakeOptimizer
+from thresher.engine.settings import DEFAULT_BATCH, epochs_for, learning_rates, make_schedule, training_part
 from thresher.engine.train import Moment
 from thresher.methods import Setting, Trainer, fine_tune, last_rate
-from thresher.models import build
-
-LAST = 10  # epochs whose mean is the score, as in the PRL paper
+from thresher.models import NamedModel
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What a procedure is given: the job, its data ready to train on, and where to run."""
-
-    job: Job
-    train: Examples
-    test: Examples
-    clean: Examples | None
-    validation: Examples | None = None
-    device: str | None = None
-    data_dir: Path | None = None
-    out: Path | None = None
-    watch: Callable[[Moment], None] | None = None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What came out: one score an epoch (or round), and whatever else was measured as often."""
-
-    metric: str
-    scores: Sequence[float]
-    seconds: float  # of training and evaluation, without loading
-    clean_share: float | None = None
-    examples_per_second: float | None = None
-    columns: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    last: int = LAST  # how many of the last scores count
-
-    def __post_init__(self) -> None:
-        if not len(self.scores) or not torch.isfinite(torch.tensor(list(self.scores))).all():
-            raise ThresherError("The scores are missing or not finite: lower the learning rate or set clip=1.0.")
-
-
-def prepare(
+def load_task(
     job: Job,
     *,
     device: str | None = None,
@@ -71,56 +31,57 @@ def prepare(
     splits = load(cell.data, data_dir=data_dir)
     if cell.prepare is not None:
         splits = cell.prepare(splits)
-    train, clean, validation = splits.train, None, None
-    if cell.clean is not None:  # nothing is corrupt yet
-        true = train.columns.get("true_target", train.targets)
-        train, clean = take_clean(train.with_columns(true_target=true), cell.clean, job.seed)
-    if (corruption := cell.corruption_of(job.seed)) is not None:
-        train = corrupt(train, corruption, seed=job.seed)
-    if cell.validation is not None:
-        train, validation = (train.subset(part) for part in hold_out(train.targets.cpu(), cell.validation))
-    return Task(job, train, splits.test, clean, validation, device, data_dir, out, watch)
+    sets = prepare_sets(
+        splits,
+        corruption=cell.corruption_of(job.seed),
+        clean=cell.clean,
+        validation=cell.validation,
+        seed=job.seed,
+        given_is_true=cell.clean is not None,
+    )
+    return Task(job, sets.train, sets.test, sets.clean, sets.validation, device, data_dir, out, watch)
 
 
-def measure(task: Task) -> Measured:
-    """Run the procedure, or train by the recipe; then fine-tune, where the entry says so."""
+def run_task(task: Task) -> Measured:
+    """Run the procedure, or train with the recipe; then fine-tune, where the entry asks for it."""
     entry = task.job.entry
     if entry.procedure is not None:
         return entry.procedure(task)
-    how, train = entry.how(Setting(task.job.cell.noise_rate, task.train.classes, epochs_of(task))), trainer(task)
+    setting = Setting(task.job.cell.noise_rate, task.train.classes, epochs_of(task))
+    how, train = entry.recipe_or_procedure(setting), trainer_of(task)
     started = time.perf_counter()
     run = train(how) if isinstance(how, Recipe) else how(train)
-    found = measured(run, task)
+    found = measurement_of(run, task)
     if not isinstance(how, Recipe):  # the run is the last of several trainings
         found = replace(found, seconds=time.perf_counter() - started)
-    return joined(found, measured(tuned(run, task), task)) if entry.fine_tune else found
+    return join_stages(found, measurement_of(fine_tuned(run, task), task)) if entry.fine_tune else found
 
 
 def epochs_of(task: Task) -> float:
+    return epochs_for(task.job.setup, len(task.train))
+
+
+def fine_tuned(run: Run, task: Task) -> Run:
+    """The run's networks after training on the clean set alone, at the last learning rate of the run."""
     setup = task.job.setup
-    return setup.epochs or (setup.steps or 0) * setup.batch / len(task.train)
-
-
-def tuned(run: Run, task: Task) -> Run:
-    """The run's networks, trained on the clean set alone, at the learning rate at which training has ended."""
-    setup, settings = task.job.setup, trainer(task).settings
     assert task.clean is not None  # or the suite would have been refused
-    rate = setup.optimizer["lr"] * last_rate(setup.schedule, epochs_of(task))
-    shared = {name: settings[name] for name in ("test", "precision", "device", "seed", "watch")}
+    rate, _ = learning_rates(setup)
+    rate *= last_rate(make_schedule(setup.schedule, epochs_of(task)), epochs_of(task))
+    changes = {"learning_rate": rate, "epochs": None, "steps": None, "schedule": None, "keep": "last"}
     return fine_tune(
         run,
         task.clean,
         steps=setup.tuning_steps,
-        batch=setup.batch,
-        views=setup.views,
-        optimizer=make_optimizer({**setup.optimizer, "lr": rate}),
+        batch=setup.batch or DEFAULT_BATCH,
+        test=task.test,
+        watch=task.watch,
         out=None if task.out is None else task.out / "fine-tuned",
-        **shared,
+        settings=training_part(trainer_of(task).settings, **changes),
     )
 
 
-def joined(first: Measured, then: Measured) -> Measured:
-    """What was measured in two stages, as one; what was kept of the training set is a matter of the first."""
+def join_stages(first: Measured, then: Measured) -> Measured:
+    """The measurements of two stages as one; the clean share and the speed are those of the first."""
     return replace(
         then,
         scores=[*first.scores, *then.scores],
@@ -131,56 +92,36 @@ def joined(first: Measured, then: Measured) -> Measured:
     )
 
 
-def train_by(recipe: Recipe, task: Task, **changes: Any) -> Run:
+def train_recipe(recipe: Recipe, task: Task, **changes: Any) -> Run:
     """`fit` with the setup of the task; a procedure may change any of its arguments."""
-    return trainer(task)(recipe, **changes)
+    return trainer_of(task)(recipe, **changes)
 
 
-def trainer(task: Task) -> Trainer:
-    """The setup of the task, with everything settled but the recipe."""
+def trainer_of(task: Task) -> Trainer:
+    """The setup of the task as a function of the recipe."""
     setup, train = task.job.setup, task.train
-    given: dict[str, Any] = {
-        "model": partial(build, setup.model, input_shape=train.input_shape, outputs=train.outputs),
-        "train": train,
-        "test": task.test,
-        "clean": task.clean,
-        "validation": task.validation,
-        "keep": "best_on_validation" if task.job.entry.early_stop else "last",
-        "epochs": setup.epochs,
-        "steps": setup.steps,
-        "batch": setup.batch,
-        "optimizer": make_optimizer(setup.optimizer),
-        "schedule": setup.schedule,
-        "precision": one_of("precision", setup.precision, PRECISIONS),
-        "compiled": setup.compiled,
-        "device": task.device,
-        "seed": task.job.seed,
-        "out": task.out,
-        "watch": task.watch,
-    }
-    return Trainer(given, setup.views)
+    keep = "best_on_validation" if task.job.entry.early_stop else "last"
+    return Trainer(
+        model=NamedModel(setup.model, train.input_shape, train.outputs),
+        train=train,
+        settings=training_part(setup, device=task.device, seed=task.job.seed, keep=keep),
+        test=task.test,
+        clean=task.clean,
+        validation=task.validation,
+        watch=task.watch,
+        out=task.out,
+    )
 
 
-def make_optimizer(settings: Mapping[str, Any]) -> MakeOptimizer:
-    """A function of the parameters from plain setup.
-
-    >>> make_optimizer({"name": "sgd", "lr": 0.1, "momentum": 0.9})([torch.zeros(1)]).defaults["momentum"]
-    0.9
-    """
-    rest = dict(settings)
-    name = rest.pop("name")
-    return partial(one_of("optimizer", name, OPTIMIZERS)[0], **rest)
-
-
-def measured(run: Run, task: Task) -> Measured:
+def measurement_of(run: Run, task: Task) -> Measured:
     """A run's scores, its clean share over the last epochs, its speed, and the suite's columns of its history."""
     seconds = sum(record["seconds"] for record in run.history)
-    seen = sum(record["steps"] for record in run.history) * task.job.setup.batch
+    seen = sum(record["steps"] * record["batch"] for record in run.history)
     return Measured(
         metric=run.history[-1]["metric"],
         scores=kept_scores(run),
         seconds=seconds,
-        clean_share=run.clean_share(LAST),
+        clean_share=run.clean_share(LAST_EPOCHS),
         examples_per_second=seen / max(seconds, 1e-9),
         columns={
             name: [record.get(name, record["scores"].get(name)) for record in run.history] for name in task.job.columns
@@ -189,7 +130,7 @@ def measured(run: Run, task: Task) -> Measured:
 
 
 def kept_scores(run: Run) -> Sequence[float]:
-    """The score of each epoch, or where a run stops early that of the epoch which would be kept if it ended there."""
+    """The score of each epoch; with early stopping, that of the epoch which would be kept if the run ended there."""
     if run.chosen is None:
         return run.scores
     best, kept = float("-inf"), list[float]()

@@ -1,4 +1,4 @@
-"""The registry: every suite by its name; one file a suite."""
+"""The registry of suites; `sensitivity` is made for each call of its command and is not in it."""
 
 from thresher.bench.definition.suite import Suite
 from thresher.bench.suites.active import ACTIVE
@@ -14,16 +14,17 @@ from thresher.bench.suites.prl_rates import PRL_RATES
 from thresher.bench.suites.reclaim import RECLAIM
 from thresher.core.naming import unknown
 
-OF_CRUST = (CRUST, CRUST_ABLATION, CRUST_SIZES, CRUST_PURITY, CRUST_SELECTIONS)
+CRUST_SUITES = (CRUST, CRUST_ABLATION, CRUST_SIZES, CRUST_PURITY, CRUST_SELECTIONS)
 SUITES: dict[str, Suite] = {
-    suite.name: suite for suite in (ACTIVE, DEMO, DISTIL, DISTIL_TEMPERATURES, L2RW, PRL, PRL_RATES, *OF_CRUST, RECLAIM)
+    suite.name: suite
+    for suite in (ACTIVE, DEMO, DISTIL, DISTIL_TEMPERATURES, L2RW, PRL, PRL_RATES, *CRUST_SUITES, RECLAIM)
 }
 
 
-def suite(name: str) -> Suite:
+def find_suite(name: str) -> Suite:
     """The suite of this name.
 
-    >>> [cell.name for cell in suite("demo").scale("small").cells]
+    >>> [cell.name for cell in find_suite("demo").scale("small").cells]
     ['symmetric-40', 'pairflip-40']
     """
     if name not in SUITES:

@@ -1,12 +1,13 @@
-"""CRUST: the paper's Tables 1 and 3 on CIFAR and WebVision, and the same grid on what two cores can train."""
+"""CRUST: the paper's Tables 1 and 3 on CIFAR and WebVision, and the same grid on small data for two cores."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.suites.crust_tables import TABLE_1, TABLE_3
 from thresher.bench.suites.preparation import first
 from thresher.core.schedules import step
@@ -33,7 +34,7 @@ GRID = {"symmetric": (20, 50, 80), "asymmetric": (40,), "derangement": (40,), "i
 
 
 def cells(kind: Cell, grid: Mapping[str, tuple[int, ...]], seeds: int) -> tuple[Cell, ...]:
-    """A cell of this kind for each corruption and rate, in which the methods that want a rate are told the true one.
+    """A cell of this kind for each corruption and rate, in which the methods that need a rate are told the true one.
 
     >>> made = cells(Cell("d", "digits"), {"symmetric": (20,), "asymmetric": (40,)}, seeds=5)
     >>> [(cell.name, cell.noise_rate, cell.changes["seeds"]) for cell in made]
@@ -57,14 +58,14 @@ DIGITS = Cell("digits", "digits", changes={"batch": 64, "epochs": 30})
 FASHION = Cell("fashion", "fashion-mnist", prepare=partial(first, train=3000, test=2000))
 SMALL = Scale(
     cells=(*cells(DIGITS, GRID, seeds=5), *cells(FASHION, GRID, seeds=5)),
-    setup=Setup(model="mlp:256x256", batch=128, epochs=25, optimizer={"name": "adam", "lr": 1e-3}),
+    setup=Setup(model="mlp:256x256", batch=128, epochs=25, learning_rate=1e-3),
     notes=(
         "digits come with scikit-learn; fashion is the first 3,000 training and 2,000 test images of Fashion-MNIST.",
         "asymmetric is the usual map of CIFAR-10, by class number: it confuses five of ten classes, so that 40 means a "
         "fifth of all labels. derangement sends every class to one other, as the paper's code does.",
         "The length of F-correction's first training, and the lengths and the learning rate of L_DMI, were chosen by "
-        "looking at test scores on digits. Their rows on digits say what these methods can do once somebody has tuned "
-        "them, and flatter them beside all others.",
+        "looking at test scores on digits. Their rows on digits are thus those of tuned methods, and flatter them "
+        "beside all others.",
     ),
 )
 
@@ -83,7 +84,7 @@ def shortened(cell: Cell) -> Cell:
 
 
 CIFAR10, CIFAR100 = Cell("cifar10", "cifar10"), Cell("cifar100", "cifar100")
-PEOPLE = Cell("cifar10n-worse", "cifar10n-worse", noise_rate=0.4, changes={"seeds": 5})
+HUMAN_LABELS = Cell("cifar10n-worse", "cifar10n-worse", noise_rate=0.4, changes={"seeds": 5})
 WEBVISION = Cell(
     "mini-webvision",
     "mini-webvision:299",
@@ -92,18 +93,25 @@ WEBVISION = Cell(
 )
 FULL = (
     *cells(CIFAR10, {"symmetric": (20, 50, 80), "derangement": (40,), "asymmetric": (40,)}, 5),
-    PEOPLE,
+    HUMAN_LABELS,
     *cells(CIFAR100, {"symmetric": (20, 50), "derangement": (40,)}, 5),
 )
 PAPER_SCALE = Scale(
-    cells=(*FULL, WEBVISION, *(shortened(cell) for cell in FULL if cell.name in ("cifar10-symmetric-50", PEOPLE.name))),
+    cells=(
+        *FULL,
+        WEBVISION,
+        *(shortened(cell) for cell in FULL if cell.name in ("cifar10-symmetric-50", HUMAN_LABELS.name)),
+    ),
     setup=Setup(
         model="resnet32",
         batch=128,
         epochs=LENGTH,
         schedule=step(1.0, at=DROPS),
-        views=(weak(),),
-        optimizer={"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4},
+        augment=(weak(),),
+        optimizer="sgd",
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=5e-4,
         precision="bfloat16",
         seeds=5,
     ),
@@ -112,9 +120,9 @@ PAPER_SCALE = Scale(
         f"in {SHORT} epochs, for every method alike, with the same five epochs of warm-up. Mixed precision (bfloat16).",
         "CIFAR-100 and mini-WebVision are not run here: we do not have them. The paper's asymmetric column stands "
         "beside derangement, which is what its code draws; asymmetric is the usual map of CIFAR-10, which it does not "
-        "have. cifar10n-worse has the labels that people gave.",
+        "have. cifar10n-worse has human labels.",
         "On the short cells CRUST ends below Standard although nine of ten labels it keeps are right: half of the "
-        "examples make half of the steps, and in so few epochs Standard has not learnt the wrong labels by heart. What "
+        "examples make half of the steps, and in so few epochs Standard has not memorised the wrong labels. What "
         "crust-facility keeps is dirtier than what it chooses from, and it ends far below Standard. The full cells "
         "have not been run here.",
         "The paper reports the best epoch, so the gap is that of our best epochs. Its row of CRUST stands beside both "
@@ -123,8 +131,8 @@ PAPER_SCALE = Scale(
 )
 
 
-def _beside(numbers: Mapping[tuple[str, str], Published]) -> dict[tuple[str, str], Published]:
-    """The paper's row of CRUST beside both selections."""
+def _for_both_selections(numbers: Mapping[tuple[str, str], Published]) -> dict[tuple[str, str], Published]:
+    """The numbers, with the paper's row of CRUST beside both selections."""
     return {**numbers} | {(cell, "crust-facility"): number for (cell, row), number in numbers.items() if row == "crust"}
 
 
@@ -134,7 +142,7 @@ CRUST = Suite(
     paper=PAPER,
     methods=METHODS,
     scales={"small": SMALL, "paper": PAPER_SCALE},
-    published=_beside({**TABLE_1, **TABLE_3}),
+    published=_for_both_selections({**TABLE_1, **TABLE_3}),
     columns=("clean_share", "clean_weight"),
     claims=(Claim(("crust", "crust-facility"), tuple(e.name for e in METHODS if not e.name.startswith("crust"))),),
 )

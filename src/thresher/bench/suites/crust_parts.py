@@ -1,10 +1,11 @@
-"""CRUST's Table 2, what each part is worth, and its Figure 1, how much to keep."""
+"""CRUST's Table 2, an ablation, and its Figure 1, how much to keep."""
 
 from dataclasses import replace
 from functools import partial
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.suites.crust import CIFAR10, DIGITS, FASHION, PAPER, PAPER_SCALE, SMALL, cells
 from thresher.core.recipe import Recipe
 from thresher.core.signals import given, predicted
@@ -18,7 +19,7 @@ KINDS = {"central": "most central", "medoids": "medoids"}
 
 
 def part(kind: str, of: str, mixed: bool, fraction: float, setting: Setting) -> Recipe:  # noqa: ARG001
-    """One of the selections, within the given or the predicted class, with the mixing that belongs to it or without."""
+    """One of the selections, within the given or the predicted class, with its own mixing or without."""
     rule: Rule = (Centrality if kind == "central" else FacilityLocation)(fraction=fraction)
     mix = warmup(WARM_EPOCHS, SameClassMixup()) if kind == "central" else ClusterMixup()
     return Recipe(each_epoch=warmup(WARM_EPOCHS, per_class(rule, of=GROUPS[of])), mix=mix if mixed else None)

@@ -1,7 +1,7 @@
-"""How clean is what is kept? Four selections within the given and within the predicted class, half of each kept.
+"""How clean is what is kept? Four selections that keep half of each class, the given or the predicted one.
 
 `crust-purity` asks all of them about the same network, in plain training, so that only the selection differs;
-`crust-selections` lets each train a network of its own, and says what comes of it.
+`crust-selections` trains a network with each.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,21 @@ from functools import partial
 import numpy as np
 import torch
 
-from thresher.bench.definition.suite import Entry, Scale, Suite
-from thresher.bench.run.task import Measured, Task, measured, train_by
-from thresher.bench.suites.crust import DIGITS, FASHION, FULL, GRID, PAPER, PAPER_SCALE, PEOPLE, SMALL, cells, shortened
+from thresher.bench.definition.grid import Entry, Measured, Task
+from thresher.bench.definition.suite import Scale, Suite
+from thresher.bench.run.task import measurement_of, train_recipe
+from thresher.bench.suites.crust import (
+    DIGITS,
+    FASHION,
+    FULL,
+    GRID,
+    HUMAN_LABELS,
+    PAPER,
+    PAPER_SCALE,
+    SMALL,
+    cells,
+    shortened,
+)
 from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
@@ -40,7 +52,7 @@ SELECTIONS = {f"{name}-{of.name}": per_class(rule, of=of) for name, rule in RULE
 
 
 def _columns() -> dict[str, str]:
-    """What is measured, and what it is called: the clean share by count, and of medoids by weight as well."""
+    """Names and labels of what is measured: the clean share by count, and of medoids by weight as well."""
     found: dict[str, str] = {}
     for name, label in LABELS.items():
         found |= {f"{name}-{of.name}": f"{label}, {of.name} class" for of in CLASSES}
@@ -54,7 +66,7 @@ COLUMNS = _columns()
 
 @dataclass(frozen=True)
 class Watched(Rule):
-    """Weight 1 for everyone; what each of these selections would give goes into the ledger, under its name."""
+    """Weight 1 for all examples; the weights of each selection go into the ledger, under its name."""
 
     selections: tuple[tuple[str, Rule], ...]
 
@@ -65,12 +77,12 @@ class Watched(Rule):
 
 def watched(task: Task) -> Measured:
     """Plain training, with the clean share of what every selection would have kept in each epoch."""
-    run = train_by(Recipe(each_epoch=Watched(tuple(SELECTIONS.items()))), task)
-    return replace(measured(run, task), columns=purities(run, task.train))
+    run = train_recipe(Recipe(each_epoch=Watched(tuple(SELECTIONS.items()))), task)
+    return replace(measurement_of(run, task), columns=purities(run, task.train))
 
 
 def purities(run: Run, train: Examples) -> dict[str, list[float | None]]:
-    """From the ledger: the share of clean labels among those each selection keeps, and that of their weight."""
+    """From the ledger: the clean share of what each selection keeps, by count and by weight."""
     clean = ~train.columns["is_corrupt"].bool().cpu().numpy()
     table = run.ledger.table(["id", "epoch", *SELECTIONS]).to_pandas().set_index("id")
     epochs = [rows.loc[train.ids.cpu().numpy()] for _, rows in table.groupby("epoch")]
@@ -88,13 +100,13 @@ def selected(name: str, setting: Setting) -> Recipe:  # noqa: ARG001
     return Recipe(each_epoch=warmup(WARM_EPOCHS, SELECTIONS[name]))
 
 
-NOTE = "Half of each class is kept, from the first epoch on where only watched, else after five epochs."
+NOTE = "Half of each class is kept: from the first epoch on in crust-purity, after five epochs in crust-selections."
 BY_WEIGHT = (
     "By count, every medoid is one example; by weight, it is as many as its cluster has, which is how it trains. The "
-    "network learns from everybody, so that it is the same for all selections and nothing but the selection differs."
+    "network learns from all examples, so that it is the same for all selections and only the selection differs."
 )
 FEWER = {"symmetric": (20, 50), "derangement": (40,), "instance": (40,)}
-SHORT = tuple(shortened(cell) for cell in FULL if cell.name in ("cifar10-symmetric-50", PEOPLE.name))
+SHORT = tuple(shortened(cell) for cell in FULL if cell.name in ("cifar10-symmetric-50", HUMAN_LABELS.name))
 PAPER_CELLS = tuple(replace(cell, changes={**cell.changes, "seeds": 1}) for cell in SHORT)
 
 

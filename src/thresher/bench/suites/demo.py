@@ -1,7 +1,8 @@
-"""The first comparison: handwritten digits, four labels in ten wrong."""
+"""A first comparison: handwritten digits with 40% wrong labels."""
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 
 DEMO = Suite(
     name="demo",
@@ -19,7 +20,7 @@ DEMO = Suite(
                 Cell("symmetric-40", "digits", "symmetric:0.4", noise_rate=0.4),
                 Cell("pairflip-40", "digits", "pairflip:0.4", noise_rate=0.4),
             ),
-            setup=Setup(model="mlp:256x256", batch=64, epochs=60, seeds=3, optimizer={"name": "adam", "lr": 1e-3}),
+            setup=Setup(model="mlp:256x256", batch=64, epochs=60, seeds=3, learning_rate=1e-3),
         )
     },
     missing={"paper": "The suite demo follows no paper, so it has no paper scale: give --scale small."},

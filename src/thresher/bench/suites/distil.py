@@ -5,9 +5,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.points import Axis, Point
 from thresher.bench.definition.setup import Setup, Teaching
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.run.distilled import distilled, only_labelled, only_teacher
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT
 from thresher.bench.suites.preparation import first
@@ -78,7 +79,7 @@ SMALL = Scale(
         *cells(DIGITS, ON_DIGITS, (50, 100, 200)),
         *cells(FASHION, ON_FASHION, (250, 500, 1000)),
     ),
-    setup=Setup(model="mlp:64", batch=128, epochs=20, seeds=5, optimizer={"name": "adam", "lr": 1e-3}),
+    setup=Setup(model="mlp:64", batch=128, epochs=20, seeds=5, learning_rate=1e-3),
     notes=(
         "Every seed has its own teacher, its own pretrained student and its own split of the unlabelled part; all rows "
         "of a cell and a seed start from the same pretrained student. Seconds are those of the last training alone.",
@@ -103,9 +104,12 @@ RESNET56 = {"model": "resnet56"}
 IMAGENET = {
     "model": "resnet18",
     "batch": 256,
-    "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9},
+    "optimizer": "sgd",
+    "learning_rate": 0.1,
+    "momentum": 0.9,
+    "weight_decay": 0.0,
     "schedule": stairs(1.0, ((0.3, 0.1), (0.6, 0.01), (0.8, 0.001))),
-    "views": (Flip(),),
+    "augment": (Flip(),),
 }
 PAPER_SCALE = Scale(
     cells=(
@@ -140,8 +144,8 @@ PAPER_SCALE = Scale(
         batch=128,
         epochs=EPOCHS,
         schedule=FALLING,
-        views=(Chain(Flip(), Shift(0.1)),),
-        optimizer={"name": "adam", "lr": 1e-3},
+        augment=(Chain(Flip(), Shift(0.1)),),
+        learning_rate=1e-3,
         precision="bfloat16",
         seeds=5,
     ),
@@ -153,7 +157,7 @@ PAPER_SCALE = Scale(
         "and one pretrained student; the gap is to ours of the best epoch, and the last ten epochs stand beside it. "
         "Here every seed has its own teacher and pretrained student, from which all rows of a cell start.",
         "CIFAR-100, CelebA and ImageNet are not run here: we do not have them. Of SVHN we have the first third of the "
-        "training set, cut anew from the full images, so its unlabelled part is smaller than the paper's.",
+        "training set, cropped again from the full images, so its unlabelled part is smaller than the paper's.",
         "Cells that end in entropy are section 3.3: confidence by entropy, 500 validation examples that the student "
         "also learns from, and on CIFAR-10 weights estimated anew every epoch. The others are section 3.1: margin, "
         "2,000 validation examples, estimated once.",

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from thresher.bench.definition.grid import Cell
 from thresher.bench.definition.points import Axis, Point
 from thresher.bench.definition.setup import Teaching
-from thresher.bench.definition.suite import Cell, Claim, Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.suites.distil import (
     DIGITS,
     FASHION,
@@ -27,7 +28,7 @@ ROWS = ("standard", "teacher", "unweighted", "debias", "debias-consistent")
 
 
 def cells(kind: Cell, teaching: Teaching, values: Iterable[float]) -> tuple[Cell, ...]:
-    """A cell of this kind for each temperature, which teacher and pretraining know nothing of."""
+    """A cell of this kind for each temperature, on which teacher and pretraining do not depend."""
     return tuple(
         replace(
             kind,

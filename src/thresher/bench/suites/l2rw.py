@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.points import Axis, Point
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.suites.l2rw_tables import TABLE_1, TABLE_2
 from thresher.core.schedules import step
 from thresher.slots.views import weak
@@ -84,7 +85,7 @@ def imbalance(kind: Cell, ratios: Sequence[int], total: int | None = None) -> tu
 
 
 def uniform(kind: Cell, clean: int) -> Cell:
-    """UNIFORMFLIP at 40%; methods that ask for the rate are told it."""
+    """UNIFORMFLIP at 40%; methods that need the rate are told the true one."""
     return replace(
         kind,
         name=f"{kind.name}-uniform-{MAIN}",
@@ -96,7 +97,7 @@ def uniform(kind: Cell, clean: int) -> Cell:
 
 
 def background(kind: Cell, clean: int, percent: int = MAIN, usual: int = 100) -> Cell:
-    """BACKGROUNDFLIP, to another class in each seed; cells with the usual clean set or rate are points of a figure.
+    """BACKGROUNDFLIP, to another class for each seed; cells with the usual clean set or rate are points of a figure.
 
     >>> background(Cell("digits", "digits"), 10).name, background(Cell("digits", "digits"), 100, 20).name
     ('digits-background-40-clean-10', 'digits-background-20')
@@ -128,9 +129,7 @@ SMALL = Scale(
         *(background(DIGITS, clean=size) for size in (10, 20, 50, 200, 500)),
         *(background(DIGITS, clean=100, percent=percent) for percent in (0, 10, 20, 30, 50, 60)),
     ),
-    setup=Setup(
-        model="mlp:256x256", batch=64, epochs=30, seeds=5, tuning_steps=300, optimizer={"name": "adam", "lr": 1e-3}
-    ),
+    setup=Setup(model="mlp:256x256", batch=64, epochs=30, seeds=5, tuning_steps=300, learning_rate=1e-3),
     notes=(
         "Five seeds in every cell, and every baseline; the pictures of clean-set sizes and noise levels (Figures 4 and "
         "5) show eight of the methods, the tables all.",
@@ -138,7 +137,7 @@ SMALL = Scale(
         "clean set never see them: the rows Clean only and +FT say what they are worth by themselves. At 100:1 one "
         "four is left to train on beside them.",
         "In the cells of the uniform and of the background flip a tenth of the training set, as corrupt as the rest, "
-        "is left alone by every method; +ES keeps the epoch that did best on it, and its score after an epoch is that "
+        "is held out from every method; +ES keeps the epoch that did best on it, and its score after an epoch is that "
         "of the network it would keep. +FT trains 300 steps on the clean images alone, at the last learning rate; the "
         "paper takes 5,000.",
         "Seed by seed the background class is 0, 1, 3, 5, 7, as in the paper's five trials.",
@@ -156,8 +155,11 @@ MNIST = {
     "steps": 8000,
     "epochs": None,
     "schedule": None,
-    "optimizer": {"name": "sgd", "lr": 1e-3, "momentum": 0.9},
-    "views": (),
+    "optimizer": "sgd",
+    "learning_rate": 1e-3,
+    "momentum": 0.9,
+    "weight_decay": 0.0,
+    "augment": (),
     "precision": "float32",
 }
 WIDE = {
@@ -178,8 +180,11 @@ PAPER_SCALE = Scale(
         epochs=EPOCHS,
         seeds=5,
         schedule=step(1.0, at=(EPOCHS / 2, EPOCHS * 3 / 4)),
-        optimizer={"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 2e-4},
-        views=(weak(),),
+        optimizer="sgd",
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=2e-4,
+        augment=(weak(),),
         precision="bfloat16",
     ),
     notes=(
@@ -190,12 +195,12 @@ PAPER_SCALE = Scale(
         "The paper's ± is a 95% interval over five splits, ours the deviation over seeds. Its background classes, seed "
         "by seed, are ours. Its MentorNet rows are copied from that paper, and on CIFAR-100 its Weighted row repeats "
         "Random, probably a slip. CIFAR-100 is not run here: we do not have it.",
-        "A tenth of the training set, as corrupt as the rest, is left alone by every method; +ES keeps the epoch that "
+        "A tenth of the training set, as corrupt as the rest, is held out from every method; +ES keeps the epoch that "
         "did best on it, and its score after an epoch is that of the network it would keep. +FT trains 5,000 steps on "
         "the clean images alone, at the last learning rate.",
-        "On the gaps of background flips: everybody has a third of the paper's steps. Standard ends far above the "
-        "paper's because it has had less time to learn the background by heart, and has begun to: it ends four "
-        "points below its best epoch. L2RW is above it, but ten points below the paper's: it learns from about half "
+        "On the gaps of background flips: every method has a third of the paper's steps. Standard ends far above the "
+        "paper's because it has had less time to memorise the background, and has begun to: it ends four points "
+        "below its best epoch. L2RW is above it, but ten points below the paper's: it learns from about half "
         "of each batch, so that a third of the steps is a sixth of the learning; 94 of 100 labels it counts are "
         "right, and its last epoch is its best. Random weights learn from half of each batch as well, and end "
         "lowest.",

@@ -1,4 +1,4 @@
-"""What suites do to a set before anything else: take a part of it, or replace images by features."""
+"""Changes of a data set before anything else: take a part of it, or replace images by features."""
 
 from dataclasses import replace
 from hashlib import blake2b
@@ -10,11 +10,11 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data import Splits, in_memory, split, standardise_targets
 
-_LATEST: dict[tuple[bytes, bytes, int], Splits] = {}  # one worker sees the same set again and again
+_cached: dict[tuple[bytes, bytes, int], Splits] = {}  # the latest one, which a worker process uses for many jobs
 
 
 def first(splits: Splits, train: int, test: int) -> Splits:
-    """The first examples of both sets, so many of each.
+    """The first examples of both sets.
 
     >>> ten = Examples(torch.zeros(10, 1), torch.arange(10) % 2)
     >>> [len(examples) for examples in first(Splits(ten, ten), train=6, test=3)]
@@ -28,7 +28,7 @@ def first(splits: Splits, train: int, test: int) -> Splits:
 def components(splits: Splits, count: int = 512) -> Splits:
     """The leading principal components of the training images, in units of their deviation, and standardised targets.
 
-    Made once a process for the same images, because the eigenvectors of some thousand images take seconds.
+    Cached for the same images, because the eigenvectors of some thousand images take seconds.
 
     >>> ten = Examples(torch.arange(20.0).reshape(10, 2) % 7, torch.arange(10.0))
     >>> components(Splits(ten, ten), 2).train.input_shape
@@ -36,18 +36,18 @@ def components(splits: Splits, count: int = 512) -> Splits:
     """
     train, test = (_pixels(examples) for examples in splits)
     key = _digest(train), _digest(test), count
-    if key not in _LATEST:
-        _LATEST.clear()
+    if key not in _cached:
+        _cached.clear()
         made = principal_components(train, test, count)
         parts = zip(splits, made, strict=True)
-        _LATEST[key] = standardise_targets(
+        _cached[key] = standardise_targets(
             Splits(*(replace(part, inputs=features, normalise=None) for part, features in parts))
         )
-    return _LATEST[key]
+    return _cached[key]
 
 
 def celeba_components(splits: Splits, count: int = 512) -> Splits:
-    """The test part alone, as in the PRL paper, a fifth of it held out, as principal components."""
+    """The principal components of the test part alone, as in the PRL paper, with a fifth of it held out."""
     return components(split(in_memory(splits.test)), count)
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from thresher.bench.definition.points import TOLD, Point
+from thresher.bench.definition.grid import Cell, Entry
+from thresher.bench.definition.points import TOLD_RATE, Point
 from thresher.bench.definition.published import Published, printed
-from thresher.bench.definition.suite import Cell, Entry, Scale, Suite
+from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.suites.prl import PAPER, PAPER_SCALE, SMALL, SMALL_KINDS
 from thresher.bench.suites.prl_tables import SHIFTS, TABLE_3
 
@@ -27,7 +28,7 @@ def cells(kind: Cell, seeds: int) -> tuple[Cell, ...]:
             methods=("standard", "co-prl-l") if shift == 0 else ("co-prl-l",),  # Standard is told nothing
             points=(
                 Point(
-                    TOLD,
+                    TOLD_RATE,
                     round(percent / 100 + shift, 2),
                     f"{kind.data}, {corruption}:{percent / 100:g}",
                     mark=percent / 100,

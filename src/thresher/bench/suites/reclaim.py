@@ -1,12 +1,13 @@
-"""Reclaim beside what it is made of, and without each of its parts; on human and on generated label noise."""
+"""Reclaim beside the methods it combines, and without each of its parts; on human and on generated label noise."""
 
 from dataclasses import replace
 from functools import partial
 
+from thresher.bench.definition.grid import Cell, Entry, Measured, Task
 from thresher.bench.definition.published import printed
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Cell, Claim, Entry, Scale, Suite
-from thresher.bench.run.task import Measured, Task, measured, train_by
+from thresher.bench.definition.suite import Claim, Scale, Suite
+from thresher.bench.run.task import measurement_of, train_recipe
 from thresher.bench.suites.preparation import first
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import cosine
@@ -27,18 +28,18 @@ from thresher.slots.views import strong, weak
 
 
 def debiased_on_clean(task: Task) -> Measured:
-    """Reclaim that weighs the teacher's labels by what the clean examples say of the teacher."""
+    """Reclaim with the teacher's labels weighted by its errors on the clean examples."""
     setting = Setting(task.job.cell.noise_rate, task.train.classes, task.job.setup.epochs or 1)
-    return measured(train_by(reclaim(setting, rest=DEBIASED), task, validation=task.clean), task)
+    return measurement_of(train_recipe(reclaim(setting, rest=DEBIASED), task, validation=task.clean), task)
 
 
 def with_growing(setting: Setting) -> Recipe:
-    """Reclaim for much noise: the surest of each class are reclaimed, however unsure."""
+    """Reclaim for much noise: the most confident examples of each class are reclaimed, at any confidence."""
     return reclaim(setting, rest=growing(setting))
 
 
 def joint_then_agreement(setting: Setting) -> RuleLike:
-    """By prediction or gradient in the first half of the run, afterwards by prediction alone; and never everyone."""
+    """By prediction or gradient in the first half of the run, afterwards by prediction alone."""
     return warmup(round(setting.epochs / 2), Agree(), before=either(Agree(), short(setting)))
 
 
@@ -75,10 +76,13 @@ PARTS = (
     Entry("mixed-at-once", "mixup from the first epoch", recipe=partial(reclaim, mix=warmup(0, Mixup(1.0)))),
     Entry("not-uniform", "without the uniform term", recipe=partial(reclaim, uniform=0.0)),
 )
+THREE_VIEWS = (weak(), strong(), strong())
 VIEWS = (
-    Entry("weak-view", "one weak view", recipe=reclaim, changes={"views": (weak(),)}),
-    Entry("strong-views", "two strong views", recipe=reclaim, changes={"views": (strong(), strong())}),
-    Entry("three-views", "a weak and two strong views", recipe=reclaim, changes={"views": (weak(), *2 * (strong(),))}),
+    Entry("weak-view", "one weak view", recipe=reclaim, changes={"augment": (weak(),)}),
+    Entry("strong-views", "two strong views", recipe=reclaim, changes={"augment": (strong(), strong())}),
+    Entry(
+        "three-views", "a weak and two strong views", recipe=reclaim, changes={"augment": (weak(), *2 * (strong(),))}
+    ),
 )
 WITH_CLEAN = (
     Entry("l2rw", "L2RW"),
@@ -112,7 +116,7 @@ SMALL = Scale(
         *cells(FASHION),
         replace(cells(DIGITS)[1], name="digits-clean-100", clean=100, methods=CLEAN_100),
     ),
-    setup=Setup(model="mlp:256x256", batch=128, epochs=30, seeds=3, optimizer={"name": "adam", "lr": 1e-3}),
+    setup=Setup(model="mlp:256x256", batch=128, epochs=30, seeds=3, learning_rate=1e-3),
     notes=(
         "digits come with scikit-learn. fashion is the first 3,000 training and 2,000 test images of Fashion-MNIST. "
         "No views here: the network is an MLP, so that the suite takes less than half an hour of one core.",
@@ -131,7 +135,7 @@ ELSEWHERE = (
 ON_IMAGES = (*FOR_ALL, *(entry.name for entry in VIEWS))
 FEW = ("standard", "reclaim", "by-agreement", "agreement-later", "growing", "patient", "by-centrality")
 # A rate of 0.1 learns far more slowly from labels of which 80% are wrong: tried for twelve epochs, and not stored.
-LONG = {"epochs": 280, "optimizer": {"name": "sgd", "lr": 0.04, "momentum": 0.9, "weight_decay": 5e-4}}
+LONG = {"epochs": 280, "optimizer": "sgd", "learning_rate": 0.04, "momentum": 0.9, "weight_decay": 5e-4}
 PAPER = Scale(
     cells=(
         Cell("cifar10n-worse", "cifar10n-worse", noise_rate=0.4, methods=ON_IMAGES),
@@ -143,14 +147,17 @@ PAPER = Scale(
         batch=256,
         epochs=140,
         schedule=cosine(1.0),
-        views=(weak(), strong()),
-        optimizer={"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4},
+        augment=(weak(), strong()),
+        optimizer="sgd",
+        learning_rate=0.1,
+        momentum=0.9,
+        weight_decay=5e-4,
         precision="bfloat16",
         compiled=True,
     ),
     notes=(
         "ResNet-18 with a stem for small images, 140 epochs in batches of 256, each as a weak and a strong view, for "
-        "all methods alike. In so many epochs Standard learns the wrong labels by heart; compare its best epoch with "
+        "all methods alike. In so many epochs Standard memorises the wrong labels; compare its best epoch with "
         "the published one. Symmetric 80 has 280 epochs and a smaller learning rate.",
         ELSEWHERE,
     ),
