@@ -4,8 +4,8 @@
     python benchmarks/crust.py --show > docs/results/crust-cost.md     (with what benchmarks/engine_gpu.py measured)
 
 Contestants take epochs in turn, past the warm-up, and the figures are medians of the wall time and of the CPU time,
-which other work on the machine disturbs less. An epoch of CRUST looks at everybody once, selects half of each predicted
-class, and trains on that half. Each ratio is of two epochs of the same round.
+which other work on the machine disturbs less. An epoch of CRUST looks at all examples once, selects half of each
+predicted class, and trains on that half. Each ratio is of two epochs of the same round.
 """
 
 import argparse
@@ -72,7 +72,7 @@ ABOUT = """\
 
 <!-- Made from results/crust-cpu.jsonl and results/engine-gpu.jsonl by `python benchmarks/crust.py --show`. -->
 
-An epoch of CRUST looks at everybody once, selects half of each predicted class, and trains on that half. So it saves
+An epoch of CRUST looks at all examples once, selects half of each predicted class, and trains on that half. So it saves
 half of the training and pays for one forward pass over the set, for the selection, and for partners to mix with. Epochs
 are past the warm-up, and everything is in them, the ledger too.
 """

@@ -94,7 +94,7 @@ def show(rows: list[dict[str, Any]]) -> str:
         "# What a step of L2RW costs",
         "",
         f"Times the plain step of the same round, which both of the others need as well: medians of {first['rounds']} "
-        f"rounds in which everyone takes one step, on {first['threads']} thread of a CPU, batches of {first['batch']} "
+        f"rounds in which each takes one step, on {first['threads']} thread of a CPU, batches of {first['batch']} "
         "pictures of 32 × 32. Backward on backward is Algorithm 1 as the paper prints it, with the same weights. "
         f"torch {first['versions']['torch']}.",
         "",

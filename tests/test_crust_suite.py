@@ -168,9 +168,9 @@ def test_cells_stand_side_by_side() -> None:
     sentence, digits, *fashion = side_by_side(CRUST_PURITY, rows)
     assert sentence == "Clean share, last ten epochs, on digits:"
     assert len(fashion) == 2
-    heads, _, everybody, medoids, *lines = digits.splitlines()
+    heads, _, all_data, medoids, *lines = digits.splitlines()
     assert heads.split("|")[2:-1] == [f" {cell.name} " for cell in CRUST_PURITY.scale("small").cells[:6]]
-    assert everybody.startswith("| all of the data | 0.500 |")
+    assert all_data.startswith("| all of the data | 0.500 |")
     assert medoids.startswith("| facility location, given class | ")
     assert medoids.split("|")[2].strip() == "0.840 ± 0.190", "0.6 + 0.01 · (0, 12, 24, ...), a seed each"
     assert len(lines) == 9

@@ -76,7 +76,7 @@ def test_every_corruption_of_the_paper_at_its_rates() -> None:
 
 
 @pytest.mark.parametrize(("suite", "scale"), SCALES, ids=lambda value: getattr(value, "name", value))
-def test_what_methods_are_told_is_in_the_cell_and_nobody_is_asked_for_what_it_refuses(suite: Suite, scale: str) -> None:
+def test_cells_say_what_methods_are_told_and_ask_none_for_what_it_refuses(suite: Suite, scale: str) -> None:
     for cell in suite.scale(scale).cells:
         assert cell.noise_rate is not None
         assert cell.corruption is not None

@@ -100,7 +100,7 @@ class Entry:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def recipe_or_procedure(self, setting: Setting) -> "Recipe | Callable[..., Any]":
-        """What is trained with in this setting."""
+        """The recipe for this setting, or the procedure."""
         if self.procedure is not None:
             return self.procedure
         if self.recipe is not None:

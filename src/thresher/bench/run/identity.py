@@ -128,7 +128,7 @@ def _named_parts(value: Any) -> Iterator[Any]:
 
 
 def _is_named_function(value: Any) -> bool:
-    """Whether a function has a name of its own, which lambdas and functions inside others may share."""
+    """Whether the name of a function identifies it: lambdas and nested functions may share theirs."""
     return isinstance(value, FunctionType) and "<" not in value.__qualname__
 
 

@@ -18,7 +18,7 @@ from thresher.core.errors import ThresherError
 
 
 class Watcher(Protocol):
-    """Is told the progress of every job."""
+    """Receives the progress of every job."""
 
     def started(self, job: Job) -> None: ...
     def moved(self, job: Job, epoch: int, epochs: float) -> None: ...

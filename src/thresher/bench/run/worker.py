@@ -34,9 +34,9 @@ def main() -> None:
 
 
 def read_jobs(jobs: "queue.SimpleQueue[Any]") -> None:
-    """Read jobs from the input until it is closed: then the process that started this one has ended, and so ends this.
+    """Read jobs from the input until it is closed: the process that started this one has then ended, so this one exits.
 
-    This runs in a thread of its own, so that the end is noticed in the middle of a job as well.
+    A thread of its own notices that in the middle of a job as well.
     """
     pipe = os.fdopen(os.dup(0), "rb")  # not sys.stdin, which Python may close while this thread reads
     try:

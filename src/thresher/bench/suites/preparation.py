@@ -10,7 +10,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data import Splits, in_memory, split, standardise_targets
 
-_cached: dict[tuple[bytes, bytes, int], Splits] = {}  # the latest one, which a worker process uses for many jobs
+_cached: dict[tuple[bytes, bytes, int], tuple[Tensor, Tensor]] = {}  # the latest, used for many jobs of a process
 
 
 def first(splits: Splits, train: int, test: int) -> Splits:
@@ -38,12 +38,9 @@ def components(splits: Splits, count: int = 512) -> Splits:
     key = _digest(train), _digest(test), count
     if key not in _cached:
         _cached.clear()
-        made = principal_components(train, test, count)
-        parts = zip(splits, made, strict=True)
-        _cached[key] = standardise_targets(
-            Splits(*(replace(part, inputs=features, normalise=None) for part, features in parts))
-        )
-    return _cached[key]
+        _cached[key] = principal_components(train, test, count)
+    parts = zip(splits, _cached[key], strict=True)
+    return standardise_targets(Splits(*(replace(part, inputs=features, normalise=None) for part, features in parts)))
 
 
 def celeba_components(splits: Splits, count: int = 512) -> Splits:
@@ -53,6 +50,9 @@ def celeba_components(splits: Splits, count: int = 512) -> Splits:
 
 def principal_components(train: Tensor, test: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Both sets [n, d] along the `count` directions in which the training set varies most, [n, count].
+
+    By hand, because scikit-learn's PCA gives other signs, and in float32 other trailing components, than those with
+    which results are stored.
 
     >>> line = torch.tensor([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
     >>> one, _ = principal_components(line, line, 1)
