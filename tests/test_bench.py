@@ -82,7 +82,7 @@ def linger(task: Task) -> Measured:
     raise AssertionError
 
 
-SETUP = Setup(model="mlp:8", batch=32, optimizer={"name": "adam", "lr": 1e-3}, epochs=2, seeds=2)
+SETUP = Setup(model="mlp:8", batch=32, learning_rate=1e-3, epochs=2, seeds=2)
 CELL = Cell("blobs-40", "blobs:120,3,4", "symmetric:0.4", noise_rate=0.4)
 TINY = Suite(
     name="tiny",
@@ -217,9 +217,9 @@ def test_a_second_call_runs_only_what_is_missing(stored: tuple[Suite, Path, Sile
     "other",
     [
         replace(TINY, scales={"small": Scale((CELL,), replace(SETUP, epochs=3))}),
-        replace(TINY, scales={"small": Scale((CELL,), replace(SETUP, views=(Flip(),)))}),
+        replace(TINY, scales={"small": Scale((CELL,), replace(SETUP, augment=(Flip(),)))}),
         replace(TINY, scales={"small": Scale((replace(CELL, clean=3),), SETUP)}),
-        replace(TINY, methods=(Entry("standard", changes={"optimizer": {"name": "sgd", "lr": 0.1}}), TINY.methods[1])),
+        replace(TINY, methods=(Entry("standard", changes={"optimizer": "sgd", "learning_rate": 0.1}), TINY.methods[1])),
         replace(TINY, methods=(Entry("standard", recipe=method("spl").make), TINY.methods[1])),
         replace(TINY, scales={"small": Scale((replace(CELL, prepare=partial(only_classes, wanted=[0, 1])),), SETUP)}),
     ],

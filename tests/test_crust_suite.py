@@ -126,7 +126,7 @@ def stored(suite: Suite, scale: str, **facts: Any) -> list[dict[str, Any]]:
 
 
 def tiny_suite(**changes: Any) -> Suite:
-    setup = Setup("mlp:8", 8, {"name": "adam", "lr": 1e-3}, epochs=5, seeds=2)
+    setup = Setup(model="mlp:8", batch=8, learning_rate=1e-3, epochs=5, seeds=2)
     cells = CRUST_PURITY.scale("small").cells[:1]
     return Suite("tiny", "Tiny", scales={"small": Scale(cells, setup)}, **{"columns": ("clean_share",), **changes})
 

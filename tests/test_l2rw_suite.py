@@ -35,7 +35,7 @@ TINY = Suite(
     scales={
         "small": Scale(
             (CELL,),
-            Setup(model="mlp:16", batch=32, optimizer={"name": "adam", "lr": 1e-2}, epochs=4, seeds=1, tuning_steps=60),
+            Setup(model="mlp:16", batch=32, learning_rate=1e-2, epochs=4, seeds=1, tuning_steps=60),
         )
     },
 )

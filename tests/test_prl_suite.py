@@ -350,7 +350,7 @@ def test_rates_around_the_true_one_stay_shares() -> None:
 
 
 def test_a_rate_twice_is_one_cell() -> None:
-    setup = Setup(model="mlp:8", batch=32, optimizer={"name": "adam", "lr": 1e-3}, epochs=2)
+    setup = Setup(model="mlp:8", batch=32, learning_rate=1e-3, epochs=2)
     suite = sensitivity_suite("digits", "pairflip:0.3", ["spl"], [0.3, 0.1, 0.3], setup=setup, metric="accuracy")
     assert [cell.noise_rate for cell in suite.scale("small").cells] == [0.1, 0.3]
     assert len(jobs_of(suite, "small", seeds=1)) == 3

@@ -159,7 +159,7 @@ MNIST = {
     "learning_rate": 1e-3,
     "momentum": 0.9,
     "weight_decay": 0.0,
-    "augment": (),
+    "augment": None,
     "precision": "float32",
 }
 WIDE = {
