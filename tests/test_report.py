@@ -23,7 +23,7 @@ from thresher.report import charts, write_report
 from thresher.report.confusion import disagreements
 from thresher.report.figures import _scatter_figure, run_figures
 from thresher.report.gallery import cards, png_address
-from thresher.report.record import RunRecord, read_run
+from thresher.report.run_record import RunRecord, read_run
 from thresher.report.summary import ranking_quality, run_names, summarise
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from thresher.app.annotate.folder import Answer, answers_of, asked_by, read_answers, round_folder
+from thresher.app.annotate.stored_answers import Answer, answers_of, asked_by, read_answers, round_folder
 from thresher.app.folders import is_finished
 from thresher.app.settings import Settings, read_toml
 from thresher.app.train_job import Job, prepare, start
@@ -34,7 +34,7 @@ class Asked:
 
     @property
     def class_names(self) -> list[str]:
-        return list(self.pooled.everyone.class_names or ())
+        return list(self.pooled.examples.class_names or ())
 
     @property
     def last_round(self) -> int:

@@ -16,7 +16,7 @@ from thresher.core.slots import View
 from thresher.corruption import corrupt
 from thresher.data import Splits, hold_out, load, load_clean, take_clean
 from thresher.data.pools import Pooled, load_with_pool
-from thresher.data.tables import SUFFIXES, read_table
+from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.engine.run import Run
 from thresher.engine.train import Moment
 from thresher.methods import Method, Trainer, fine_tune, last_rate, method
@@ -129,7 +129,7 @@ def start(job: Job, out: Path, watch: Callable[[Moment], None] | None = None, co
 def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
     """Where the data are a table, keep the least trusted rows of these sets of it in the run's folder."""
     base, _, target = settings.data.partition(":")
-    if base.endswith(SUFFIXES):
+    if base.endswith(TABLE_SUFFIXES):
         table = read_table(Path(base).expanduser()).drop_columns((target or "target").split(","))
         keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))
 

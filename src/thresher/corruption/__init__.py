@@ -14,7 +14,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.naming import unknown
 from thresher.core.seeding import generator
-from thresher.corruption import labels, pools, targets
+from thresher.corruption import labels, noisy_pools, targets
 from thresher.corruption.imbalance import imbalance
 
 # A corruption takes the examples, the number and the option of `name:number:option`, and a generator.
@@ -133,7 +133,7 @@ def _adding(add: Callable[[Examples, float, torch.Generator], Examples]) -> Corr
 
 def _noisy_class(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
     label = _whole("class", option)
-    return pools.noisy_class(examples, rate, draws, 1 if label is None else label)
+    return noisy_pools.noisy_class(examples, rate, draws, 1 if label is None else label)
 
 
 def _replacing(replace: Callable[[Tensor, float, torch.Generator], Tensor]) -> Corruption:
@@ -164,8 +164,8 @@ FOR_CLASSES: dict[str, Corruption] = {
     "uniformflip-any": _flipping(labels.uniformflip_any),
     "backgroundflip": _backgroundflip,
     "imbalance": _imbalance,
-    "blank": _adding(pools.blank),
-    "diverse": _adding(pools.diverse),
+    "blank": _adding(noisy_pools.blank),
+    "diverse": _adding(noisy_pools.diverse),
     "class": _noisy_class,
 }
 

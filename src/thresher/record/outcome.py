@@ -13,7 +13,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.core.signals import margins
-from thresher.data.folders import files_of
+from thresher.data.image_files import files_of
 from thresher.record.ledger import Ledger
 
 PREVIEWS = 96

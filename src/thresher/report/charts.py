@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.report.record import CLEAN, CORRUPTED, UNKNOWN, Array
+from thresher.report.run_record import CLEAN, CORRUPTED, UNKNOWN, Array
 
 Spec = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]

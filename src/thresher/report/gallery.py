@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from thresher.report.record import CORRUPTED, UNKNOWN, Array, Columns, RunRecord, rows_of
+from thresher.report.run_record import CORRUPTED, UNKNOWN, Array, Columns, RunRecord, rows_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image

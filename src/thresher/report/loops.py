@@ -16,7 +16,7 @@ from thresher.report import charts
 from thresher.report.figure import Figure
 from thresher.report.gallery import png_address
 from thresher.report.page import placed, rendered
-from thresher.report.record import Columns
+from thresher.report.run_record import Columns
 from thresher.report.summary import is_share, percent, score_text, seconds_text
 
 MOST_CARDS, MOST_VALUES = 18, 6

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.report.record import Array, RunRecord
+from thresher.report.run_record import Array, RunRecord
 
 LAST = 10  # the noise literature reports the mean over the last ten epochs
 

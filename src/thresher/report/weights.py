@@ -4,7 +4,7 @@ import numpy as np
 
 from thresher.report import charts
 from thresher.report.figure import Figure
-from thresher.report.record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
+from thresher.report.run_record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
 from thresher.report.summary import percent, ranking_quality
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from thresher.app.annotate.folder import write_json
+from thresher.app.annotate.stored_answers import write_json
 from thresher.app.annotate.tasks import IMAGE, Shown, interface, tasks
 from thresher.core.files import write_whole
-from thresher.data.folders import open_image
+from thresher.data.image_files import open_image
 from thresher.report.gallery import picture_address
 from thresher.report.template import filled_in
 

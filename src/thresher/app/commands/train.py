@@ -62,7 +62,7 @@ def _train_and_tell(job: "Job", folder: Path, commit_every: float, as_json: bool
 def _watched(job: "Job", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.app.commands.progress import progress
     from thresher.app.train_job import fine_tuned, known_by_folds, start
-    from thresher.report.record import noise_rate_found
+    from thresher.report.run_record import noise_rate_found
     from thresher.report.summary import noise_rate_text
 
     settings = job.settings
