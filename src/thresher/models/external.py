@@ -8,17 +8,15 @@ from typing import Any
 from torch import nn
 
 from thresher.core.errors import ThresherError
+from thresher.core.extras import needs_extra
 from thresher.models.images import image_shape
 
 
 def from_timm(name: str, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     """timm's model of this name, untrained, for these images and outputs."""
-    try:
-        import timm
-    except ModuleNotFoundError as missing:
-        raise ThresherError(
-            f"timm:{name} needs timm, which is not installed: pip install 'thresher[vision]'."
-        ) from missing
+    needs_extra(f"timm:{name}", "vision", "timm", "torchvision")
+    import timm
+
     if not timm.is_model(name):
         nearest = get_close_matches(name, timm.list_models(), n=1, cutoff=0)
         raise ThresherError(f"timm has no model {name!r}: did you mean timm:{nearest[0]}?")
