@@ -21,7 +21,7 @@ from thresher.core.rule import Decision
 from thresher.corruption import corrupt
 from thresher.record import ledger as ledger_module
 from thresher.record.ledger import residual_belief
-from thresher.record.outcome import PREVIEWS
+from thresher.record.outcome import PREVIEW_COUNT
 from thresher.rules import KeepSmallest, from_peer
 
 FORM = {
@@ -302,7 +302,7 @@ def test_outcome(kind: str, tmp_path: Path) -> None:
     assert facts["is_corrupt"].tolist() == train.columns["is_corrupt"].tolist()
     with np.load(tmp_path / "run" / "previews.npz") as previews:
         ids, inputs = previews["ids"], previews["inputs"]
-    least = facts.sort_values("trust", kind="stable").head(PREVIEWS)
+    least = facts.sort_values("trust", kind="stable").head(PREVIEW_COUNT)
     assert ids.tolist() == least["id"].tolist()
     place = {i: p for p, i in enumerate(train.ids.tolist())}
     assert isinstance(train.inputs, Tensor)

@@ -419,7 +419,7 @@ def test_wrong_folders_are_refused_with_the_fix(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     with pytest.raises(ThresherError, match="give at least one run folder"):
         write_report([], out)
-    with pytest.raises(ThresherError, match="is no run folder"):
+    with pytest.raises(ThresherError, match="is not a run folder"):
         write_report([tmp_path / "nowhere"], out)
     folder = write_fake_run(tmp_path / "run", epochs=1)
     part = folder / "ledger" / "part-00001.parquet"

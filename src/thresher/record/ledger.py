@@ -14,6 +14,7 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
+from thresher.record.run_folder import LEDGER
 
 FIXED = ("visited", "signal", "weight", "loss", "p_given", "belief", "confidence")
 
@@ -206,7 +207,7 @@ class Ledger:
     def read(cls, folder: Path | str) -> "Ledger":
         """The ledger of a run folder (or its `ledger` folder)."""
         folder = Path(folder)
-        folder = folder / "ledger" if (folder / "ledger").is_dir() else folder
+        folder = folder / LEDGER if (folder / LEDGER).is_dir() else folder
         parts = sorted(path.name for path in folder.glob("part-*.parquet"))
         if not parts:
             raise ThresherError(f"{folder} holds no ledger: give the folder of a run that has saved an epoch.")

@@ -12,6 +12,7 @@ import numpy as np
 
 from thresher.core.errors import ThresherError
 from thresher.methods.rounds import read_loop
+from thresher.record import run_folder
 from thresher.report import charts
 from thresher.report.figure import Figure
 from thresher.report.gallery import png_address
@@ -43,7 +44,7 @@ def read_loop_record(folder: Path) -> LoopRecord:
     if stored is None or not stored["rounds"]:
         raise ThresherError(f"{folder} has no finished round of active learning: let the loop finish one first.")
     picks = {}
-    for path in sorted((folder / "picks").glob("*.npz")):
+    for path in sorted((folder / run_folder.PICKS).glob("*.npz")):
         with np.load(path, allow_pickle=False) as arrays:
             picks[int(path.stem)] = {name: arrays[name] for name in arrays.files}
     identity = stored["identity"]

@@ -12,8 +12,8 @@ from thresher.app.annotate.tasks import ID
 from thresher.app.annotate.votes import named
 from thresher.core.errors import ThresherError
 from thresher.core.files import alone_in, write_whole
+from thresher.record import run_folder
 
-ANSWERS = "answers.csv"
 HEADS = ["round", "id", "label"]
 
 
@@ -28,7 +28,7 @@ class Answer:
 
 def read_answers(run: Path) -> list[Answer]:
     """All answers so far, the earliest first."""
-    path = run / ANSWERS
+    path = run / run_folder.ANSWERS
     if not path.exists():
         return []
     try:
@@ -72,7 +72,7 @@ def answers_of(answers: Sequence[Answer], round_: int, class_names: Sequence[str
 def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
     """The names of the rules that chose these examples in this round, whoever chose most of them first."""
     asked: dict[str, set[int]] = {}
-    for path in sorted((run / "queries").glob(f"{round_}-*/tasks.json")):
+    for path in sorted((run / run_folder.QUERIES).glob(f"{round_}-*/{run_folder.TASKS}")):
         name = path.parent.name.removeprefix(f"{round_}-").rpartition("-")[0]
         asked[name] = asked.get(name, set()) | {task["data"][ID] for task in json.loads(path.read_text("utf-8"))}
     left, found = set(ids), []
@@ -86,7 +86,7 @@ def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
 
 def round_folder(run: Path, round_: int) -> Path:
     """Where the training of a round is: the first is the run itself, later ones lie inside it."""
-    return run if round_ == 0 else run / "rounds" / str(round_)
+    return run if round_ == 0 else run / run_folder.ROUNDS / str(round_)
 
 
 def _write(run: Path, answers: Sequence[Answer]) -> None:
@@ -94,7 +94,7 @@ def _write(run: Path, answers: Sequence[Answer]) -> None:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(HEADS)
     rows.writerows([answer.round, answer.id, answer.label] for answer in answers)
-    write_whole(run / ANSWERS, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
+    write_whole(run / run_folder.ANSWERS, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:
