@@ -1,4 +1,4 @@
-"""The report says what the run folder holds, escapes what it is given, and is written whole or not at all."""
+"""The report says what the run folder holds, and is written whole or not at all."""
 
 import io
 import json
@@ -370,20 +370,6 @@ def test_small_pictures_grow_by_whole_pixels() -> None:
 
 def test_large_pictures_shrink() -> None:
     assert decoded(png_address(np.zeros((3, 300, 600), np.uint8))).size == (192, 96)
-
-
-def test_names_are_escaped_everywhere(tmp_path: Path) -> None:
-    attack = "</script><script>alert('1')</script><img src=x onerror=alert(2)>"
-    names = [f"{attack}{digit}" for digit in range(10)]
-    plain = write_report([write_fake_run(tmp_path / "plain", epochs=1)], tmp_path / "plain.html").read_text()
-    for pictures in (True, False):
-        folder = write_fake_run(tmp_path / str(pictures), method=attack, epochs=1, class_names=names, pictures=pictures)
-        html = write_report([folder], tmp_path / "report.html").read_text()
-        assert "&lt;script&gt;alert" in html
-        assert "<script>alert" not in html
-        assert "<img src=x" not in html
-        assert html.count("<script") == plain.count("<script")
-        assert html.count("</script") == plain.count("</script")
 
 
 def test_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:
