@@ -191,16 +191,16 @@ def test_the_majority_counts_with_a_warning_and_a_tie_stays_open() -> None:
     settled = settle(votes, {7, 8}, CLASSES, "a.json")
     assert settled.answers == {7: 1}
     assert settled.warnings == (
-        "People disagree on id 7; the majority counts.",
-        "People disagree on id 8 without a majority; these stay open and can be asked again.",
+        "Annotators disagree on id 7; the majority counts.",
+        "Annotators disagree on id 8 without a majority; these stay open and can be asked again.",
     )
 
 
-def test_whoever_votes_twice_is_heard_once_with_the_later_vote(tmp_path: Path) -> None:
+def test_of_two_votes_of_one_annotator_the_later_counts(tmp_path: Path) -> None:
     early, late = "2026-03-09T22:16:08.728378Z", "2026-03-10T07:00:00.000000Z"
     settled = settle([Vote(9, "cat", "a"), Vote(9, "eel", "a"), Vote(9, "eel", "a")], {9}, CLASSES, "a.json")
     assert settled.answers == {9: 2}
-    assert settled.warnings == ("Somebody labelled id 9 twice; the later label counts.",)
+    assert settled.warnings == ("One annotator labelled id 9 twice; the later label counts.",)
     task = {"data": {"thresher_id": 7}, "annotations": [annotation("dog", at=late), annotation("cat", at=early)]}
     (tmp_path / "full.json").write_text(json.dumps([task]))
     small = [  # Label Studio writes the latest first
@@ -229,10 +229,10 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "unknown label": ("a.csv", "id,label\n70,cta\n", "'cta' of id 70. There is no class 'cta': did you mean 'cat'"),
     "no columns": ("a.csv", "number,kind\n70,cat\n", "no columns id and label"),
     "no number": ("a.csv", "id,label\nx70,cat\n", "Line 2 of a.csv has the id 'x70'"),
-    "no JSON": ("a.json", "{", "is no JSON"),
-    "no list": ("a.json", "{}", "is no list of tasks"),
+    "no JSON": ("a.json", "{", "is not JSON"),
+    "no list": ("a.json", "{}", "is not a list of tasks"),
     "foreign tasks": ("a.json", '[{"data": {"image": "x"}, "annotations": []}]', "Task 1 of a.json has no thresher_id"),
-    "tasks nobody answered": ("a.json", '[{"data": {"thresher_id": 70}}]', "Task 1 of a.json has no annotations"),
+    "tasks without annotations": ("a.json", '[{"data": {"thresher_id": 70}}]', "Task 1 of a.json has no annotations"),
     "ids of annotations": ("a.json", '[{"data": {"thresher_id": 70}, "annotations": [3]}]', "has no annotations"),
     "two questions": (
         "a.json",
@@ -244,7 +244,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
         json.dumps([{"data": {"thresher_id": 70}, "annotations": [annotation("cat", "dog")]}]),
         "several labels",
     ),
-    "no text": ("a.csv", "\xff", "is no text"),
+    "no text": ("a.csv", "\xff", "is not a text file"),
 }
 
 

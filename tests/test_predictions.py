@@ -121,9 +121,9 @@ IDS, THIRDS = torch.arange(3), torch.full((3, 3), 1 / 3)
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        (lambda: Predictions(IDS, torch.full((3, 3), 0.5)), "no probabilities"),
-        (lambda: Predictions(IDS, torch.full((3, 3), torch.nan)), "no probabilities"),
-        (lambda: Predictions(IDS, torch.tensor([[1.5, -0.5, 0.0]] * 3)), "no probabilities"),
+        (lambda: Predictions(IDS, torch.full((3, 3), 0.5)), "not probabilities"),
+        (lambda: Predictions(IDS, torch.full((3, 3), torch.nan)), "not probabilities"),
+        (lambda: Predictions(IDS, torch.tensor([[1.5, -0.5, 0.0]] * 3)), "not probabilities"),
         (lambda: Predictions(IDS[:2], THIRDS), "give whole numbers"),
         (lambda: Predictions(IDS.float(), THIRDS), "give whole numbers"),
         (lambda: Predictions(IDS[:0], THIRDS[:0]), "give whole numbers"),

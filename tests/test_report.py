@@ -79,7 +79,7 @@ def test_a_folder_with_only_a_history_is_enough(tmp_path: Path) -> None:
     assert len(specs) == 1
     (tmp_path / "bare" / "history.jsonl").write_text('{"epoch": 1, "score": null, "loss": 0.5}\n')
     page = write_report([tmp_path / "bare"], tmp_path / "report.html")
-    assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", page.read_text()) == ["Training loss"], "nobody was tested"
+    assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", page.read_text()) == ["Training loss"], "no test set"
 
 
 def test_what_was_reclaimed_is_shown_where_it_was(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class ImageFiles:
 
 
 def files_of(inputs: Any) -> list[Path]:
-    """The file of each input, or nothing where inputs are no image files."""
+    """The file of each input, or nothing where inputs are not image files."""
     if isinstance(inputs, ImageFiles):
         return inputs.paths
     if isinstance(inputs, Picked):
@@ -53,7 +53,7 @@ def files_of(inputs: Any) -> list[Path]:
 
 
 def image_size(inputs: Any) -> int | None:
-    """The size to which image files are scaled, or None where inputs are no image files of one size."""
+    """The size to which image files are scaled, or None where inputs are not image files of one size."""
     if isinstance(inputs, ImageFiles):
         return inputs.size
     if isinstance(inputs, Picked):

@@ -104,5 +104,5 @@ def _listed(root: Path, file: str, places: tuple[str, ...], classes: int) -> tup
 
 def _existing(path: Path, what: str) -> Path:
     if not path.exists():
-        raise ThresherError(f"There is no {path}: put {what} there, or say with data_dir where it is.")
+        raise ThresherError(f"There is no {path}: put {what} there, or give its folder with data_dir.")
     return path

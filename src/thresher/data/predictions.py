@@ -22,7 +22,7 @@ ROUNDED = 0.05  # how far the sum of a row of rounded probabilities may be from 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a teacher says of examples by id: probabilities [n, classes], and which of them it has learnt from.
+    """A teacher's probabilities of examples by id [n, classes], and which of these it was trained on.
 
     Arrays will do as well as tensors: Predictions(ids, model.predict_proba(X)).
 
@@ -57,7 +57,7 @@ class Predictions:
         if not good.all():
             first = int((~good).nonzero()[0])
             raise ThresherError(
-                f"{self.name} has rows that are no probabilities, first that of id {ids[first]}, whose sum is "
+                f"{self.name} has rows that are not probabilities; the first is that of id {ids[first]}, with the sum "
                 f"{sums[first, 0]:g}: make each non-negative, with sum 1."
             )
         if len(torch.unique(ids)) < len(ids):
@@ -76,7 +76,7 @@ class Predictions:
         return torch.where(known[:, None], self.probabilities[rows], 0.0), known
 
     def learnt_from(self, examples: Examples) -> Tensor:
-        """The ids of those examples that the teacher is known to have learnt from."""
+        """The ids of the examples that the teacher is known to have been trained on."""
         if self.trained_on is None:
             return examples.ids[:0]
         return examples.ids[torch.isin(examples.ids.cpu(), self.ids[self.trained_on]).to(examples.ids.device)]
@@ -87,7 +87,7 @@ def read_predictions(path: Path | str, *sets: Examples) -> Predictions:
 
     Parquet, CSV and TSV (also .gz) have a column `id` or, for images in folders, `file`; and one column of
     probabilities a class, named as the classes are or, where no column is, in their order. An .npz has the arrays `ids`
-    and `probabilities`. Another, `trained_on`, may say which examples the teacher has learnt from.
+    and `probabilities`. Another, `trained_on`, may say which examples the teacher was trained on.
     """
     path = Path(path)
     if path.suffix == ".npz":

@@ -196,7 +196,7 @@ def _name(dtype: torch.dtype) -> str:
 def _dtype(name: str) -> torch.dtype:
     dtype = getattr(torch, name)
     if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"{name} is no dtype")
+        raise ValueError(f"{name} is not a dtype")
     return dtype
 
 

@@ -97,7 +97,7 @@ def ids_of(given: Sequence[str], names: Sequence[str]) -> Tensor:
 
 
 def _targets(rows: Any, target: str, name: str) -> tuple[Tensor, list[str] | None]:
-    """What is to be predicted, and the names of its classes where it has some."""
+    """The targets, and the names of their classes where they are classes."""
     wanted = target.split(",")
     for column in wanted:
         _refuse_without(rows, column, name)
@@ -122,7 +122,7 @@ def _refuse_without(rows: Any, target: str, name: str) -> None:
 
 
 def _classes_with_gaps(column: Any, target: str, name: str) -> Any:
-    """A column of classes with some cells empty, refused if it is none."""
+    """A column of classes with some cells empty; any other is refused."""
     if pa.types.is_floating(column.type) and all(value.is_integer() for value in column.drop_null().to_pylist()):
         column = column.cast(pa.int64())  # in some files whole numbers beside empty cells are decimals
     if pa.types.is_floating(column.type):
@@ -162,7 +162,7 @@ def _scale(training: Tensor, names: str) -> Scale:
     for name, values in zip(names.split(","), training.T, strict=True):
         if (values == values[0]).all():
             raise ThresherError(
-                f"Column {name} is {values[0]:g} in all training rows: there is nothing to learn from it."
+                f"Column {name} is {values[0]:g} in all training rows: leave it out, or add other rows."
             )
     return training.mean(0), training.std(0, correction=0)
 

@@ -1,4 +1,4 @@
-"""What a finished run leaves for people: trust in every example, and a look at the least trusted."""
+"""What a finished run writes: trust in every example, and previews of the least trusted."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ FOLDS, OUTCOME, TUNED = run_folder.NOISE_RATE, run_folder.EXAMPLES, run_folder.F
 def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:
     """Write examples.parquet (id, trust, target; file, truth, teacher where known) and previews.npz (least trusted).
 
-    Where a teacher was asked about a validation set, teacher.parquet says where it was right, and how sure.
+    Where a validation set has teacher outputs, teacher.parquet says which of them are right, and how sure they are.
     """
     ids, trust = ledger.trust()
     place = torch.argsort(train.ids.cpu())
@@ -38,17 +38,17 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
 
 
 def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:
-    """Keep the least trusted rows of a table beside what the model saw of them.
+    """Store the least trusted rows of a table beside the inputs that the model saw.
 
-    `ids` are those of examples that are rows of the table, which is where they stand in it; of others nothing is kept.
+    `ids` are those of the examples that are rows of the table, and are their row numbers; others have empty rows.
     """
     with np.load(folder / run_folder.PREVIEWS) as stored:
         arrays = dict(stored)
     if "row" not in arrays:
-        theirs = np.isin(arrays["ids"], ids.cpu().numpy())
-        rows = iter(table.take(arrays["ids"][theirs]).to_pylist())
-        none = dict.fromkeys(table.column_names)
-        arrays["row"] = np.array([json.dumps(next(rows) if its else none, default=str) for its in theirs])
+        is_row = np.isin(arrays["ids"], ids.cpu().numpy())
+        rows = iter(table.take(arrays["ids"][is_row]).to_pylist())
+        empty = dict.fromkeys(table.column_names)
+        arrays["row"] = np.array([json.dumps(next(rows) if known else empty, default=str) for known in is_row])
         write_whole(folder / run_folder.PREVIEWS, lambda place: _save(place, arrays))
 
 
@@ -65,7 +65,7 @@ def by_folds_in(folder: Path) -> dict[str, Any] | None:
 
 
 def class_names_in(folder: Path) -> list[str] | None:
-    """The names of the classes of a finished run, where they have some."""
+    """The names of the classes of a finished run, or None where they have none."""
     stored = (pq.read_schema(folder / run_folder.EXAMPLES).metadata or {}).get(b"class_names")
     return None if stored is None else json.loads(stored)
 

@@ -1,4 +1,4 @@
-"""The least trusted examples, as people can judge them: a picture or a row of values, and what is said of it."""
+"""The least trusted examples: a picture or a row of values each, with its labels and its trust."""
 
 import io
 import json

@@ -27,7 +27,7 @@ Round = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LoopRecord:
-    """One loop: who chose, the seed, one record a round, and what some rounds chose."""
+    """One loop: the rule that chose, the seed, one record a round, and what some rounds chose."""
 
     by: str
     seed: int
@@ -35,7 +35,7 @@ class LoopRecord:
     picks: Mapping[int, Columns]
     class_names: Sequence[str] | None = None
     folder: str = ""
-    settings: str = ""  # whatever else loops can differ in
+    settings: str = ""  # everything else in which loops can differ
 
 
 def read_loop_record(folder: Path) -> LoopRecord:

@@ -1,4 +1,4 @@
-"""What a run folder says, read once and no more of it than the report shows."""
+"""The part of a run folder that the report shows, read once."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The few numbers a run is judged by, and how numbers are written on the page."""
+"""The headline numbers of a run, and how numbers are written on the page."""
 
 import math
 from collections import Counter
@@ -68,7 +68,7 @@ def examples_per_second(history: Sequence[Mapping[str, Any]], batch: int) -> flo
 
 
 def noise_rate_text(found: Mapping[str, Any]) -> str:
-    """What was taken for the share of wrong targets, and why.
+    """The estimated share of wrong targets, its interval, and the reason.
 
     >>> noise_rate_text({"rate": 0.4, "low": 0.35, "high": 0.46, "why": "so many losses are too large"})
     '0.40 (0.35 to 0.46): so many losses are too large'
@@ -94,7 +94,7 @@ def metric_of(run: RunRecord) -> str:
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is a share that people read as a percentage."""
+    """Whether a metric is shown as a percentage."""
     return metric.endswith("accuracy")
 
 
@@ -134,7 +134,7 @@ def ranking_quality(scores: Array, positive: Array) -> float | None:
 
 
 def percent(share: float | None) -> str:
-    """A share as people read it.
+    """A share as a percentage.
 
     >>> percent(0.9264), percent(None)
     ('92.6%', '–')
@@ -150,7 +150,7 @@ def score_text(value: float | None, metric: str) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A duration in the unit people would use.
+    """A duration in seconds, minutes or hours.
 
     >>> seconds_text(8.25), seconds_text(250), seconds_text(7500)
     ('8.2 s', '4 min 10 s', '2 h 5 min')

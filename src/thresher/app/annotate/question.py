@@ -1,4 +1,4 @@
-"""The files of a question: what people are asked to label, for Label Studio, for a spreadsheet and to look at."""
+"""The files of a question: examples to label, for Label Studio, for a spreadsheet and to look at."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _with_picture(seen: Shown) -> dict[str, Any]:
-    """What is shown, an image not by its path, which Label Studio may not open, but as itself."""
+    """What is shown; an image as data and not by its path, which Label Studio may not open."""
     if IMAGE not in seen:
         return dict(seen)
     kind = "jpeg" if seen[IMAGE].suffix.lower() in (".jpg", ".jpeg") else "png"  # a photo as PNG is ten times as large

@@ -1,4 +1,4 @@
-"""What a run folder remembers of its questions and answers."""
+"""The answers that a run folder holds, and the questions that they belong to."""
 
 import csv
 import io
@@ -39,9 +39,9 @@ def read_answers(run: Path) -> list[Answer]:
 
 
 def add_answers(run: Path, answers: Mapping[int, str], *, replace: bool = False) -> list[int]:
-    """Remember these labels, whole or not at all, and return the ids that are new or changed: none the second time.
+    """Store these labels, whole or not at all, and return the ids that are new or changed: none the second time.
 
-    An answer that contradicts an earlier one is refused unless it is to replace it.
+    An answer that contradicts an earlier one is refused unless `replace` is true.
     """
     with alone_in(run):
         before = read_answers(run)
@@ -70,7 +70,7 @@ def answers_of(answers: Sequence[Answer], round_: int, class_names: Sequence[str
 
 
 def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
-    """The names of the rules that chose these examples in this round, whoever chose most of them first."""
+    """The names of the rules that chose these examples in this round, the one that chose most first."""
     asked: dict[str, set[int]] = {}
     for path in sorted((run / run_folder.QUERIES).glob(f"{round_}-*/{run_folder.TASKS}")):
         name = path.parent.name.removeprefix(f"{round_}-").rpartition("-")[0]
@@ -85,7 +85,7 @@ def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
 
 
 def round_folder(run: Path, round_: int) -> Path:
-    """Where the training of a round is: the first is the run itself, later ones lie inside it."""
+    """The folder of a round's training: the run itself for the first, a folder inside it for later ones."""
     return run if round_ == 0 else run / run_folder.ROUNDS / str(round_)
 
 
