@@ -12,6 +12,7 @@ test: $(STAMP)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 # docs/results from results/: `thresher bench show` for every stored file of a suite.

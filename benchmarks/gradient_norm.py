@@ -20,8 +20,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from thresher.engine.gradients.factored import record
-from thresher.models.cnn9 import CNN9
-from thresher.models.norm import batch_to_group_norm
+from thresher.models import CNN9, batch_to_group_norm
 
 Step = Callable[[Tensor, Tensor], None]
 

@@ -22,8 +22,7 @@ from thresher import Examples, fit
 from thresher.bench.run.provenance import provenance
 from thresher.bench.run.results import append, read
 from thresher.corruption import corrupt
-from thresher.data import load
-from thresher.data.builtin import digits, regression
+from thresher.data import digits, load, regression
 from thresher.methods import METHODS
 from thresher.models import build
 from thresher.noise.folds import noise_rate_by_folds

@@ -21,8 +21,8 @@ from typer.testing import CliRunner, Result
 import thresher.core.files
 from thresher import ThresherError
 from thresher.__main__ import app
-from thresher.app.annotate.answers import Vote, read_votes, settle
-from thresher.app.annotate.folder import add_answers, answers_of, read_answers
+from thresher.app.annotate.stored_answers import add_answers, answers_of, read_answers
+from thresher.app.annotate.votes import Vote, read_votes, settle
 from thresher.core.files import alone_in
 from thresher.data import load
 from thresher.data.pools import load_with_pool
@@ -191,16 +191,16 @@ def test_the_majority_counts_with_a_warning_and_a_tie_stays_open() -> None:
     settled = settle(votes, {7, 8}, CLASSES, "a.json")
     assert settled.answers == {7: 1}
     assert settled.warnings == (
-        "People disagree on id 7; the majority counts.",
-        "People disagree on id 8 without a majority; these stay open and can be asked again.",
+        "Annotators disagree on id 7; the majority counts.",
+        "Annotators disagree on id 8 without a majority; these stay open and can be asked again.",
     )
 
 
-def test_whoever_votes_twice_is_heard_once_with_the_later_vote(tmp_path: Path) -> None:
+def test_of_two_votes_of_one_annotator_the_later_counts(tmp_path: Path) -> None:
     early, late = "2026-03-09T22:16:08.728378Z", "2026-03-10T07:00:00.000000Z"
     settled = settle([Vote(9, "cat", "a"), Vote(9, "eel", "a"), Vote(9, "eel", "a")], {9}, CLASSES, "a.json")
     assert settled.answers == {9: 2}
-    assert settled.warnings == ("Somebody labelled id 9 twice; the later label counts.",)
+    assert settled.warnings == ("One annotator labelled id 9 twice; the later label counts.",)
     task = {"data": {"thresher_id": 7}, "annotations": [annotation("dog", at=late), annotation("cat", at=early)]}
     (tmp_path / "full.json").write_text(json.dumps([task]))
     small = [  # Label Studio writes the latest first
@@ -229,10 +229,10 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "unknown label": ("a.csv", "id,label\n70,cta\n", "'cta' of id 70. There is no class 'cta': did you mean 'cat'"),
     "no columns": ("a.csv", "number,kind\n70,cat\n", "no columns id and label"),
     "no number": ("a.csv", "id,label\nx70,cat\n", "Line 2 of a.csv has the id 'x70'"),
-    "no JSON": ("a.json", "{", "is no JSON"),
-    "no list": ("a.json", "{}", "is no list of tasks"),
+    "no JSON": ("a.json", "{", "is not JSON"),
+    "no list": ("a.json", "{}", "is not a list of tasks"),
     "foreign tasks": ("a.json", '[{"data": {"image": "x"}, "annotations": []}]', "Task 1 of a.json has no thresher_id"),
-    "tasks nobody answered": ("a.json", '[{"data": {"thresher_id": 70}}]', "Task 1 of a.json has no annotations"),
+    "tasks without annotations": ("a.json", '[{"data": {"thresher_id": 70}}]', "Task 1 of a.json has no annotations"),
     "ids of annotations": ("a.json", '[{"data": {"thresher_id": 70}, "annotations": [3]}]', "has no annotations"),
     "two questions": (
         "a.json",
@@ -244,7 +244,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
         json.dumps([{"data": {"thresher_id": 70}, "annotations": [annotation("cat", "dog")]}]),
         "several labels",
     ),
-    "no text": ("a.csv", "\xff", "is no text"),
+    "no text": ("a.csv", "\xff", "is not a text file"),
 }
 
 
@@ -334,7 +334,7 @@ def test_a_round_is_trained_on_the_answers_and_nothing_else(run: Path, truth: li
     done("label", run, answer(query, truth))
     pooled = load_with_pool("animals.csv:kind")
     train, rest = pooled.with_answers(answers_of(read_answers(run), 1, CLASSES))
-    assert set(train.ids.tolist()) == set(pooled.everyone.ids[pooled.labelled].tolist()) | set(query["ids"])
+    assert set(train.ids.tolist()) == set(pooled.examples.ids[pooled.labelled].tolist()) | set(query["ids"])
     assert [CLASSES[label] for label in train.targets] == [truth[id_] for id_ in train.ids.tolist()]
     assert rest is not None
     assert len(rest) == COUNT - KNOWN - 12
@@ -371,7 +371,7 @@ def test_a_label_that_died_at_any_write_ends_as_if_it_had_not(run: Path, monkeyp
         "engine.store.checkpoint",
         "record.outcome",
         "record.ledger",
-        "app.annotate.folder",
+        "app.annotate.stored_answers",
         "app.settings",
         "report",
     )
@@ -427,7 +427,7 @@ def test_a_table_keeps_its_inputs_while_labels_come_in() -> None:
     pooled = load_with_pool("animals.csv:kind")
     assert len(pooled.test) + int(pooled.labelled.sum()) == KNOWN
     assert len(pooled.pool_ids()) == COUNT - KNOWN
-    learnt = pooled.everyone.inputs
+    learnt = pooled.examples.inputs
     assert torch.allclose(learnt[:, 0].mean(), torch.zeros(()), atol=1e-5)
     with pytest.raises(ThresherError, match=r"60 rows without a target.*--pool"):
         load("animals.csv:kind")
@@ -435,7 +435,7 @@ def test_a_table_keeps_its_inputs_while_labels_come_in() -> None:
 
 def test_whole_numbers_with_gaps_are_classes(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{i}.5,{i % 2 if i < 20 else ''}\n" for i in range(30)))
-    assert load_with_pool(f"{tmp_path}/t.csv:y").everyone.class_names == ["0", "1"]
+    assert load_with_pool(f"{tmp_path}/t.csv:y").examples.class_names == ["0", "1"]
 
 
 def test_rows_are_shown_as_json_has_them(tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ def test_images_that_move_are_noticed(tmp_path: Path) -> None:
         Image.new("RGB", (4, 4)).save(tmp_path / kind / f"{place}.png")
     (tmp_path / "cat" / "._0.png").write_text("left by an archive")
     before = load_with_pool(f"{tmp_path}:4")
-    assert len(before.everyone) + len(before.test) == 13
+    assert len(before.examples) + len(before.test) == 13
     (tmp_path / "cat" / "1.png").rename(tmp_path / "dog" / "1.png")
     (tmp_path / "dog" / "5.png").rename(tmp_path / "cat" / "5.png")
     assert load_with_pool(f"{tmp_path}:4").fingerprint != before.fingerprint

@@ -17,7 +17,7 @@ from thresher import Examples, Ledger, Recipe, ThresherError, fit
 from thresher.corruption import corrupt
 from thresher.data import load, load_clean, take_clean
 from thresher.data.builtin import digits
-from thresher.data.folders import files_of
+from thresher.data.image_files import files_of
 from thresher.engine.loop.sweep import measure
 from thresher.methods import clean_only, fine_tune, with_clean
 
@@ -150,8 +150,8 @@ def test_clean_arrays_that_are_test_images_are_warned_of(tmp_path: Path) -> None
 
 WRONG_ROWS = {
     "label,town,age\nnever,rome,20\n": "no class among the training examples 'never'",
-    "label,town\nyes,rome\n": "no column in trusted.csv 'age'",
-    "label,town,age\nyes,rome,old\n": "Column age of trusted.csv does not hold what it holds in the training table",
+    "label,town\nyes,rome\n": "no column 'age' in trusted.csv",
+    "label,town,age\nyes,rome,old\n": "Column age of trusted.csv holds string where the training rows hold numbers",
     "label,town,age\n,rome,20\nyes,rome,20\n": "1 rows without a target",
 }
 

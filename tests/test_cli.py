@@ -516,7 +516,7 @@ def test_report_of_one_run_and_of_two(tmp_path, monkeypatch):
     assert Path("runs/report.html").read_text() == compared
     refused = thresher("report", "runs/a/ledger")
     assert refused.exit_code == 2
-    assert "is no run folder" in refused.stderr
+    assert "is not a run folder" in refused.stderr
 
 
 def test_the_demo_compares_and_reports(tmp_path, monkeypatch):

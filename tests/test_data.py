@@ -522,9 +522,9 @@ def test_a_category_only_the_test_rows_have_is_all_zeros(tmp_path: Path) -> None
         ("a,target\n" + "1,inf\n2,2.5\n" * 5, "Column target has infinite values"),
         ("a,target\n1,2,3\n", "cannot be read as a table"),
         ("a,target\n" + "1,same\n2,same\n" * 5, "only the class 'same'"),
-        ("a,target\n", "has no rows"),
+        ("a,target\n", "There are no rows in t.csv"),
         ("a,target\n" + "1,\n2,\n" * 5, "label a few rows of each class first"),
-        ("a,a,target\n" + "1,2,0\n2,3,1\n" * 5, "has the column a twice"),
+        ("a,a,target\n" + "1,2,0\n2,3,1\n" * 5, "The column a is twice in t.csv"),
         ("a,target\n" + "".join(f"name{number},{number % 2}\n" for number in range(1500)), "different texts"),
     ],
 )
@@ -567,9 +567,9 @@ def test_a_table_that_is_not_utf_8_is_refused(tmp_path: Path, text: str) -> None
         ("qqqq", "choose one of"),
         ("no/such/folder", "There is no file or folder"),
         ("gone.csv", "There is no file or folder"),
-        (f"{Path(__file__).parent}:x", "'x' is no size of images"),
+        (f"{Path(__file__).parent}:x", "'x' is not a size of images"),
         ("cifar10n-worse:3", "takes no option"),
-        ("imagenet:64,64", "no size of images"),
+        ("imagenet:64,64", "not a size of images"),
     ],
 )
 def test_unknown_names_and_paths(tmp_path: Path, name: str, sentence: str) -> None:
@@ -579,7 +579,7 @@ def test_unknown_names_and_paths(tmp_path: Path, name: str, sentence: str) -> No
 
 def test_a_file_of_another_kind_and_a_missing_data_folder(tmp_path: Path) -> None:
     (tmp_path / "t.xlsx").write_text("")
-    with pytest.raises(ThresherError, match="no kind of file"):
+    with pytest.raises(ThresherError, match="of no kind that Thresher reads"):
         load(str(tmp_path / "t.xlsx"))
     with pytest.raises(ThresherError, match="no data folder"):
         load("cifar10", data_dir=tmp_path / "nowhere")

@@ -25,7 +25,7 @@ from thresher.objectives import Distillation, LayerPair, Variational
 from thresher.report import write_report
 from thresher.report.figure import Figure
 from thresher.report.figures import run_figures
-from thresher.report.record import read_run
+from thresher.report.run_record import read_run
 from thresher.report.teacher import (
     accuracy_by_confidence,
     accuracy_figures,

@@ -23,7 +23,7 @@ from thresher.app.commands import options
 from thresher.app.distil_settings import OPTIONS, UNUSED, DistilSettings
 from thresher.app.settings import Settings
 from thresher.data import load
-from thresher.record.outcome import LEAST
+from thresher.record.run_folder import PREVIEWS
 
 WORDS = [
     "distil",
@@ -173,7 +173,7 @@ def test_rows_without_a_label_are_the_unlabelled_ones(tmp_path: Path) -> None:
     words = ["distil", "--data", f"{table}:kind", "--pool", "--validation", "20", *SHORT]
     told = found(*words, "--out", tmp_path / "a")
     assert (told["unlabelled"], told["labelled"], told["teacher_wrong"]) == (67, 87, None)
-    with np.load(tmp_path / "a" / "debias" / LEAST) as stored:
+    with np.load(tmp_path / "a" / "debias" / PREVIEWS) as stored:
         least = dict(stored)
     for id_, row in zip(least["ids"].tolist(), map(json.loads, least["row"]), strict=True):
         assert row == dict(zip("xy", map(float, lines[id_].split(",")[:2]), strict=True)), "as the table has it"
@@ -203,7 +203,7 @@ def test_unlabelled_examples_from_elsewhere_are_no_rows_of_the_table(tmp_path: P
     )
     words = ["distil", "--data", f"{tmp_path / 'bugs.csv'}:kind", "--unlabelled", tmp_path / "more.npz", *SHORT]
     found(*words, "--out", tmp_path / "a")
-    with np.load(tmp_path / "a" / "debias" / LEAST) as stored:
+    with np.load(tmp_path / "a" / "debias" / PREVIEWS) as stored:
         least = dict(stored)
     own = load(f"{tmp_path / 'bugs.csv'}:kind").train.ids.tolist()
     rows = {id_: json.loads(row) for id_, row in zip(least["ids"].tolist(), least["row"], strict=True)}

@@ -21,7 +21,7 @@ from thresher.core.rule import Decision
 from thresher.corruption import corrupt
 from thresher.record import ledger as ledger_module
 from thresher.record.ledger import residual_belief
-from thresher.record.outcome import PREVIEWS
+from thresher.record.outcome import PREVIEW_COUNT
 from thresher.rules import KeepSmallest, from_peer
 
 FORM = {
@@ -137,7 +137,7 @@ def test_a_column_that_changes_its_kind_is_refused_in_words(tmp_path: Path) -> N
         found = {0: evidence.ids > 3, 1: None, 2: evidence.ids.float()}[int(evidence.epoch)]
         return Decision(torch.ones(len(evidence)), {} if found is None else {"sure": found})
 
-    sentence = "The column 'sure' was bool and is now float: let a rule give one kind of values for a column."
+    sentence = "The column 'sure' was bool and is now float: let a rule give a column values of one type."
     for out in (None, tmp_path / "run"):
         with pytest.raises(ThresherError, match=sentence):
             run(Recipe(each_epoch=rule), out=out)
@@ -163,7 +163,7 @@ def test_selected_columns_and_rows_are_the_same_from_memory_and_from_disk(tmp_pa
 
 
 def test_rows_say_what_the_network_thought_before_it_learnt() -> None:
-    """One step on everybody: loss, probability and prediction are those of the untrained network."""
+    """One step on all examples: loss, probability and prediction are those of the untrained network."""
     train, model = examples(44), net(seed=1)
     with torch.no_grad():
         outputs = model(train.inputs)
@@ -302,7 +302,7 @@ def test_outcome(kind: str, tmp_path: Path) -> None:
     assert facts["is_corrupt"].tolist() == train.columns["is_corrupt"].tolist()
     with np.load(tmp_path / "run" / "previews.npz") as previews:
         ids, inputs = previews["ids"], previews["inputs"]
-    least = facts.sort_values("trust", kind="stable").head(PREVIEWS)
+    least = facts.sort_values("trust", kind="stable").head(PREVIEW_COUNT)
     assert ids.tolist() == least["id"].tolist()
     place = {i: p for p, i in enumerate(train.ids.tolist())}
     assert isinstance(train.inputs, Tensor)

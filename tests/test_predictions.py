@@ -15,7 +15,7 @@ from torch import Tensor
 
 from thresher import Examples, ThresherError
 from thresher.data import Predictions, image_folder, read_predictions
-from thresher.data.folders import ImageFiles
+from thresher.data.image_files import ImageFiles
 
 PETS = Examples(
     torch.zeros(4, 1), torch.tensor([0, 1, 2, 0]), ids=torch.tensor([7, 2, 9, 4]), class_names=["cat", "dog", "eel"]
@@ -102,7 +102,7 @@ def test_images_are_found_by_their_files(tmp_path: Path, monkeypatch: pytest.Mon
     table.write_text("file,cat,dog\n1.png,0.5,0.5\n")
     with pytest.raises(ThresherError, match="several images"):
         read_predictions(table, train)
-    with pytest.raises(ThresherError, match="speaks of files, which examples has not"):
+    with pytest.raises(ThresherError, match="names files, and examples is not made of files"):
         read_predictions(table, Examples(torch.zeros(2, 1), torch.tensor([0, 1])))
 
 
@@ -121,16 +121,16 @@ IDS, THIRDS = torch.arange(3), torch.full((3, 3), 1 / 3)
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        (lambda: Predictions(IDS, torch.full((3, 3), 0.5)), "no probabilities"),
-        (lambda: Predictions(IDS, torch.full((3, 3), torch.nan)), "no probabilities"),
-        (lambda: Predictions(IDS, torch.tensor([[1.5, -0.5, 0.0]] * 3)), "no probabilities"),
+        (lambda: Predictions(IDS, torch.full((3, 3), 0.5)), "not probabilities"),
+        (lambda: Predictions(IDS, torch.full((3, 3), torch.nan)), "not probabilities"),
+        (lambda: Predictions(IDS, torch.tensor([[1.5, -0.5, 0.0]] * 3)), "not probabilities"),
         (lambda: Predictions(IDS[:2], THIRDS), "give whole numbers"),
         (lambda: Predictions(IDS.float(), THIRDS), "give whole numbers"),
         (lambda: Predictions(IDS[:0], THIRDS[:0]), "give whole numbers"),
         (lambda: Predictions(IDS, THIRDS[0]), "give whole numbers"),
         (lambda: Predictions(torch.zeros(3).long(), THIRDS), "repeat"),
-        (lambda: Predictions(IDS, THIRDS, torch.ones(2, dtype=torch.bool)), "yes or no"),
-        (lambda: Predictions(IDS, THIRDS, torch.ones(3)), "yes or no"),
+        (lambda: Predictions(IDS, THIRDS, torch.ones(2, dtype=torch.bool)), "not one boolean an example"),
+        (lambda: Predictions(IDS, THIRDS, torch.ones(3)), "not one boolean an example"),
     ],
 )
 def test_what_is_no_table_of_probabilities_is_refused(wrong: Callable[[], Predictions], what: str) -> None:
@@ -143,7 +143,7 @@ def test_what_is_no_table_of_probabilities_is_refused(wrong: Callable[[], Predic
     [
         ("p\n1.0\n", "lacks the column 'id'"),
         ("id\n1\n", "0 columns of probabilities"),
-        ("id,a,a,b\n1,0.5,0.25,0.25\n", "some alike"),
+        ("id,a,a,b\n1,0.5,0.25,0.25\n", "some with the same name"),
         ("id,a,b,c\nx,0.5,0.25,0.25\n", "'id' .* is string: let it hold whole numbers"),
         ("id,a,b,c\n1.5,0.5,0.25,0.25\n", "'id' .* is double: let it hold whole numbers"),
         ("id,a,b,c\n1,0.5,0.25,0.25\n,0.5,0.25,0.25\n", "with 1 gaps"),
@@ -167,7 +167,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "real.npz", ids=np.array([0.5]), probabilities=np.ones((1, 1)))
     (tmp_path / "text.parquet").write_text("x")
     for name, what in (
-        ("a.txt", "no table"),
+        ("a.txt", "not a table"),
         ("half.npz", "lacks the array 'probabilities'"),
         ("words.npz", "'ids' .* save int64"),
         ("real.npz", "'ids' .* save int64"),

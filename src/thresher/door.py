@@ -26,6 +26,7 @@ from thresher.methods import METHODS, Method, Trainer, method
 from thresher.models import NamedModel, default_model, is_foreign
 from thresher.noise import noise_rate_by_folds
 from thresher.record.ledger import Ledger
+from thresher.record.run_folder import LEDGER
 
 Procedure = Callable[[Trainer], Run]
 
@@ -174,7 +175,7 @@ def open_run(
         models=models,
         averages=averages,
         history=list(saved["history"]),
-        ledger=Ledger(folder / "ledger", saved["ledger"]),
+        ledger=Ledger(folder / LEDGER, saved["ledger"]),
         out=folder,
         stopped=saved["stopped"],
         chosen=None if best is None else best["epoch"],

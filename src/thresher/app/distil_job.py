@@ -21,6 +21,7 @@ from thresher.engine.train import Moment
 from thresher.methods import Lessons, method, pairs_between, student_recipe, teach, weighting
 from thresher.models import NamedModel
 from thresher.objectives import Variational
+from thresher.record.run_folder import SETTINGS
 
 CONFIDENCES = {"margin": margin, "entropy": entropy}
 STAGES = ("teacher", "pretraining")
@@ -110,7 +111,7 @@ def run_distil(
     )
     runs = {}
     for name, recipe in job.recipes.items():
-        save(replace(settings, method=title(settings, name), weights=name), out / name / "run.toml")
+        save(replace(settings, method=title(settings, name), weights=name), out / name / SETTINGS)
         batch = min(settings.batch or DEFAULT_BATCH, len(lessons.train))
         runs[name] = lessons.learn(recipe, hard=settings.hard, stage=name, out=out / name, batch=batch)
         keep_rows_of(settings, out / name, *_rows(settings, parts))

@@ -13,9 +13,9 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
 from thresher.data import Predictions, load, names, read_predictions
-from thresher.data.folders import ImageFiles, images_in
+from thresher.data.image_files import ImageFiles, images_in
 from thresher.data.pools import load_with_pool
-from thresher.data.tables import SUFFIXES
+from thresher.data.table_files import TABLE_SUFFIXES
 
 VALIDATION = 0.1  # the share that is kept apart where none is chosen
 
@@ -66,7 +66,7 @@ def _others(name: str, train: Examples, settings: DistilSettings) -> Examples:
     """Unlabelled examples of their own, with ids after those of the training set."""
     base, _, size = name.partition(":")
     path, pixels = Path(base).expanduser(), train.input_shape[-1]
-    if path.name.endswith(SUFFIXES):
+    if path.name.endswith(TABLE_SUFFIXES):
         raise ThresherError(
             f"The rows of {path.name} would be scaled by themselves: put them into the table of --data, with an empty "
             "label, and give --pool."

@@ -70,6 +70,6 @@ def is_table(teacher: str) -> bool:
     >>> is_table("teacher.csv.gz"), is_table("mlp:256")
     (True, False)
     """
-    from thresher.data.tables import SUFFIXES
+    from thresher.data.table_files import TABLE_SUFFIXES
 
-    return teacher.endswith((*SUFFIXES, ".npz"))
+    return teacher.endswith((*TABLE_SUFFIXES, ".npz"))

@@ -6,13 +6,13 @@ from itertools import count
 from pathlib import Path
 
 from thresher.app.settings import Settings, first_difference, read_toml
-from thresher.record.outcome import OUTCOME, TUNED
+from thresher.record.run_folder import EXAMPLES, FINE_TUNED, HISTORY, SETTINGS
 
 
 def is_finished(folder: Path, settings: Settings) -> bool:
     """Whether the run of this folder has come to its end, after which what it found is written."""
-    last = folder / TUNED if settings.fine_tune else folder
-    return (last / OUTCOME).exists()
+    last = folder / FINE_TUNED if settings.fine_tune else folder
+    return (last / EXAMPLES).exists()
 
 
 def free_folder(settings: Settings, base: Path, finished: Callable[[Path, Settings], bool] = is_finished) -> Path:
@@ -21,7 +21,7 @@ def free_folder(settings: Settings, base: Path, finished: Callable[[Path, Settin
     def is_free(folder: Path) -> bool:
         if not folder.exists():
             return True
-        stored = folder / "run.toml"
+        stored = folder / SETTINGS
         if finished(folder, settings) or not stored.exists():
             return False
         return first_difference(settings, read_toml(stored, type(settings))) is None
@@ -46,5 +46,5 @@ def usual_name(settings: Settings) -> str:
 
 def saved_epochs(folder: Path) -> int:
     """How many epochs of the run in this folder are on disk."""
-    history = folder / "history.jsonl"
+    history = folder / HISTORY
     return len(history.read_text().splitlines()) if history.exists() else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from thresher.app.annotate.folder import Answer, answers_of, asked_by, read_answers, round_folder
+from thresher.app.annotate.stored_answers import Answer, answers_of, asked_by, read_answers, round_folder
 from thresher.app.folders import is_finished
 from thresher.app.settings import Settings, read_toml, refuse_stored_code
 from thresher.app.train_job import TrainJob, prepare_job, start
@@ -19,6 +19,7 @@ from thresher.data.pools import Pooled, load_with_pool
 from thresher.door import open_run
 from thresher.engine.run import Run
 from thresher.record.loop import read_loop, save_picks, write_loop
+from thresher.record.run_folder import HISTORY, SETTINGS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +36,7 @@ class Asked:
 
     @property
     def class_names(self) -> list[str]:
-        return list(self.pooled.everyone.class_names or ())
+        return list(self.pooled.examples.class_names or ())
 
     @property
     def last_round(self) -> int:
@@ -67,9 +68,9 @@ class Asked:
 
 def open_pool(folder: Path, model: str | None = None) -> Asked:
     """The run in this folder, which was trained with --pool, on data that is still the same."""
-    if not (folder / "run.toml").exists():
+    if not (folder / SETTINGS).exists():
         raise ThresherError(f"{folder} holds no run (no run.toml in it): give one that thresher train --pool wrote.")
-    stored = read_toml(folder / "run.toml")
+    stored = read_toml(folder / SETTINGS)
     refuse_stored_code(stored, model, folder)
     settings = Settings(**stored)
     if not settings.pool:
@@ -102,7 +103,7 @@ def remember(asked: Asked, by: str | None = None) -> None:
         last_asked[asked.last_round] = by
     rounds: list[dict[str, Any]] = []
     for round_ in range(asked.last_round + 1):
-        history = round_folder(asked.folder, round_) / "history.jsonl"
+        history = round_folder(asked.folder, round_) / HISTORY
         last = json.loads(history.read_text(encoding="utf-8").splitlines()[-1])
         picked = [answer.id for answer in asked.answers if answer.round == round_ + 1]
         found = {name: last[name] for name in ("metric", "score", "train_score")}

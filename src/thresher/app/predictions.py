@@ -11,7 +11,7 @@ from pyarrow import csv
 
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
-from thresher.data.folders import files_of
+from thresher.data.image_files import files_of
 from thresher.engine.run import Run
 
 

@@ -14,6 +14,7 @@ from thresher.core.files import write_whole
 from thresher.core.naming import unknown
 from thresher.engine.settings import DEFAULT_EPOCHS, TRAINING, TrainSettings, option
 from thresher.models import is_foreign
+from thresher.record.run_folder import CHECKPOINT, SETTINGS, STAGES
 
 DATA = "What to train on"
 
@@ -186,7 +187,7 @@ def saving(
         if not begun:
             for name, text in (beside or {}).items():
                 write_whole(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]
-            save(settings, folder / "run.toml")
+            save(settings, folder / SETTINGS)
             begun = True
         if watch is not None:
             watch(*told)
@@ -196,7 +197,7 @@ def saving(
 
 def refuse_another_run(folder: Path, settings: Settings) -> None:
     """Refuse to go on in a folder whose run was told something else."""
-    stored, begun = folder / "run.toml", any((folder / name).exists() for name in ("checkpoint.pt", "stages"))
+    stored, begun = folder / SETTINGS, any((folder / name).exists() for name in (CHECKPOINT, STAGES))
     if not begun or not stored.exists():
         return
     told = read_toml(stored, type(settings))

@@ -15,7 +15,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data import Splits, load, load_clean
 from thresher.data.pools import Pooled, load_with_pool
-from thresher.data.tables import SUFFIXES, read_table
+from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.door import fit
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, epochs_for, learning_rates, make_schedule, make_views, training_part
@@ -23,7 +23,8 @@ from thresher.engine.train import Moment
 from thresher.methods import Method, fine_tune, last_rate, method
 from thresher.models import NamedModel, default_model
 from thresher.noise import Estimate, noise_rate_by_folds
-from thresher.record.outcome import FOLDS, TUNED, by_folds_in, keep_rows
+from thresher.record.outcome import by_folds_in, keep_rows
+from thresher.record.run_folder import FINE_TUNED, NOISE_RATE, SETTINGS
 from thresher.slots import Growing
 
 VALIDATION = 0.1  # the share that early stopping keeps apart where none is chosen
@@ -96,7 +97,7 @@ def _pooled(settings: Settings) -> Pooled:
 
 def known_by_folds(job: TrainJob, out: Path) -> Estimate | None:
     """The noise rate that folds have found for this very run, where it has begun in this folder."""
-    begun = (out / "run.toml").exists() and first_difference(job.settings, read_toml(out / "run.toml")) is None
+    begun = (out / SETTINGS).exists() and first_difference(job.settings, read_toml(out / SETTINGS)) is None
     found = by_folds_in(out) if begun else None
     return None if found is None else Estimate(**found)
 
@@ -123,7 +124,7 @@ def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = Non
     """Train in this folder, or go on where it was left; `run.toml` is written once training has begun."""
     refuse_another_run(out, job.settings)
     found = _by_folds(job, out)
-    beside = {} if found is None else {FOLDS: json.dumps(asdict(found)) + "\n"}
+    beside = {} if found is None else {NOISE_RATE: json.dumps(asdict(found)) + "\n"}
     try:
         run = _fit(job, out, found, saving(job.settings, out, watch, beside), commit_every)
     except KeyboardInterrupt as stop:
@@ -139,7 +140,7 @@ def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = Non
 def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
     """Where the data are a table, keep the least trusted rows of these sets of it in the run's folder."""
     base, _, target = settings.data.partition(":")
-    if base.endswith(SUFFIXES):
+    if base.endswith(TABLE_SUFFIXES):
         table = read_table(Path(base).expanduser()).drop_columns((target or "target").split(","))
         keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))
 
@@ -182,7 +183,7 @@ def fine_tuned(
         batch=settings.batch or DEFAULT_BATCH,
         test=job.sets.test,
         watch=watch,
-        out=out / TUNED,
+        out=out / FINE_TUNED,
         settings=training_part(
             settings, learning_rate=rate, commit_every=commit_every, epochs=None, schedule=None, clean_batch=None
         ),

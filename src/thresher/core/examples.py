@@ -20,7 +20,7 @@ class Examples:
     columns  named facts of length n: `is_corrupt`, `true_target`, `teacher_output`, ...
     normalise  (mean, std) applied to uint8 inputs on their way to the model; (0, 255) unless given
     target_scale  (mean, deviation), each [d], that were taken out of real targets: records show them put back in
-    preparation  how raw rows or files became these inputs (thresher.data.preparation), so that others can be predicted
+    preparation  how a loader made the inputs from raw data: thresher.data.preparation_of reads it
 
     >>> letters = Examples(torch.zeros(3, 4), torch.tensor([0, 2, 1]))
     >>> letters.classes, letters.subset([2, 0]).ids.tolist()
@@ -36,8 +36,8 @@ class Examples:
     normalise: tuple[Tensor, Tensor] | None = None
     target_scale: tuple[Tensor, Tensor] | None = None
     name: str = "examples"
-    preparation: Any = field(default=None, repr=False)
     checked: bool = field(default=False, repr=False)
+    preparation: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         fill = object.__setattr__

@@ -1,8 +1,8 @@
-"""What benchmarks do to clean data, seeded and on record.
+"""Corruption of clean data for benchmarks, seeded and recorded.
 
 Every corrupted set carries two columns: `true_target`, what the target was before anything was done to it, and
 `is_corrupt`, whether the given target differs from it, or whether the example was added to a pool with a target that
-says nothing. No method is ever shown either.
+says nothing. No method sees either column.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.naming import unknown
 from thresher.core.seeding import generator
-from thresher.corruption import labels, pools, targets
+from thresher.corruption import labels, noisy_pools, targets
 from thresher.corruption.imbalance import imbalance
 
 # A corruption takes the examples, the number and the option of `name:number:option`, and a generator.
@@ -50,7 +50,7 @@ def names() -> list[str]:
 
 
 def recorded(examples: Examples, given: Tensor) -> Examples:
-    """The examples with these targets, `true_target` and `is_corrupt` kept right, earlier corruption included."""
+    """The examples with these targets, and `true_target` and `is_corrupt` updated, earlier corruption included."""
     given = given.to(examples.targets.device)
     true = examples.columns.get("true_target", examples.targets)
     before = examples.columns.get("is_corrupt", torch.zeros(len(given), dtype=torch.bool, device=given.device))
@@ -74,11 +74,11 @@ def _parsed(corruption: str) -> tuple[str, float, str | None]:
         raise ThresherError(f"'{corruption}' has no number after the name: write it like {example}.") from None
 
 
-def _whole(name: str, option: str | None) -> int | None:
+def _whole_number(name: str, option: str | None) -> int | None:
     try:
         return None if option is None else int(option)
     except ValueError:
-        raise ThresherError(f"The option of {name} is a whole number, and '{option}' is none: correct it.") from None
+        raise ThresherError(f"The option of {name} must be a whole number, not '{option}': correct it.") from None
 
 
 def _refuse_option(rate: float, option: str | None) -> None:
@@ -107,7 +107,7 @@ def _flipping(flip: Flip) -> Corruption:
 
 
 def _backgroundflip(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
-    background = _whole("backgroundflip", option) or 0
+    background = _whole_number("backgroundflip", option) or 0
     return recorded(examples, labels.backgroundflip(examples.labels.cpu(), rate, draws, examples.outputs, background))
 
 
@@ -118,7 +118,7 @@ def _instance(examples: Examples, rate: float, option: str | None, draws: torch.
 
 
 def _imbalance(examples: Examples, ratio: float, option: str | None, draws: torch.Generator) -> Examples:
-    total = _whole("imbalance", option)
+    total = _whole_number("imbalance", option)
     kept = examples.subset(imbalance(examples.labels.cpu(), ratio, draws, examples.outputs, total))
     return recorded(kept, kept.targets)
 
@@ -132,8 +132,8 @@ def _adding(add: Callable[[Examples, float, torch.Generator], Examples]) -> Corr
 
 
 def _noisy_class(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
-    label = _whole("class", option)
-    return pools.noisy_class(examples, rate, draws, 1 if label is None else label)
+    label = _whole_number("class", option)
+    return noisy_pools.noisy_class(examples, rate, draws, 1 if label is None else label)
 
 
 def _replacing(replace: Callable[[Tensor, float, torch.Generator], Tensor]) -> Corruption:
@@ -164,8 +164,8 @@ FOR_CLASSES: dict[str, Corruption] = {
     "uniformflip-any": _flipping(labels.uniformflip_any),
     "backgroundflip": _backgroundflip,
     "imbalance": _imbalance,
-    "blank": _adding(pools.blank),
-    "diverse": _adding(pools.diverse),
+    "blank": _adding(noisy_pools.blank),
+    "diverse": _adding(noisy_pools.diverse),
     "class": _noisy_class,
 }
 

@@ -1,4 +1,4 @@
-"""Lopsided classes: examples are left out, none is made wrong."""
+"""Imbalanced classes: examples are left out, labels stay as they are."""
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ def imbalance(
     [5, 100]
     """
     if not ratio >= 1:
-        raise ThresherError(f"A class ratio of {ratio} is impossible: give 1 or more, such as imbalance:200.")
+        raise ThresherError(f"The class ratio must be at least 1, not {ratio}: write imbalance:200, for example.")
     if classes < 2:
         raise ThresherError("imbalance needs at least two classes: give examples of more than one.")
     sizes = _class_sizes(labels.bincount(minlength=classes), ratio, total)
@@ -39,11 +39,11 @@ def _class_sizes(available: Tensor, ratio: float, total: int | None) -> list[int
     sizes = [max(1, round(scale * float(share))) for share in shares]
     if total is not None:
         head = int(shares.argmax())
-        sizes[head] += total - sum(sizes)  # rounding is settled where it matters least
+        sizes[head] += total - sum(sizes)  # the largest class takes up the rounding
     for label, size in enumerate(sizes):
         if not 1 <= size <= available[label]:
             raise ThresherError(
-                f"imbalance would need {size} examples of class {label} and there are {int(available[label])}: "
+                f"imbalance needs {size} examples of class {label}, and there are {int(available[label])}: "
                 "lower the ratio or the total."
             )
     return sizes

@@ -18,7 +18,7 @@ def chosen(count: int, rate: float, generator: torch.Generator) -> Tensor:
     3
     """
     if not 0 <= rate <= 1:
-        raise ThresherError(f"A corruption rate of {rate} is impossible: give a number between 0 and 1.")
+        raise ThresherError(f"The corruption rate must be between 0 and 1, not {rate}: correct it.")
     return torch.randperm(count, generator=generator)[: round(rate * count)]
 
 
@@ -75,7 +75,7 @@ def asymmetric(labels: Tensor, rate: float, generator: torch.Generator, classes:
         successor = [CIFAR100.index(following[name]) for name in CIFAR100]
     else:
         raise ThresherError(
-            f"asymmetric knows the class maps of CIFAR-10 and CIFAR-100 only, and here are {classes} classes: "
+            f"asymmetric has class maps for CIFAR-10 and CIFAR-100 only, and there are {classes} classes: "
             "use pairflip or derangement instead."
         )
     return flip_along(torch.tensor(successor), labels, rate, generator)
@@ -106,7 +106,7 @@ def backgroundflip(
 
 
 def instance(labels: Tensor, rate: float, generator: torch.Generator, classes: int, features: Tensor) -> Tensor:
-    """Flip hard examples more often, and rather to the classes they resemble; features [n, d] decide both.
+    """Flip hard examples more often, and more often to the classes they resemble; features [n, d] decide both.
 
     With the distances D [n, classes] to the class means, an example's hardness is D_own - min D_other in standard
     units; the flipped ones are drawn without replacement in proportion to exp(hardness), the new class in proportion
@@ -125,7 +125,7 @@ def instance(labels: Tensor, rate: float, generator: torch.Generator, classes: i
     own = one_hot.bool()
     distances = torch.cdist(features, means)
     unit = distances.std(correction=0).clamp_min(1e-12)
-    # A class without examples has no mean: nothing resembles it.
+    # A class without examples has no mean, so it is put far away.
     distances = distances.masked_fill(one_hot.sum(0) == 0, float(100 * (distances.max() + 1)))
     hardness = _standardised(distances[own] - distances.masked_fill(own, torch.inf).amin(1))
     flips = (hardness + _gumbel(hardness.shape, generator)).topk(count).indices

@@ -2,7 +2,7 @@
 
 Every function takes targets [n, d] and gives new ones, exactly round(rate * n) rows of them wrong. The wrong values
 are made from standardised targets (each column with mean 0 and deviation 1) and scaled back, so that a corruption
-means the same for pixels, metres and standardised columns; on the latter `signflip` is plainly y -> -y.
+means the same for pixels, metres and standardised columns; on the last of these `signflip` is y -> -y.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def uninoise(targets: Tensor, rate: float, generator: torch.Generator) -> Tensor
 
 
 def pairflip(targets: Tensor, rate: float, generator: torch.Generator) -> Tensor:
-    """Shuffle the targets of an example by one random permutation without fixed points (eyes become mouths).
+    """Shuffle the targets of an example by one random permutation without fixed points.
 
     >>> pairflip(torch.tensor([[0.0, 3.0], [2.0, 1.0]]), 1.0, torch.Generator()).tolist()
     [[2.0, 1.0], [0.0, 3.0]]
@@ -104,7 +104,7 @@ def _uniform(targets: Tensor, generator: torch.Generator) -> Wrong:
 
 def _linear(targets: Tensor, generator: torch.Generator, features: Tensor, strength: float) -> Wrong:
     if strength <= 0:
-        raise ThresherError(f"linadv cannot have the strength {strength}: give a positive number such as 15.")
+        raise ThresherError(f"The strength of linadv must be above 0, not {strength}: give a number such as 15.")
     wrong = features @ torch.randn(features.shape[1], targets.shape[1], generator=generator)
     wrong = strength * wrong / _scale(wrong)[1]
     return lambda _, at: wrong[at]

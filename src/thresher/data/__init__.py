@@ -1,4 +1,4 @@
-"""Where examples come from: built-in and generated sets, well-known ones, and anybody's own files."""
+"""Where examples come from: built-in and generated sets, well-known sets, and files of one's own."""
 
 import os
 from collections.abc import Callable
@@ -14,15 +14,25 @@ from thresher.core.naming import unknown
 from thresher.data.arrays import from_arrays, from_npz, known_images
 from thresher.data.builtin import blobs, digits, regression
 from thresher.data.clean import read_like, take_clean, warn_of_test_examples
-from thresher.data.folders import celeba_gender, celeba_landmarks, image_folder, imagenet, in_memory, mini_webvision
-from thresher.data.human import human_labels
+from thresher.data.human_labels import human_labels
+from thresher.data.image_files import ImageFiles
+from thresher.data.image_folders import image_folder, in_memory
+from thresher.data.image_sets import celeba_gender, celeba_landmarks, imagenet, mini_webvision
+from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.predictions import Predictions, read_predictions
+from thresher.data.preparation import Preparation, preparation_of
 from thresher.data.splits import Splits, hold_out, only_classes, split, standardise_targets, whole_numbers
-from thresher.data.tables import SUFFIXES, table
+from thresher.data.table_files import TABLE_SUFFIXES
+from thresher.data.tables import table
 
 __all__ = [
+    "ImageFiles",
+    "Pooled",
     "Predictions",
+    "Preparation",
     "Splits",
+    "blobs",
+    "digits",
     "from_arrays",
     "from_npz",
     "hold_out",
@@ -30,9 +40,12 @@ __all__ = [
     "in_memory",
     "load",
     "load_clean",
+    "load_with_pool",
     "names",
     "only_classes",
+    "preparation_of",
     "read_predictions",
+    "regression",
     "split",
     "standardise_targets",
     "table",
@@ -49,8 +62,8 @@ def load(name: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Spl
     name      a known name, with sizes or classes after a colon: digits, blobs:2000,5,10 (examples, classes,
               features), mnist:4,9 (these classes), imagenet:128 (pixels); NAME for NAME.npz in the data folder;
               or a path: table.csv:COLUMN, set.npz, folder/of/images:64
-    data_dir  where data lies or is downloaded to: else THRESHER_DATA, else ~/.cache/thresher
-    seed      for generated sets only; everything else is always split in the same way
+    data_dir  the folder of data and downloads: if not given THRESHER_DATA, or else ~/.cache/thresher
+    seed      for generated sets only; all others are always split in the same way
 
     >>> train, test = load("blobs:100,3")
     >>> len(train), train.classes
@@ -62,10 +75,10 @@ def load(name: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Spl
 
 
 def load_clean(name: str, known: Splits, data: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Examples:
-    """The examples of this name, file or folder as clean ones for the training set that `load(data)` gave.
+    """The examples of this name, file or folder as clean examples for the training set that `load(data)` gave.
 
     All of them are taken, and read as the training set was: the same classes by name, size of images, scale of numbers.
-    Where test examples are among them a warning says so.
+    A warning says if test examples are among them.
     """
     train, test = known
     folder = _data_folder(data_dir)
@@ -87,20 +100,20 @@ def load_clean(name: str, known: Splits, data: str, *, data_dir: str | Path | No
 
 
 def names() -> list[str]:
-    """The names `load` knows, sorted; files and folders can be given as paths beside them."""
+    """The names `load` knows, sorted; it also takes paths of files and folders."""
     return sorted(REGISTRY)
 
 
 def _data_folder(data_dir: str | Path | None) -> Path:
-    said = data_dir if data_dir is not None else os.environ.get("THRESHER_DATA")
-    folder = Path(said).expanduser() if said else Path.home() / ".cache" / "thresher"
-    if said and not folder.is_dir():
+    given = data_dir if data_dir is not None else os.environ.get("THRESHER_DATA")
+    folder = Path(given).expanduser() if given else Path.home() / ".cache" / "thresher"
+    if given and not folder.is_dir():
         raise ThresherError(f"There is no data folder {folder}: create it or correct data_dir (or THRESHER_DATA).")
     return folder
 
 
 def _path_of(base: str, folder: Path) -> Path:
-    """The file or folder that is called so, or the .npz file of that name in the data folder."""
+    """The file or folder at this path, or the .npz file of this name in the data folder."""
     path = Path(base).expanduser()
     if path.exists():
         return path
@@ -118,10 +131,10 @@ def _from_path(path: Path, option: str) -> Splits:
         return image_folder(path, *_pixels(option))
     if path.suffix == ".npz":
         return _chosen(from_npz(path), option)
-    if path.name.endswith(SUFFIXES):
+    if path.name.endswith(TABLE_SUFFIXES):
         return table(path, option or "target")
     raise ThresherError(
-        f"{path} is no kind of file Thresher reads: give {', '.join(SUFFIXES)}, .npz or a folder of images."
+        f"{path} is of no kind that Thresher reads: give {', '.join(TABLE_SUFFIXES)}, .npz or a folder of images."
     )
 
 
@@ -154,7 +167,7 @@ def _streamed(make: Callable[..., Splits], option: str, folder: Path, _seed: int
 def _pixels(option: str) -> list[int]:
     """The size of images that an option names, or none."""
     if option and not option.isdecimal():
-        raise ThresherError(f"'{option}' is no size of images: give their pixels, such as 64.")
+        raise ThresherError(f"'{option}' is not a size of images: give a number of pixels, such as 64.")
     return whole_numbers(option)
 
 

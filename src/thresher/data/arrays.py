@@ -12,6 +12,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.extras import needs_extra
 from thresher.data.class_names import CIFAR10, CIFAR100, FASHION, TEN_DIGITS
 from thresher.data.splits import Splits, split
 
@@ -27,7 +28,7 @@ CLASS_NAMES = {
 
 
 def known_images(name: str, folder: Path) -> Splits:
-    """cifar10, cifar100, svhn, mnist or fashion-mnist: from `folder` where it lies there, else downloaded to it."""
+    """cifar10, cifar100, svhn, mnist or fashion-mnist: from `folder` if it is there, else downloaded to it."""
     if (folder / f"{name}.npz").exists():
         return from_npz(folder / f"{name}.npz")
     if name in ("mnist", "fashion-mnist"):
@@ -39,7 +40,7 @@ def known_images(name: str, folder: Path) -> Splits:
 
 
 def from_npz(path: Path) -> Splits:
-    """A set from one .npz file with train_images, train_targets and, if it has them, test_images, test_targets.
+    """A set from one .npz file with train_images, train_targets and perhaps test_images, test_targets.
 
     Images are uint8 [n, h, w, c] or [n, h, w]; floats, and plain features [n, d], pass as they are. Integer targets
     are class ids, floats are real targets; train_groups and test_groups become the column `group`.
@@ -48,7 +49,7 @@ def from_npz(path: Path) -> Splits:
 
 
 def read_npz(path: Path) -> Arrays:
-    """The arrays of a file, of which train_images and train_targets must be there."""
+    """The arrays of a file, which must have train_images and train_targets."""
     arrays = read_arrays(path)
     missing = [key for key in ("train_images", "train_targets") if key not in arrays]
     if missing:
@@ -160,12 +161,9 @@ def _read_idx(folder: Path, name: str) -> np.ndarray[Any, Any]:
 
 
 def _downloaded(name: str, folder: Path) -> Arrays:
-    try:
-        from torchvision import datasets
-    except ImportError:
-        raise ThresherError(
-            f"{name} needs torchvision: install thresher[vision], or put {name}.npz into {folder}."
-        ) from None
+    needs_extra(name, "vision", "torchvision", otherwise=f"put {name}.npz into {folder}")
+    from torchvision import datasets
+
     made = {
         "cifar10": datasets.CIFAR10,
         "cifar100": datasets.CIFAR100,

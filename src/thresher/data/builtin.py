@@ -10,7 +10,7 @@ from thresher.data.splits import Splits, split
 
 
 def digits() -> Splits:
-    """1,797 handwritten digits of 8×8 pixels, as images [n, 1, 8, 8] between 0 and 1; 20% of each class are to test on.
+    """1,797 handwritten digits of 8×8 pixels, as images [n, 1, 8, 8] from 0 to 1; a fifth of each class is held out.
 
     >>> train, test = digits()
     >>> tuple(train.inputs.shape), len(test), train.inputs.max().item()
@@ -24,7 +24,7 @@ def digits() -> Splits:
 
 
 def blobs(count: int = 1000, classes: int = 4, features: int = 16, *, seed: int = 0) -> Splits:
-    """`count` training examples around one random centre a class, all normal, and a quarter as many to test on.
+    """`count` training examples, normal around one random centre a class, and a quarter as many to test on.
 
     >>> train, test = blobs(400, classes=3)
     >>> train.input_shape, train.classes, len(train), len(test)
@@ -64,4 +64,4 @@ def _cut(examples: Examples, count: int) -> Splits:
 
 def _refuse_empty(*sizes: int) -> None:
     if min(sizes) < 1:
-        raise ThresherError(f"A generated set cannot have the sizes {sizes}: make each of them at least 1.")
+        raise ThresherError(f"The sizes of a generated set must be at least 1, not {sizes}: correct them.")

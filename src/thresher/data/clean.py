@@ -10,17 +10,20 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
 from thresher.data.arrays import all_of_npz
-from thresher.data.copies import among
-from thresher.data.folders import all_images, files_of
+from thresher.data.image_files import files_of
+from thresher.data.image_folders import all_images
+from thresher.data.overlap import overlapping
+from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits, only_classes, whole_numbers
-from thresher.data.tables import SUFFIXES, rows_like
+from thresher.data.table_files import TABLE_SUFFIXES
+from thresher.data.tables import rows_like
 
 
 def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
-    """All examples of a file or folder, read as `data` was, which gave the training set: nothing is held out.
+    """All examples of a file or folder, read as the training set was, which `data` names; nothing is held out.
 
-    Classes go by their names, so that some may be missing. Images get the size of the training set's, the columns and
-    real targets of a table the scale of the training rows.
+    Classes are matched by name, so that some may be missing. Images are scaled as the training images are; the columns
+    and real targets of a table are standardised by its training rows.
     """
     if path.is_dir():
         if train.classes is None:
@@ -30,20 +33,19 @@ def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
     if path.suffix == ".npz":
         clean = all_of_npz(path)
         return only_classes(Splits(clean, clean), whole_numbers(option)).train if option else clean
-    base, _, target = data.partition(":")
-    if not path.name.endswith(SUFFIXES) or not base.endswith(SUFFIXES):
+    base, known = data.partition(":")[0], train.preparation
+    if not path.name.endswith(TABLE_SUFFIXES) or not isinstance(known, RowPreparation):
         raise ThresherError(f"{path} is of another kind than {base}: give clean examples as the training set is given.")
-    target = target or "target"
+    target = ",".join(known.targets)
     if option not in ("", target):
         raise ThresherError(f"The targets of {base} are in its column {target}: call that of {path.name} so as well.")
-    inputs, targets = rows_like(path, target, Path(base).expanduser(), train.class_names)
-    return Examples(inputs, targets, classes=train.classes, target_scale=train.target_scale)
+    return rows_like(path, known, train.class_names, train.target_scale)
 
 
 def warn_of_test_examples(clean: Examples, train: Examples, test: Examples, name: str) -> None:
-    """What is among both tells nothing: a test example may look like one that is learnt from anyway."""
-    tested = among(clean, test)
-    if tested.any() and (met := (tested & ~among(clean, train)).nonzero()[:, 0].tolist()):
+    """Warn of clean examples whose inputs are test inputs, unless they are training inputs as well."""
+    tested = overlapping(clean, test)
+    if tested.any() and (met := (tested & ~overlapping(clean, train)).nonzero()[:, 0].tolist()):
         files = files_of(clean.inputs)
         first = files[met[0]] if files else f"number {met[0]}, counted from 0"
         warnings.warn(
@@ -54,10 +56,10 @@ def warn_of_test_examples(clean: Examples, train: Examples, test: Examples, name
 
 
 def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Examples]:
-    """(the rest, the clean set): `count` examples taken out with their true targets, as many of each class as can be.
+    """(the rest, the clean set): `count` examples taken out with their true targets, equally many of each class.
 
-    A class gives at most half of its examples as long as others have some to give.
-    The truth is the column `true_target`, which `corrupt` and the sets with human labels bring along.
+    At most half of a class is taken, unless the other classes have too few examples.
+    The truth is the column `true_target`, which `corrupt` and the sets with human labels add.
 
     >>> true = torch.tensor([0, 1, 1, 1, 1, 1])
     >>> rest, clean = take_clean(Examples(torch.zeros(6, 1), 1 - true, columns={"true_target": true}), 3)
@@ -67,7 +69,7 @@ def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Ex
     true = train.columns.get("true_target")
     if true is None:
         raise ThresherError(
-            f"Nobody knows the true targets of {train.name}, so none can be taken out: give clean examples of your own "
+            f"The true targets of {train.name} are unknown, so none can be taken out: give clean examples of your own "
             "(--clean FOLDER or FILE), or, to try things out, --corrupt."
         )
     if not 1 <= count < len(train):

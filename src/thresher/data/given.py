@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data.splits import Splits
-from thresher.data.tables import examples_of_rows
+from thresher.data.tables import rows_as_examples
 
 HOW = "pass (inputs, targets), a DataFrame with target=, a dataset of (input, target) pairs, Examples or load(...)"
 
@@ -32,7 +32,7 @@ def as_examples(data: Any, *, target: str | None = None, name: str = "the data")
     if _is_frame(data):
         if target is None:
             raise ThresherError(f"A DataFrame is given as {name}: say which column to predict, as target='label'.")
-        return examples_of_rows(_rows(data), target, name)
+        return rows_as_examples(data, target)
     if isinstance(data, tuple | list) and len(data) == 2:
         return _pair(data[0], data[1], name)
     if callable(getattr(data, "__getitem__", None)) and callable(getattr(data, "__len__", None)) and len(data):
@@ -104,13 +104,3 @@ def _is_frame(data: Any) -> bool:
     return type(data).__name__ in ("DataFrame", "Table") and type(data).__module__.partition(".")[0] in (
         "pandas", "polars", "pyarrow",
     )  # fmt: skip
-
-
-def _rows(frame: Any) -> Any:
-    """The frame as a pyarrow table."""
-    import pyarrow as pa
-
-    kind = type(frame).__module__.partition(".")[0]
-    if kind == "pandas":
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    return frame.to_arrow() if kind == "polars" else frame

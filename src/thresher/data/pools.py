@@ -13,10 +13,12 @@ from torch.utils.data import ConcatDataset
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data.folders import ImageFiles, images_in, labelled_images, unlabelled_images
-from thresher.data.tables import SUFFIXES, read_table, table_with_pool
+from thresher.data.image_files import ImageFiles, images_in
+from thresher.data.image_folders import labelled_images, unlabelled_images
+from thresher.data.table_files import TABLE_SUFFIXES, read_table
+from thresher.data.tables import table_with_pool
 
-# What there is to see of the examples of these ids: {"image": its file} or {"row": {column: value}}.
+# What is shown of the examples of these ids: {"image": its file} or {"row": {column: value}}.
 Show = Callable[[Sequence[int]], list[dict[str, Any]]]
 
 
@@ -24,24 +26,24 @@ Show = Callable[[Sequence[int]], list[dict[str, Any]]]
 class Pooled:
     """Examples to learn from, of which some are labelled [n] and the rest are the pool; and those to test on."""
 
-    everyone: Examples
+    examples: Examples
     labelled: Tensor
     test: Examples
     show: Show
-    fingerprint: str  # changes when rows or files come, go or get another label
+    fingerprint: str  # a checksum: it changes when rows or files are added, removed or relabelled
 
     def with_answers(self, answers: Mapping[int, int]) -> tuple[Examples, Examples | None]:
-        """What there is to train on once these ids have these classes, and what is left of the pool."""
-        targets, labelled = self.everyone.targets.clone(), self.labelled.clone()
-        place = {id_: at for at, id_ in enumerate(self.everyone.ids.tolist())}
+        """The examples to train on once these ids have these classes, and the rest of the pool."""
+        targets, labelled = self.examples.targets.clone(), self.labelled.clone()
+        place = {id_: at for at, id_ in enumerate(self.examples.ids.tolist())}
         for id_, label in answers.items():
             targets[place[id_]], labelled[place[id_]] = label, True
-        given = replace(self.everyone, targets=targets)
+        given = replace(self.examples, targets=targets)
         return given.subset(labelled), None if labelled.all() else given.subset(~labelled)
 
     def pool_ids(self) -> list[int]:
-        """The ids that had no label from the start."""
-        ids: list[int] = self.everyone.ids[~self.labelled].tolist()
+        """The ids of the examples that had no label at the start."""
+        ids: list[int] = self.examples.ids[~self.labelled].tolist()
         return ids
 
 
@@ -51,7 +53,7 @@ def load_with_pool(name: str) -> Pooled:
     path = Path(base).expanduser()
     if path.is_dir():
         return _folder(path, int(option) if option.isdigit() else 64)
-    if path.name.endswith(SUFFIXES):
+    if path.name.endswith(TABLE_SUFFIXES):
         return _table(path, option or "target")
     raise ThresherError(
         f"'{name}' cannot have a pool: give a table with empty cells in its target column (table.csv:COLUMN), "
@@ -60,19 +62,19 @@ def load_with_pool(name: str) -> Pooled:
 
 
 def _table(path: Path, target: str) -> Pooled:
-    (everyone, test), labelled = table_with_pool(path, target)
+    (examples, test), labelled = table_with_pool(path, target)
 
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:
         rows = read_table(path).drop_columns([target]).take(list(ids)).to_pylist()
         return [{"row": {name: _plain(value) for name, value in row.items()}} for row in rows]
 
-    assert isinstance(everyone.inputs, Tensor)
-    content = [everyone.inputs, everyone.targets, labelled, test.targets]
-    return Pooled(everyone, labelled, test, show, _digest(b"".join(part.numpy().tobytes() for part in content)))
+    assert isinstance(examples.inputs, Tensor)
+    content = [examples.inputs, examples.targets, labelled, test.targets]
+    return Pooled(examples, labelled, test, show, _digest(b"".join(part.numpy().tobytes() for part in content)))
 
 
 def _plain(value: Any) -> Any:
-    """A cell as JSON has it: what is not finite is empty, and what is no number, text or truth value is text."""
+    """A cell as JSON knows it: not finite becomes empty; anything but a number, text or truth value becomes text."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
@@ -81,20 +83,20 @@ def _plain(value: Any) -> Any:
 def _folder(path: Path, size: int) -> Pooled:
     (train, test), files = labelled_images(path, size), unlabelled_images(path)
     first = 1 + max(int(train.ids.max()), int(test.ids.max()))
-    everyone = replace(
+    examples = replace(
         train,
         inputs=ConcatDataset([train.inputs, ImageFiles(files, size)]),  # type: ignore[list-item]
         targets=torch.cat([train.targets, torch.zeros(len(files), dtype=torch.long)]),
         ids=torch.cat([train.ids, torch.arange(len(files)) + first]),
         checked=False,
     )
-    labelled = torch.arange(len(everyone)) < len(train)
+    labelled = torch.arange(len(examples)) < len(train)
     names = "\n".join(str(file.relative_to(path)) for file in images_in(path))
 
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:
         return [{"image": files[id_ - first]} for id_ in ids]
 
-    return Pooled(everyone, labelled, test, show, _digest(names.encode()))
+    return Pooled(examples, labelled, test, show, _digest(names.encode()))
 
 
 def _digest(content: bytes) -> str:

@@ -13,18 +13,18 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data.arrays import read_arrays
-from thresher.data.folders import files_of
-from thresher.data.tables import SUFFIXES, read_table
+from thresher.data.image_files import files_of
+from thresher.data.table_files import TABLE_SUFFIXES, read_table
 
 ID, FILE, TRAINED_ON = "id", "file", "trained_on"
-ROUNDED = 0.05  # so far a row of rounded probabilities may be from 1 in sum
+ROUNDED = 0.05  # how far the sum of a row of rounded probabilities may be from 1
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a teacher says of examples by id: probabilities [n, classes], and which of them it has learnt from.
+    """A teacher's probabilities of examples by id [n, classes], and which of these it was trained on.
 
-    Arrays are as good as tensors: Predictions(ids, model.predict_proba(X)).
+    Arrays will do as well as tensors: Predictions(ids, model.predict_proba(X)).
 
     >>> said = Predictions(torch.tensor([7, 5]), torch.tensor([[0.33, 0.66], [1.0, 0.0]]))
     >>> said.of(Examples(torch.zeros(2, 1), torch.tensor([0, 1]), ids=torch.tensor([5, 6])))
@@ -57,18 +57,18 @@ class Predictions:
         if not good.all():
             first = int((~good).nonzero()[0])
             raise ThresherError(
-                f"{self.name} has rows that are no probabilities, first that of id {ids[first]}, whose sum is "
+                f"{self.name} has rows that are not probabilities; the first is that of id {ids[first]}, with the sum "
                 f"{sums[first, 0]:g}: make each non-negative, with sum 1."
             )
         if len(torch.unique(ids)) < len(ids):
             raise ThresherError(f"{self.name} has ids that repeat: give one row for each example.")
         if self.trained_on is not None and (self.trained_on.shape != ids.shape or self.trained_on.dtype != torch.bool):
-            raise ThresherError(f"{TRAINED_ON} of {self.name} does not say yes or no of each: give [n] of booleans.")
+            raise ThresherError(f"{TRAINED_ON} of {self.name} is not one boolean an example: give [n] of booleans.")
         object.__setattr__(self, "ids", ids.long())
         object.__setattr__(self, "probabilities", (chances / sums).float())
 
     def of(self, examples: Examples) -> tuple[Tensor, Tensor]:
-        """Its probabilities [n, classes] of these examples, and which of them it knows [n]; zeros for the others."""
+        """The probabilities [n, classes] of these examples, and which of them are known [n]; zeros for the others."""
         order = self.ids.argsort()
         places = torch.searchsorted(self.ids[order], examples.ids.cpu()).clamp(max=len(order) - 1)
         rows = order[places]
@@ -76,7 +76,7 @@ class Predictions:
         return torch.where(known[:, None], self.probabilities[rows], 0.0), known
 
     def learnt_from(self, examples: Examples) -> Tensor:
-        """The ids of those examples that the teacher is known to have learnt from."""
+        """The ids of the examples that the teacher is known to have been trained on."""
         if self.trained_on is None:
             return examples.ids[:0]
         return examples.ids[torch.isin(examples.ids.cpu(), self.ids[self.trained_on]).to(examples.ids.device)]
@@ -87,14 +87,14 @@ def read_predictions(path: Path | str, *sets: Examples) -> Predictions:
 
     Parquet, CSV and TSV (also .gz) have a column `id` or, for images in folders, `file`; and one column of
     probabilities a class, named as the classes are or, where no column is, in their order. An .npz has the arrays `ids`
-    and `probabilities`. Another, `trained_on`, may say which examples the teacher has learnt from.
+    and `probabilities`. Another, `trained_on`, may say which examples the teacher was trained on.
     """
     path = Path(path)
     if path.suffix == ".npz":
         return _from_arrays(read_arrays(path), path)
-    if path.name.endswith(SUFFIXES):
+    if path.name.endswith(TABLE_SUFFIXES):
         return _from_table(read_table(path), path, sets)
-    raise ThresherError(f"{path} is no table Thresher reads: give {', '.join(SUFFIXES)} or .npz.")
+    raise ThresherError(f"{path} is not a table that Thresher reads: give {', '.join(TABLE_SUFFIXES)} or .npz.")
 
 
 def _from_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], path: Path) -> Predictions:
@@ -114,7 +114,7 @@ def _from_arrays(arrays: Mapping[str, np.ndarray[Any, Any]], path: Path) -> Pred
 def _from_table(rows: Any, path: Path, sets: Sequence[Examples]) -> Predictions:
     key = next((name for name in (ID, FILE) if name in rows.column_names), None)
     if key is None:
-        raise ThresherError(f"{path} lacks the column {ID!r}: let it say whose probabilities each row holds.")
+        raise ThresherError(f"{path} lacks the column {ID!r}: add the id of the example of each row.")
     names = _in_order([name for name in rows.column_names if name not in (key, TRAINED_ON)], path, sets[0])
     chances = np.stack([_numbers(rows, name, path) for name in names], 1, dtype=np.float32, casting="unsafe")
     said = torch.from_numpy(chances)
@@ -141,7 +141,9 @@ def _in_order(names: list[str], path: Path, examples: Examples) -> list[str]:
     """The columns of probabilities in the order of the classes: by their names if they have them."""
     classes = [*(examples.class_names or map(str, range(examples.outputs)))]
     if not names or len(set(names)) < len(names):
-        raise ThresherError(f"{path} has {len(names)} columns of probabilities, some alike: give one for each class.")
+        raise ThresherError(
+            f"{path} has {len(names)} columns of probabilities, some with the same name: give one for each class."
+        )
     if not set(names) & set(classes):
         return names
     for these, those, what in ((classes, names, "lacks a column for the class"), (names, classes, "has a column")):
@@ -153,11 +155,13 @@ def _in_order(names: list[str], path: Path, examples: Examples) -> list[str]:
 
 
 def _ids_of_files(files: Sequence[str | None], path: Path, sets: Sequence[Examples]) -> Tensor:
-    """The ids of the examples with these files, for which the end of the path is enough; -1 for files of nobody."""
+    """The ids of the examples with these files, for which the end of the path is enough; -1 for other files."""
     named = [(files_of(each.inputs), each.ids.tolist()) for each in sets]
     known = [(file.resolve().parts, id_) for full, ids in named if full for file, id_ in zip(full, ids, strict=True)]
     if not known:
-        raise ThresherError(f"{path} speaks of files, which {sets[0].name} has not: give a column {ID!r} instead.")
+        raise ThresherError(
+            f"{path} names files, and {sets[0].name} is not made of files: give a column {ID!r} instead."
+        )
     asked = [Path(file or ".").parts for file in files]
     endings = {}
     for length in {len(parts) for parts in asked} - {0}:
@@ -171,4 +175,4 @@ def _tensor(name: str, value: Any) -> Tensor:
     try:
         return torch.from_numpy(np.array(value))
     except TypeError as error:
-        raise ThresherError(f"{name} are no numbers ({error}): give arrays of them.") from error
+        raise ThresherError(f"{name} are not numbers ({error}): give arrays of numbers.") from error

@@ -21,7 +21,7 @@ class Splits(NamedTuple):
 def hold_out(targets: Tensor, share: float = 0.2) -> tuple[Tensor, Tensor]:
     """Sorted positions to train on and to test on, the same at every call; class ids [n] are split class by class.
 
-    The split takes no seed, so that no example that one run is trained on tests another.
+    The split takes no seed, so that a test example of one run is not a training example of another.
 
     >>> train, test = hold_out(torch.tensor([0] * 50 + [1] * 10))
     >>> len(train), torch.tensor([0] * 50 + [1] * 10)[test].bincount().tolist()
@@ -54,14 +54,14 @@ def whole_numbers(option: str, most: int = 1000) -> list[int]:
     try:
         numbers = [int(part) for part in option.split(",")] if option else []
     except ValueError:
-        raise ThresherError(f"'{option}' is no list of whole numbers: write it like 2000,5.") from None
+        raise ThresherError(f"'{option}' is not a list of whole numbers: write it like 2000,5.") from None
     if len(numbers) > most:
         raise ThresherError(f"'{option}' has {len(numbers)} numbers: give at most {most}.")
     return numbers
 
 
 def only_classes(splits: Splits, wanted: list[int]) -> Splits:
-    """The examples of these classes alone, renumbered in the order given: [4, 9] makes 4 class 0 and 9 class 1.
+    """Only the examples of these classes, renumbered in the order given: [4, 9] makes 4 class 0 and 9 class 1.
 
     >>> three = Examples(torch.zeros(3, 1), torch.tensor([0, 1, 2]))
     >>> only_classes(Splits(three, three), [2, 0]).train.targets.tolist()
@@ -70,7 +70,7 @@ def only_classes(splits: Splits, wanted: list[int]) -> Splits:
     if splits.train.classes is None or not all(0 <= label < splits.train.classes for label in wanted):
         raise ThresherError(f"{splits.train.name} does not have all the classes {wanted}: choose among those it has.")
     if len(set(wanted)) != len(wanted) or len(wanted) < 2:
-        raise ThresherError(f"The classes {wanted} are no choice to learn from: name at least two different ones.")
+        raise ThresherError(f"The classes must be at least two different ones, not {wanted}: name others.")
     return Splits(*(_only_classes(examples, wanted) for examples in splits))
 
 
@@ -83,7 +83,7 @@ def _only_classes(examples: Examples, wanted: list[int]) -> Examples:
 
 
 def standardise_targets(splits: Splits) -> Splits:
-    """Real targets with mean 0 and deviation 1 on the training set, which networks learn far more easily.
+    """Real targets with mean 0 and deviation 1 on the training set, which networks learn more easily.
 
     >>> prices = Examples(torch.zeros(2, 1), torch.tensor([100.0, 300.0]))
     >>> standardise_targets(Splits(prices, prices)).test.targets.flatten().tolist()
@@ -97,7 +97,7 @@ def standardise_targets(splits: Splits) -> Splits:
 
 
 def _standardised(examples: Examples, mean: Tensor, deviation: Tensor) -> Examples:
-    """With these taken out of targets and true targets, and noted on top of what was taken out before."""
+    """With this scale taken out of targets and true targets, and added to the scale that was taken out before."""
     true = examples.columns.get("true_target")
     columns = {} if true is None else {"true_target": (true.reshape(examples.targets.shape) - mean) / deviation}
     scale = (mean.double().cpu(), deviation.double().cpu())

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
+from thresher.data import Preparation
 from thresher.engine.loop.sweep import Sweeper
-from thresher.engine.store.about import tensors_of
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
 from thresher.record.ledger import Ledger
+from thresher.record.run_folder import REPORT
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,8 @@ class Run:
         """
         outputs = self._outputs(raw)
         if self.about["classes"] is None:
-            scale = tensors_of(self.about["target_scale"])
-            real = outputs.double().mean(0)
-            return (real if scale is None else real * scale[1] + scale[0]).numpy()
+            real, scale = outputs.double().mean(0).numpy(), self.about["target_scale"]
+            return np.asarray(real if scale is None else real * np.array(scale[1]) + np.array(scale[0]))
         likeliest = outputs.softmax(2).mean(0).argmax(1).numpy()
         return likeliest if self.class_names is None else np.array(self.class_names)[likeliest]
 
@@ -110,15 +110,7 @@ class Run:
         """Raw inputs as examples that the networks take: read and scaled as those that the run was trained on."""
         if isinstance(raw, Examples):
             return raw
-        if self.about.get("preparation") is not None:
-            from thresher.data.preparation import from_record
-
-            inputs = from_record(self.about["preparation"])(raw)
-        else:
-            inputs = _tensor(raw, tuple(self.about["input_shape"]))
-        return Examples(
-            inputs, torch.zeros(len(inputs)), normalise=tensors_of(self.about["normalise"]), name="the new inputs"
-        )
+        return Preparation.from_record(self.about["preparation"]).examples(raw)
 
     def report(self, path: Path | str | None = None) -> Path:
         """Write the page that shows this run, report.html in its folder unless told otherwise, and say where it is."""
@@ -126,17 +118,4 @@ class Run:
 
         if self.out is None:
             raise ThresherError("A report is made of a run's folder: train with fit(out=...).")
-        return write_report([self.out], self.out / "report.html" if path is None else Path(path))
-
-
-def _tensor(raw: Any, shape: tuple[int, ...]) -> Tensor:
-    """Arrays, tensors or lists as one tensor [n, ...] of these inputs; a single one is a batch of one."""
-    try:
-        inputs = raw if isinstance(raw, Tensor) else torch.as_tensor(np.asarray(raw))
-    except (TypeError, ValueError) as error:
-        raise ThresherError(f"A {type(raw).__name__} is no array of inputs ({error}): give numbers.") from None
-    if tuple(inputs.shape) == shape:
-        inputs = inputs[None]
-    if tuple(inputs.shape[1:]) != shape:
-        raise ThresherError(f"The inputs have shape {list(inputs.shape)}: give [n, {', '.join(map(str, shape))}].")
-    return inputs.float() if inputs.dtype == torch.float64 else inputs
+        return write_report([self.out], self.out / REPORT if path is None else Path(path))

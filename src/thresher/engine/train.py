@@ -25,7 +25,8 @@ from thresher.engine.settings import plan as make_plan
 from thresher.engine.store.about import describe_run
 from thresher.engine.store.checkpoint import Record, RunFolder
 from thresher.record.ledger import Ledger
-from thresher.record.outcome import OUTCOME, write_outcome
+from thresher.record.outcome import write_outcome
+from thresher.record.run_folder import EXAMPLES, LEDGER
 
 CHEAP = 50  # times as long as the last save took: then saving again costs a fiftieth of the time
 
@@ -120,7 +121,7 @@ def _to_the_end(
     watch: Callable[[Moment], None] | None,
     about: Mapping[str, Any],
 ) -> Run:
-    training.ledger = Ledger(None if folder is None else folder.path / "ledger")
+    training.ledger = Ledger(None if folder is None else folder.path / LEDGER)
     if saved is not None:
         training.load_state(saved)
     saved_at, took = time.monotonic(), 0.0
@@ -136,7 +137,7 @@ def _to_the_end(
     if folder is not None:
         if saved is None or not saved["finished"]:
             folder.commit(training.state(), training.ledger, training.history)
-        if not (folder.path / OUTCOME).exists():  # also where a finished run was killed before it came to this
+        if not (folder.path / EXAMPLES).exists():  # also where a finished run was killed before it came to this
             write_outcome(folder.path, training.train, training.ledger, training.sets.get("validation"))
     models, averages = training.networks()
     return Run(

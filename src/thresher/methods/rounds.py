@@ -10,6 +10,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.engine.store.checkpoint import Record
 from thresher.record.loop import read_loop, save_picks, write_loop
+from thresher.record.run_folder import ROUNDS
 
 
 class Rounds:
@@ -38,7 +39,7 @@ class Rounds:
 
     def folder(self, place: int) -> Path | None:
         """Where the training of this round is kept."""
-        return None if self.out is None else self.out / "rounds" / str(place)
+        return None if self.out is None else self.out / ROUNDS / str(place)
 
     def finish(self, record: Record, picked: Examples | None) -> None:
         """Remember a round and what it chose; the move of the file into place is the moment at which it counts."""
@@ -48,7 +49,7 @@ class Rounds:
         if self.out is not None:
             self._write()
             for earlier in range(len(self.records) - 1):  # a kill may have left some
-                shutil.rmtree(self.out / "rounds" / str(earlier), ignore_errors=True)
+                shutil.rmtree(self.out / ROUNDS / str(earlier), ignore_errors=True)
 
     def _write(self) -> None:
         assert self.out is not None

@@ -8,7 +8,7 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.signals import margins
-from thresher.data.copies import among
+from thresher.data.overlap import overlapping
 
 CHANCE = 3  # deviations by which validation examples may repeat labelled ones more often than unlabelled ones do
 
@@ -59,10 +59,10 @@ def _refuse_copies(labelled: Examples, unlabelled: Examples, validation: Example
     Some sets repeat inputs by nature, tables with few columns above all. Then unlabelled examples repeat labelled ones
     as often as validation examples do, up to chance.
     """
-    copied = validation.ids[among(validation, labelled).to(validation.ids.device)]
+    copied = validation.ids[overlapping(validation, labelled).to(validation.ids.device)]
     if len(copied) <= CHANCE:
         return
-    usual = len(validation) * among(unlabelled, labelled).double().mean().item()
+    usual = len(validation) * overlapping(unlabelled, labelled).double().mean().item()
     if len(copied) > usual + CHANCE * math.sqrt(usual + 1):
         raise ThresherError(
             f"{len(copied)} validation examples (such as id {int(copied[0])}) have the very inputs of labelled ones, "

@@ -15,6 +15,7 @@ from thresher.engine.settings import TrainSettings, changed, epochs_for
 from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment, train_recipe
 from thresher.models import NamedModel
+from thresher.record.run_folder import STAGES
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class Trainer:
 
     def __call__(self, recipe: Recipe, *, stage: str | None = None, **changes: Any) -> Run:
         now = self.changed(**changes)
-        out = now.out if stage is None or now.out is None else Path(now.out) / "stages" / stage
+        out = now.out if stage is None or now.out is None else Path(now.out) / STAGES / stage
         about = dict(now.about)
         if isinstance(now.model, nn.Module) and isinstance(
             self.model, NamedModel

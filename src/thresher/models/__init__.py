@@ -20,12 +20,27 @@ from thresher.models.norm import batch_to_group_norm, freeze_batch_norm
 from thresher.models.preactivation import resnet11, wrn_28_10
 from thresher.models.resnet import cifar_resnet, resnet18
 
-__all__ = ["MODELS", "Known", "batch_to_group_norm", "build", "freeze_batch_norm", "names"]
+__all__ = [
+    "CNN9",
+    "MLP",
+    "MODELS",
+    "Known",
+    "LeNet",
+    "MobileNet",
+    "batch_to_group_norm",
+    "build",
+    "cifar_resnet",
+    "freeze_batch_norm",
+    "names",
+    "resnet11",
+    "resnet18",
+    "wrn_28_10",
+]
 
 
 @dataclass(frozen=True)
 class Known:
-    """A registered model: who makes it, and how to read the setting that may follow its name and a colon."""
+    """A registered model: what makes it, and how to read the setting that may follow its name and a colon."""
 
     make: Callable[..., nn.Module]  # (input_shape, outputs) or (input_shape, outputs, setting)
     setting: Callable[[str], Any] | None = None
@@ -74,8 +89,8 @@ def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module
     """A fresh model for inputs of this shape (without the batch), giving this many outputs.
 
     `mlp:512x512` sets the hidden sizes, `mobilenet:2` the width, `wrn-28-10:0.3` the dropout; `cnn9-gn` has GroupNorm,
-    `cnn9-frozen` BatchNorms that stay as they are made;
-    `timm:NAME` is timm's and `package.module:factory` anybody's.
+    `cnn9-frozen` BatchNorms that stay as they are made; `timm:NAME` is a model of timm, and `package.module:factory`
+    whatever this function returns.
 
     >>> build("mlp:32", input_shape=(1, 8, 8), outputs=3).head
     Linear(in_features=32, out_features=3, bias=True)

@@ -11,7 +11,7 @@ from thresher.models.images import he_start, image_shape
 class CNN9(nn.Module):
     """Three blocks of three 3x3 convolutions with BatchNorm and leaky ReLU, averaged over the image.
 
-    The paper says dropout, its code drops whole channels: `dropout=nn.Dropout2d` is the code's way.
+    The paper has dropout, its released code drops whole channels: `dropout=nn.Dropout2d` does so.
     As in that code the last block is not padded, except where an image is too small for it (under 28 pixels).
 
     >>> sum(p.numel() for p in CNN9((3, 32, 32), 10).parameters())

@@ -8,23 +8,21 @@ from typing import Any
 from torch import nn
 
 from thresher.core.errors import ThresherError
+from thresher.core.extras import needs_extra
 from thresher.models.images import image_shape
 
 
 def from_timm(name: str, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     """timm's model of this name, untrained, for these images and outputs."""
-    try:
-        import timm
-    except ModuleNotFoundError as missing:
-        raise ThresherError(
-            f"timm:{name} needs timm, which is not installed: pip install 'thresher[vision]'."
-        ) from missing
+    needs_extra(f"timm:{name}", "vision", "timm", "torchvision")
+    import timm
+
     if not timm.is_model(name):
         nearest = get_close_matches(name, timm.list_models(), n=1, cutoff=0)
         raise ThresherError(f"timm has no model {name!r}: did you mean timm:{nearest[0]}?")
     channels, height, width = image_shape(f"timm:{name}", input_shape, least=1)
     configuration = timm.get_pretrained_cfg(name)
-    # transformers are built for one image size; convolutional networks refuse to be told one
+    # transformers are built for one image size; convolutional networks do not take this argument
     size: dict[str, Any] = (
         {"img_size": (height, width)} if configuration is not None and configuration.fixed_input_size else {}
     )
@@ -33,7 +31,7 @@ def from_timm(name: str, input_shape: tuple[int, ...], outputs: int) -> nn.Modul
 
 
 def from_module(module: ModuleType, factory_name: str, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-    """What the module's factory makes, told `input_shape` and `outputs` as far as it names them.
+    """What the module's factory returns, called with `input_shape` and `outputs` if it has these parameters.
 
     >>> from_module(nn, "Identity", (4,), 4)
     Identity()

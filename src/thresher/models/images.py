@@ -1,4 +1,4 @@
-"""What every image model begins with: a check of the input's shape, and He's start values."""
+"""What all image models share: the check of the input's shape, and He's initialisation."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""What to do with BatchNorm where a method looks at one example's gradient at a time: replace it, or freeze it."""
+"""BatchNorm replaced or frozen, for methods that need the gradients of single examples."""
 
 from math import gcd
 
@@ -49,7 +49,7 @@ def freeze_batch_norm(model: nn.Module, inputs: Tensor | None = None) -> nn.Modu
     if inputs is not None:
         momenta = [layer.momentum for layer in layers]
         for layer in layers:
-            layer.momentum = 1.0  # the statistics of this one pass, and nothing of those before
+            layer.momentum = 1.0  # only the statistics of this pass
         with torch.no_grad():
             model(inputs)
         for layer, momentum in zip(layers, momenta, strict=True):

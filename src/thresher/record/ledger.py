@@ -14,13 +14,14 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
+from thresher.record.run_folder import LEDGER
 
 FIXED = ("visited", "signal", "weight", "loss", "p_given", "belief", "confidence")
 
 
 @dataclass(frozen=True)
 class Note:
-    """What was seen of, and decided about, the examples at positions `index` of the set."""
+    """Outputs, losses and weights of the examples at positions `index` of the set."""
 
     index: Tensor
     outputs: Tensor
@@ -32,11 +33,11 @@ class Note:
 class EpochRows:
     """The rows of one epoch and one network, kept on the device: [n + 1, 7 + predictions].
 
-    The last row is no example's: visits that a later one of the same epoch overrides are written there.
-    Belief is p_given once the network's preference for some classes is taken out: outputs are shifted so that, over
-    the epochs, mean predictions approach the frequencies of the given labels. A network that has given up a class
-    would otherwise say nothing about the examples that carry its label.
-    Notes are collected and written many steps at once, because a small step is mostly the cost of starting kernels.
+    The last row belongs to no example: it takes visits that a later visit of the same epoch overrides.
+    Belief is p_given without the network's preference for some classes: outputs are shifted so that, over the epochs,
+    mean predictions approach the frequencies of the given labels. Otherwise the examples of a class that the network
+    never predicts would all have a belief near zero.
+    Notes are written many steps at once, because the cost of a small write is mostly that of launching its kernels.
     """
 
     def __init__(self, examples: Examples, flush_at: int = 8192):
@@ -95,7 +96,7 @@ class EpochRows:
         return self.table[:-1, 2]
 
     def fill(self, note: Note) -> None:
-        """Rows of examples that no step saw as they are; whether one visited them stays as it was."""
+        """Write rows of examples that no step has seen unmixed; whether a step visited them stays as it is."""
         self.flush()
         visited = self.table[note.index, 0]
         self.notes = [note]
@@ -130,7 +131,7 @@ def last_visits(order: Tensor, n: int) -> Tensor:
 
 
 def residual_belief(losses: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """1 - rank/(n-1) of each loss: what stands for the probability of the given target in regression.
+    """1 - rank/(n-1) of each loss, which replaces the probability of the given target in regression.
 
     >>> residual_belief(np.array([0.1, 5.0, 0.2]))
     array([1. , 0. , 0.5], dtype=float32)
@@ -148,7 +149,7 @@ def epoch_table(
     epoch: int,
     peer: int,
 ) -> pa.Table:
-    """One epoch of one network as an Arrow table in the ledger's form."""
+    """One epoch of one network as an Arrow table of the ledger."""
     n = len(examples)
     columns: dict[str, Any] = {
         "id": examples.ids.cpu().numpy(),
@@ -171,8 +172,8 @@ def epoch_table(
     return pa.table({**columns, **extra})
 
 
-def _one_form(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns of all of these; a column of two kinds, such as yes or no and later a number, is refused."""
+def _unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of all of these schemas; a column of two types, such as boolean and later number, is refused."""
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowException as error:
@@ -183,10 +184,10 @@ def _one_form(schemas: Sequence[pa.Schema]) -> pa.Schema:
             for name in first.names
             if name in other.names and first.field(name).type != other.field(name).type
         )
-        raise ThresherError(f"{next(clashes, error)}: let a rule give one kind of values for a column.") from error
+        raise ThresherError(f"{next(clashes, error)}: let a rule give a column values of one type.") from error
 
 
-def _in_form(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
 
 
@@ -200,49 +201,49 @@ class Ledger:
     def __init__(self, folder: Path | None = None, parts: Sequence[str] = ()):
         self.folder, self.parts = folder, list(parts)
         self.pending: list[pa.Table] = []
-        self.form: pa.Schema | None = None  # the columns of all that was added
+        self.schema: pa.Schema | None = None  # the columns of all tables that were added
 
     @classmethod
     def read(cls, folder: Path | str) -> "Ledger":
         """The ledger of a run folder (or its `ledger` folder)."""
         folder = Path(folder)
-        folder = folder / "ledger" if (folder / "ledger").is_dir() else folder
+        folder = folder / LEDGER if (folder / LEDGER).is_dir() else folder
         parts = sorted(path.name for path in folder.glob("part-*.parquet"))
         if not parts:
             raise ThresherError(f"{folder} holds no ledger: give the folder of a run that has saved an epoch.")
         return cls(folder, parts)
 
     def add(self, table: pa.Table) -> None:
-        self.form = table.schema if self.form is None else _one_form([self.form, table.schema])
+        self.schema = table.schema if self.schema is None else _unified([self.schema, table.schema])
         self.pending.append(table)
 
     def commit(self) -> None:
-        """Write what is pending as one more part; a part counts once the checkpoint names it."""
+        """Write what is pending as one more part, which is valid once the checkpoint names it."""
         if self.folder is None or not self.pending:
             return
         table = pa.concat_tables(self.pending, promote_options="permissive")
         if self.parts:
-            table = self._of_one_form(table)
+            table = self._with_all_columns(table)
         name = f"part-{len(self.parts):05d}.parquet"
         _write(table, self.folder / name)
         self.parts.append(name)
         self.pending = []
 
-    def _of_one_form(self, table: pa.Table) -> pa.Table:
-        """The table with the columns of all parts, which get those that are new: any reader then reads the folder.
+    def _with_all_columns(self, table: pa.Table) -> pa.Table:
+        """The table with the columns of all parts, which get its new columns, so that any reader reads the folder.
 
-        A rule may begin to give columns of its own later in a run; the earlier rows have no value there.
+        A rule may begin to give columns of its own later in a run; earlier rows have no value there.
         """
         assert self.folder is not None
         known = pq.read_schema(self.folder / self.parts[0])
-        schema = _one_form([known, table.schema])
+        schema = _unified([known, table.schema])
         if schema != known:
-            for path in (self.folder / part for part in reversed(self.parts)):  # last the one that is asked
-                _write(_in_form(pq.read_table(path), schema), path)
-        return _in_form(table, schema)
+            for path in (self.folder / part for part in reversed(self.parts)):  # last the one whose schema is read
+                _write(_with_schema(pq.read_table(path), schema), path)
+        return _with_schema(table, schema)
 
     def discard_uncommitted(self) -> None:
-        """Remove parts that no checkpoint names: a run that died between the two writes left them."""
+        """Remove parts that no checkpoint names, which a run leaves if it ends between the two writes."""
         if self.folder is not None:
             for path in self.folder.glob("part-*.parquet"):
                 if path.name not in self.parts:
@@ -252,10 +253,10 @@ class Ledger:
         """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
         stored = [] if self.folder is None else [self.folder / part for part in self.parts]
         # Pending rows may have columns that the parts do not have yet.
-        schema = _one_form([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
+        schema = _unified([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
         for pending in self.pending:
-            rows = _in_form(pending, schema)
+            rows = _with_schema(pending, schema)
             rows = rows if where is None else rows.filter(where)
             tables.append(rows if columns is None else rows.select(columns))
         return pa.concat_tables(tables)

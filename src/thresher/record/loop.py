@@ -12,8 +12,8 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.record.outcome import save_previews
+from thresher.record.run_folder import LOOP, PICKS
 
-LOOP = "loop.json"
 SHOWN = 48  # of the picks of a round, so many are kept to be looked at
 Record = dict[str, Any]  # what is kept of one round
 
@@ -24,7 +24,7 @@ def save_picks(out: Path, round_: int, picked: Examples, **facts: Tensor | np.nd
         facts["is_corrupt"] = picked.columns["is_corrupt"]
     first = slice(0, min(SHOWN, len(picked)))
     known = {name: values[first] for name, values in facts.items()}
-    save_previews(out / "picks" / f"{round_}.npz", picked.subset(range(first.stop)), **known)
+    save_previews(out / PICKS / f"{round_}.npz", picked.subset(range(first.stop)), **known)
 
 
 def write_loop(

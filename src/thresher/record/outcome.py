@@ -1,4 +1,4 @@
-"""What a finished run leaves for people: trust in every example, and a look at the least trusted."""
+"""What a finished run writes: trust in every example, and previews of the least trusted."""
 
 import json
 from pathlib import Path
@@ -13,62 +13,60 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.core.signals import margins
-from thresher.data.folders import files_of
+from thresher.data.image_files import files_of
+from thresher.record import run_folder
 from thresher.record.ledger import Ledger
 
-PREVIEWS = 96
-FOLDS = "noise_rate.json"  # the noise rate, where it was found by folds
-OUTCOME = "examples.parquet"  # written last: where it is, everything is
-LEAST = "previews.npz"  # the least trusted examples
-JUDGED = "teacher.parquet"
-TUNED = "fine-tuned"  # the folder of the fine-tuned run, inside the run's own
+PREVIEW_COUNT = 96
+FOLDS, OUTCOME, TUNED = run_folder.NOISE_RATE, run_folder.EXAMPLES, run_folder.FINE_TUNED
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:
     """Write examples.parquet (id, trust, target; file, truth, teacher where known) and previews.npz (least trusted).
 
-    Where a teacher was asked about a validation set, teacher.parquet says where it was right, and how sure.
+    Where a validation set has teacher outputs, teacher.parquet says which of them are right, and how sure they are.
     """
     ids, trust = ledger.trust()
     place = torch.argsort(train.ids.cpu())
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
-    least = torch.argsort(trusted, stable=True)[:PREVIEWS]
-    save_previews(folder / LEAST, train.subset(least))
+    least = torch.argsort(trusted, stable=True)[:PREVIEW_COUNT]
+    save_previews(folder / run_folder.PREVIEWS, train.subset(least))
     if validation is not None and "teacher_output" in validation.columns:
-        _write(folder / JUDGED, _judged(validation))
-    _write(folder / OUTCOME, _facts(train, trusted))
+        _write(folder / run_folder.TEACHER, _judged(validation))
+    _write(folder / run_folder.EXAMPLES, _facts(train, trusted))
 
 
 def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:
-    """Keep the least trusted rows of a table beside what the model saw of them.
+    """Store the least trusted rows of a table beside the inputs that the model saw.
 
-    `ids` are those of examples that are rows of the table, which is where they stand in it; of others nothing is kept.
+    `ids` are those of the examples that are rows of the table, and are their row numbers; others have empty rows.
     """
-    with np.load(folder / LEAST) as stored:
+    with np.load(folder / run_folder.PREVIEWS) as stored:
         arrays = dict(stored)
     if "row" not in arrays:
-        theirs = np.isin(arrays["ids"], ids.cpu().numpy())
-        rows = iter(table.take(arrays["ids"][theirs]).to_pylist())
-        none = dict.fromkeys(table.column_names)
-        arrays["row"] = np.array([json.dumps(next(rows) if its else none, default=str) for its in theirs])
-        write_whole(folder / LEAST, lambda place: _save(place, arrays))
+        is_row = np.isin(arrays["ids"], ids.cpu().numpy())
+        rows = iter(table.take(arrays["ids"][is_row]).to_pylist())
+        empty = dict.fromkeys(table.column_names)
+        arrays["row"] = np.array([json.dumps(next(rows) if known else empty, default=str) for known in is_row])
+        write_whole(folder / run_folder.PREVIEWS, lambda place: _save(place, arrays))
 
 
 def by_folds_in(folder: Path) -> dict[str, Any] | None:
     """The noise rate that folds found for the run in this folder: rate, low, high and why."""
+    path = folder / run_folder.NOISE_RATE
     try:
-        stored = json.loads((folder / FOLDS).read_text(encoding="utf-8"))
+        stored = json.loads(path.read_text(encoding="utf-8"))
         return {"rate": float(stored["rate"]), **{name: stored[name] for name in ("low", "high", "why")}}
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
-        raise ThresherError(f"{folder / FOLDS} is damaged: delete it, and the rate is measured again.") from error
+        raise ThresherError(f"{path} is damaged: delete it, and the rate is measured again.") from error
 
 
 def class_names_in(folder: Path) -> list[str] | None:
-    """The names of the classes of a finished run, where they have some."""
-    stored = (pq.read_schema(folder / OUTCOME).metadata or {}).get(b"class_names")
+    """The names of the classes of a finished run, or None where they have none."""
+    stored = (pq.read_schema(folder / run_folder.EXAMPLES).metadata or {}).get(b"class_names")
     return None if stored is None else json.loads(stored)
 
 

@@ -4,14 +4,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from thresher.core.errors import ThresherError
+from thresher.core.extras import needs_extra
 from thresher.core.files import write_whole
-from thresher.report.record import read_run
+from thresher.report.run_record import read_run
 
-__all__ = ["write_loop_report", "write_report"]
+__all__ = ["check_installed", "write_loop_report", "write_report"]
+
+
+def check_installed() -> None:
+    """Refuse where a package that the report needs is missing; a command asks this before it trains."""
+    needs_extra("The report", "report", "altair", "vl_convert", "jinja2", "PIL")
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:
     """Write the report of these runs to `out`, whole or not at all, and return its path."""
+    check_installed()
     from thresher.report.page import page
 
     if not folders:
@@ -21,6 +28,7 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
 
 def write_loop_report(folders: Sequence[Path], out: Path) -> Path:
     """Write the report of these active-learning loops to `out`, whole or not at all, and return its path."""
+    check_installed()
     from thresher.report.loops import loop_page, read_loop_record
 
     if not folders:

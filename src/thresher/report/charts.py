@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from thresher.report.record import CLEAN, CORRUPTED, UNKNOWN, Array
+from thresher.report.run_record import CLEAN, CORRUPTED, UNKNOWN, Array
 
 Spec = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]
 
-# Middle tones that are read as well on a light as on a dark page, and apart by people with colour blindness.
+# Middle tones, readable on a light and on a dark page, and told apart with colour blindness.
 METHOD_COLOURS = ("#8a6fd6", "#1f9e89", "#c2458f", "#8a9a2b", "#3aa0d8", "#b5793c", "#64748b", "#d0483e")
 ORIGIN_COLOURS = {CLEAN: "#4a86c5", CORRUPTED: "#e07b39", UNKNOWN: "#7b8794"}
 MOST_BARS = 8  # up to so many distinct values are shown as bars of their own

@@ -7,7 +7,7 @@ import numpy as np
 
 from thresher.report import charts
 from thresher.report.figure import Figure
-from thresher.report.record import CORRUPTED, UNKNOWN, Array, RunRecord
+from thresher.report.run_record import CORRUPTED, UNKNOWN, Array, RunRecord
 from thresher.report.summary import percent
 
 MOST_CLASSES = 40  # a heat map of more classes than this cannot be read

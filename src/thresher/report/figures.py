@@ -7,7 +7,7 @@ import numpy as np
 from thresher.report import charts
 from thresher.report.confusion import MOST_CLASSES, confusion_figures
 from thresher.report.figure import Figure
-from thresher.report.record import CLEAN, UNKNOWN, RunRecord
+from thresher.report.run_record import CLEAN, UNKNOWN, RunRecord
 from thresher.report.summary import epoch_rows, is_share, mean_recalls, metric_of, percent, ranking_quality, run_names
 from thresher.report.teacher import accuracy_figures, shared_figures, teacher_figures
 from thresher.report.weights import weight_figures

@@ -1,4 +1,4 @@
-"""The least trusted examples, as people can judge them: a picture or a row of values, and what is said of it."""
+"""The least trusted examples: a picture or a row of values each, with its labels and its trust."""
 
 import io
 import json
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from thresher.report.record import CORRUPTED, UNKNOWN, Array, Columns, RunRecord, rows_of
+from thresher.report.run_record import CORRUPTED, UNKNOWN, Array, Columns, RunRecord, rows_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image

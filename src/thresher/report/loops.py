@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from thresher.core.errors import ThresherError
+from thresher.record import run_folder
 from thresher.record.loop import read_loop
 from thresher.report import charts
 from thresher.report.figure import Figure
 from thresher.report.gallery import png_address
 from thresher.report.page import placed, rendered
-from thresher.report.record import Columns
+from thresher.report.run_record import Columns
 from thresher.report.summary import is_share, percent, score_text, seconds_text
 
 MOST_CARDS, MOST_VALUES = 18, 6
@@ -26,7 +27,7 @@ Round = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LoopRecord:
-    """One loop: who chose, the seed, one record a round, and what some rounds chose."""
+    """One loop: the rule that chose, the seed, one record a round, and what some rounds chose."""
 
     by: str
     seed: int
@@ -34,7 +35,7 @@ class LoopRecord:
     picks: Mapping[int, Columns]
     class_names: Sequence[str] | None = None
     folder: str = ""
-    settings: str = ""  # whatever else loops can differ in
+    settings: str = ""  # everything else in which loops can differ
 
 
 def read_loop_record(folder: Path) -> LoopRecord:
@@ -43,7 +44,7 @@ def read_loop_record(folder: Path) -> LoopRecord:
     if stored is None or not stored["rounds"]:
         raise ThresherError(f"{folder} has no finished round of active learning: let the loop finish one first.")
     picks = {}
-    for path in sorted((folder / "picks").glob("*.npz")):
+    for path in sorted((folder / run_folder.PICKS).glob("*.npz")):
         with np.load(path, allow_pickle=False) as arrays:
             picks[int(path.stem)] = {name: arrays[name] for name in arrays.files}
     identity = stored["identity"]

@@ -8,7 +8,7 @@ from thresher.report.confusion import disagreements
 from thresher.report.figure import Figure
 from thresher.report.figures import run_colours, run_figures, training_figures
 from thresher.report.gallery import Card, cards, feature_names, hidden_features
-from thresher.report.record import RunRecord
+from thresher.report.run_record import RunRecord
 from thresher.report.summary import (
     metric_of,
     noise_rate_text,

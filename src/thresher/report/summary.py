@@ -1,4 +1,4 @@
-"""The few numbers a run is judged by, and how numbers are written on the page."""
+"""The headline numbers of a run, and how numbers are written on the page."""
 
 import math
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from thresher.report.record import Array, RunRecord
+from thresher.report.run_record import Array, RunRecord
 
 LAST = 10  # the noise literature reports the mean over the last ten epochs
 
@@ -57,8 +57,18 @@ def mean_of_last(history: Sequence[Mapping[str, Any]]) -> float | None:
     return _mean([row.get("score") for row in history[-LAST:]])
 
 
+def examples_per_second(history: Sequence[Mapping[str, Any]], batch: int) -> float:
+    """How many examples the steps of all epochs took in a second; `batch` counts where a record has none of its own.
+
+    >>> examples_per_second([{"steps": 4, "seconds": 0.5}, {"steps": 4, "seconds": 0.5, "batch": 10}], batch=128)
+    552.0
+    """
+    examples = sum(row["steps"] * row.get("batch", batch) for row in history)
+    return float(examples / max(sum(row["seconds"] for row in history), 1e-9))
+
+
 def noise_rate_text(found: Mapping[str, Any]) -> str:
-    """What was taken for the share of wrong targets, and why.
+    """The estimated share of wrong targets, its interval, and the reason.
 
     >>> noise_rate_text({"rate": 0.4, "low": 0.35, "high": 0.46, "why": "so many losses are too large"})
     '0.40 (0.35 to 0.46): so many losses are too large'
@@ -84,7 +94,7 @@ def metric_of(run: RunRecord) -> str:
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is a share that people read as a percentage."""
+    """Whether a metric is shown as a percentage."""
     return metric.endswith("accuracy")
 
 
@@ -124,7 +134,7 @@ def ranking_quality(scores: Array, positive: Array) -> float | None:
 
 
 def percent(share: float | None) -> str:
-    """A share as people read it.
+    """A share as a percentage.
 
     >>> percent(0.9264), percent(None)
     ('92.6%', '–')
@@ -140,7 +150,7 @@ def score_text(value: float | None, metric: str) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A duration in the unit people would use.
+    """A duration in seconds, minutes or hours.
 
     >>> seconds_text(8.25), seconds_text(250), seconds_text(7500)
     ('8.2 s', '4 min 10 s', '2 h 5 min')

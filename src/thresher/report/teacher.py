@@ -7,7 +7,7 @@ import numpy as np
 
 from thresher.report import charts
 from thresher.report.figure import Figure
-from thresher.report.record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
+from thresher.report.run_record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
 from thresher.report.summary import epoch_rows, is_share, mean_of_last, metric_of, percent, score_text
 
 GROUPS = 12  # of equally many examples, for the curve
@@ -109,7 +109,7 @@ def accuracy_figures(run: RunRecord) -> list[Figure]:
     return [_accuracy_figure(run.judged["margin"], run.judged["right"], "validation")] if run.judged else []
 
 
-def _accuracy_figure(confidence: Array, right: Array, whose: str) -> Figure:
+def _accuracy_figure(confidence: Array, right: Array, which: str) -> Figure:
     import altair as alt
 
     rows = accuracy_by_confidence(confidence, right)
@@ -123,7 +123,7 @@ def _accuracy_figure(confidence: Array, right: Array, whose: str) -> Figure:
     colour = charts.METHOD_COLOURS[0]
     line = base.mark_line(strokeWidth=2, color=colour)
     points = base.mark_circle(size=55, color=colour, opacity=1)
-    words = f"The teacher labels {percent(float(right.mean()))} of the {whose} examples rightly. Each point is "
+    words = f"The teacher labels {percent(float(right.mean()))} of the {which} examples rightly. Each point is "
     words += f"{rows[0]['examples']:,} of them, by the margin between its two likeliest classes."
     return Figure("Teacher against its confidence", words, charts.finished(alt.layer(line, points), height=230))
 

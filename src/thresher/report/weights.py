@@ -4,12 +4,12 @@ import numpy as np
 
 from thresher.report import charts
 from thresher.report.figure import Figure
-from thresher.report.record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
+from thresher.report.run_record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
 from thresher.report.summary import percent, ranking_quality
 
 
 def weight_figures(run: RunRecord) -> list[Figure]:
-    """The weights of everyone, and where wrong labels are known those of the class that lost most examples to them."""
+    """The weights of all examples and, where wrong labels are known, of the class that lost most examples to them."""
     weights, origins = run.last_epoch["weight"], run.last_epoch.get("origin")
     kept = weights > 0
     words = f"How much each example counted in the last epoch: {percent(float(kept.mean()))} have a weight above zero"

@@ -1,13 +1,14 @@
-"""The files of a question: what people are asked to label, for Label Studio, for a spreadsheet and to look at."""
+"""The files of a question: examples to label, for Label Studio, for a spreadsheet and to look at."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from thresher.app.annotate.folder import write_json
+from thresher.app.annotate.stored_answers import write_json
 from thresher.app.annotate.tasks import IMAGE, Shown, interface, tasks
 from thresher.core.files import write_whole
-from thresher.data.folders import open_image
+from thresher.data.image_files import open_image
+from thresher.record import run_folder
 from thresher.report.gallery import picture_address
 from thresher.report.template import filled_in
 
@@ -15,16 +16,16 @@ LARGEST = 512  # pixels on the longer side of a picture that goes along with a t
 
 
 def write_question(folder: Path, ids: Sequence[int], seen: Sequence[Shown], class_names: Sequence[str]) -> None:
-    """Write tasks.json, interface.xml, answers.csv and preview.html, each whole or not at all."""
+    """Write tasks, interface, the sheet for answers and a preview, each whole or not at all."""
     shown = [_with_picture(each) for each in seen]
-    write_json(folder / "tasks.json", tasks(ids, shown))
+    write_json(folder / run_folder.TASKS, tasks(ids, shown))
     texts = {
-        "interface.xml": interface(class_names, shown[0]),
-        "answers.csv": "".join(["id,label\n", *(f"{id_},\n" for id_ in ids)]),
-        "preview.html": _preview(ids, shown, class_names),
+        run_folder.INTERFACE: interface(class_names, shown[0]),
+        run_folder.ANSWERS: "".join(["id,label\n", *(f"{id_},\n" for id_ in ids)]),
+        run_folder.PREVIEW: _preview(ids, shown, class_names),
     }
     for name, text in texts.items():
-        if name != "answers.csv" or not (folder / name).exists():  # somebody may have begun to fill it in
+        if name != run_folder.ANSWERS or not (folder / name).exists():  # a person may have begun to fill it in
             _write(folder / name, text)
 
 
@@ -33,7 +34,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _with_picture(seen: Shown) -> dict[str, Any]:
-    """What is shown, an image not by its path, which Label Studio may not open, but as itself."""
+    """What is shown; an image as data and not by its path, which Label Studio may not open."""
     if IMAGE not in seen:
         return dict(seen)
     kind = "jpeg" if seen[IMAGE].suffix.lower() in (".jpg", ".jpeg") else "png"  # a photo as PNG is ten times as large

@@ -1,4 +1,4 @@
-"""What people are given to label: tasks and the labelling interface, as Label Studio imports them."""
+"""Tasks and the labelling interface, as Label Studio imports them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from xml.sax.saxutils import quoteattr
 ID = "thresher_id"  # Label Studio numbers its tasks itself, so the id of the example travels with its data
 IMAGE, ROW = "image", "row"
 
-Shown = Mapping[str, Any]  # what a person sees of one example: {"image": address} or {"row": {column: value}}
+Shown = Mapping[str, Any]  # what is shown of one example: {"image": address} or {"row": {column: value}}
 
 
 def tasks(ids: Sequence[int], shown: Sequence[Shown]) -> list[dict[str, Any]]:

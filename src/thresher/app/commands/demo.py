@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from thresher.record.run_folder import REPORT
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -35,7 +37,7 @@ def demo(
     console = plain_console()
     folder = _unfinished_folder() if out is None else out
     results = _train_all(folder, epochs, plain_console(stderr=True))
-    page = write_report([folder / name for name in METHODS], folder / "report.html")
+    page = write_report([folder / name for name in METHODS], folder / REPORT)
     console.print(side_by_side(results))
     console.print(f"\nReport: {page}", soft_wrap=True)
 
@@ -64,7 +66,7 @@ def _unfinished_folder() -> Path:
     """The folder of a demo that was stopped, else a new one; the report is what ends a demo."""
     from thresher.app.folders import numbered
 
-    return next(folder for folder in numbered(Path("runs/demo")) if not (folder / "report.html").exists())
+    return next(folder for folder in numbered(Path("runs/demo")) if not (folder / REPORT).exists())
 
 
 def _train_all(folder: Path, epochs: int, aside: "Console") -> "list[Result]":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from thresher.app.commands import options
 from thresher.app.distil_settings import OPTIONS, DistilSettings
+from thresher.record.run_folder import REPORT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +48,7 @@ def distil(
 
 
 def _is_finished(folder: Path, _: "Settings") -> bool:
-    return (folder / "report.html").exists()
+    return (folder / REPORT).exists()
 
 
 def _distil_and_tell(job: "DistilJob", folder: Path, commit_every: float, as_json: bool) -> None:
@@ -58,7 +59,7 @@ def _distil_and_tell(job: "DistilJob", folder: Path, commit_every: float, as_jso
     console, aside = plain_console(), plain_console(stderr=True)
     lessons, runs = _watched(job, folder, commit_every, aside)
     found = _found(job, lessons, runs, folder)
-    page = write_report([folder / name for name in runs], folder / "report.html")
+    page = write_report([folder / name for name in runs], folder / REPORT)
     if as_json:
         print(json.dumps({**found, "report": str(page)}))
         return

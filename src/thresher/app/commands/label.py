@@ -59,8 +59,8 @@ def label(
 
 def _take_in(asked: "Asked", path: Path, replace: bool, aside: "Console") -> list[int]:
     """Check the answers of a file and remember them; the ids that are new."""
-    from thresher.app.annotate.answers import read_votes, settle
-    from thresher.app.annotate.folder import add_answers
+    from thresher.app.annotate.stored_answers import add_answers
+    from thresher.app.annotate.votes import read_votes, settle
 
     settled = settle(read_votes(path), asked.pooled.pool_ids(), asked.class_names, path.name)
     nothing = f"{path.name} answers nothing: if people did label, export with the interface of thresher query."

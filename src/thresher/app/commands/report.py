@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from thresher.record.run_folder import HISTORY, LOOP, REPORT
+
 
 def report(
     runs: Annotated[
@@ -23,15 +25,15 @@ def report(
     from thresher.report import write_loop_report, write_report
 
     runs = [run for folder in runs for run in _runs_in(folder)]
-    are_loops = all((run / "loop.json").exists() and not (run / "history.jsonl").exists() for run in runs)
+    are_loops = all((run / LOOP).exists() and not (run / HISTORY).exists() for run in runs)
     write = write_loop_report if are_loops else write_report
     common = Path(os.path.commonpath([run.absolute() for run in runs]))
     above = runs[0] if len(runs) == 1 else Path(os.path.relpath(common))
-    print(write(runs, above / "report.html" if out is None else out))
+    print(write(runs, above / REPORT if out is None else out))
 
 
 def _runs_in(folder: Path) -> list[Path]:
     """The folder itself if it is a run or a loop, otherwise the runs in it, if there are any."""
-    if (folder / "history.jsonl").exists() or (folder / "loop.json").exists():
+    if (folder / HISTORY).exists() or (folder / LOOP).exists():
         return [folder]
-    return sorted(path.parent for path in folder.glob("*/history.jsonl")) or [folder]
+    return sorted(path.parent for path in folder.glob(f"*/{HISTORY}")) or [folder]

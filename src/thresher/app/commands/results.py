@@ -10,7 +10,7 @@ from rich.table import Table
 from thresher.app.settings import Settings
 from thresher.engine.run import Run
 from thresher.record.outcome import class_names_in
-from thresher.report.record import finite, noise_rate_found
+from thresher.report.run_record import finite, noise_rate_found
 from thresher.report.summary import percent, score_text, seconds_text
 
 Result = Mapping[str, Any]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thresher.app.commands import options
+from thresher.record.run_folder import REPORT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +47,7 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
     from thresher.app.folders import is_finished
     from thresher.report import write_report
 
-    console, aside, page = plain_console(), plain_console(stderr=True), folder / "report.html"
+    console, aside, page = plain_console(), plain_console(stderr=True), folder / REPORT
     finished = is_finished(folder, job.settings)
     run, tuned = _watched(job, folder, commit_every, aside)
     if finished:
@@ -64,7 +65,7 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
 def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.app.commands.progress import progress
     from thresher.app.train_job import fine_tuned, known_by_folds, start
-    from thresher.report.record import noise_rate_found
+    from thresher.report.run_record import noise_rate_found
     from thresher.report.summary import noise_rate_text
 
     settings = job.settings

@@ -6,15 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
+from thresher.data import preparation_of
 from thresher.models import NamedModel
+from thresher.record.run_folder import CHECKPOINT, MODEL
 
-ABOUT = "model.json"
 FORMAT = 2  # of run folders; those of 1 have no model.json
 
 
@@ -29,16 +29,15 @@ def describe_run(
         "outputs": train.outputs,
         "classes": train.classes,
         "class_names": None if train.class_names is None else list(train.class_names),
-        "normalise": _lists(train.normalise),
-        "target_scale": _lists(train.target_scale),
-        "preparation": None if train.preparation is None else train.preparation.record(),
+        "target_scale": None if train.target_scale is None else [part.tolist() for part in train.target_scale],
+        "preparation": preparation_of(train).record(),
         **about,
     }
 
 
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     text = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
-    write_whole(folder / ABOUT, partial(Path.write_text, data=text, encoding="utf-8"))
+    write_whole(folder / MODEL, partial(Path.write_text, data=text, encoding="utf-8"))
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -46,26 +45,17 @@ def read_about(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ThresherError(f"There is no folder {folder}: give the folder of a run.")
     try:
-        found: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((folder / MODEL).read_text(encoding="utf-8"))
         if found["format"] > FORMAT:
             raise ThresherError(f"{folder} was written by a newer version of Thresher: install that version.")
     except FileNotFoundError:
-        if (folder / "checkpoint.pt").exists():
+        if (folder / CHECKPOINT).exists():
             raise ThresherError(
-                f"{folder} was written by an earlier version of Thresher, which kept no {ABOUT}: train the run again."
+                f"{folder} was written by an earlier version of Thresher, which kept no {MODEL}: train the run again."
             ) from None
         raise ThresherError(
             f"{folder} holds no run: give a folder that `fit(out=...)` or thresher train wrote."
         ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise ThresherError(f"{folder / ABOUT} is damaged ({error}): restore it, or train the run again.") from error
+        raise ThresherError(f"{folder / MODEL} is damaged ({error}): restore it, or train the run again.") from error
     return found
-
-
-def tensors_of(pair: list[Any] | None) -> tuple[Tensor, Tensor] | None:
-    """A pair of tensors that was stored as lists."""
-    return None if pair is None else (torch.tensor(pair[0]), torch.tensor(pair[1]))
-
-
-def _lists(pair: tuple[Tensor, Tensor] | None) -> list[Any] | None:
-    return None if pair is None else [part.tolist() for part in pair]

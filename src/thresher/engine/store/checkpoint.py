@@ -13,16 +13,16 @@ import torch
 
 from thresher.core.errors import ThresherError
 from thresher.core.files import alone_in, write_whole
-from thresher.engine.store.about import ABOUT, write_about
+from thresher.engine.store.about import write_about
 from thresher.record.ledger import Ledger
-from thresher.record.outcome import FOLDS
+from thresher.record.run_folder import CHECKPOINT, HISTORY, LEDGER, MODEL, NOISE_RATE, SETTINGS, STAGES
 
 Record = dict[str, Any]  # what history keeps of one epoch
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
     """What the run in this folder saved last; no code that a file may hold is run."""
-    file = folder / "checkpoint.pt"
+    file = folder / CHECKPOINT
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -41,7 +41,7 @@ class RunFolder:
     @contextmanager
     def opened(self) -> Iterator[dict[str, Any] | None]:
         """The last committed state, or None in a new folder, which is this process's alone until the block ends."""
-        if not (self.path / "checkpoint.pt").exists():
+        if not (self.path / CHECKPOINT).exists():
             self._refuse_foreign_files()
             self._make()
         with alone_in(self.path):
@@ -52,14 +52,14 @@ class RunFolder:
 
     def _load(self) -> dict[str, Any] | None:
         """The last committed state; anything newer than it is removed."""
-        file = self.path / "checkpoint.pt"
+        file = self.path / CHECKPOINT
         if not file.exists():
-            Ledger(self.path / "ledger").discard_uncommitted()
+            Ledger(self.path / LEDGER).discard_uncommitted()
             return None
         state = read_checkpoint(self.path)
         self._refuse_another_run(json.loads(state["identity"]))
         self._refuse_lost_parts(state["ledger"])
-        Ledger(self.path / "ledger", state["ledger"]).discard_uncommitted()
+        Ledger(self.path / LEDGER, state["ledger"]).discard_uncommitted()
         self._write_history(state["history"])
         return state
 
@@ -70,11 +70,11 @@ class RunFolder:
         buffer = io.BytesIO()
         identity = json.dumps(self.identity)
         torch.save({**state, "identity": identity, "ledger": ledger.parts, "history": history}, buffer)
-        write_whole(self.path / "checkpoint.pt", lambda path: path.write_bytes(buffer.getbuffer()))
+        write_whole(self.path / CHECKPOINT, lambda path: path.write_bytes(buffer.getbuffer()))
 
     def _write_history(self, history: list[Record]) -> None:
         text = "".join(json.dumps(record) + "\n" for record in history)
-        write_whole(self.path / "history.jsonl", lambda path: path.write_text(text))
+        write_whole(self.path / HISTORY, lambda path: path.write_text(text))
 
     def _make(self) -> None:
         """Make the folder now, so that a place that cannot be written to is known before training."""
@@ -97,7 +97,7 @@ class RunFolder:
     def _refuse_lost_parts(self, parts: Sequence[str]) -> None:
         for part in parts:
             try:
-                pq.read_metadata(self.path / "ledger" / part)
+                pq.read_metadata(self.path / LEDGER / part)
             except (OSError, pa.ArrowInvalid) as error:
                 raise ThresherError(
                     f"{part} of the ledger is lost or damaged: delete {self.path} to start the run again."
@@ -105,7 +105,7 @@ class RunFolder:
 
     def _refuse_foreign_files(self) -> None:
         """Refuse to fill a folder that holds files of something else."""
-        ours = {"run.toml", "history.jsonl", "ledger", "stages", ABOUT, FOLDS}
+        ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE}
         if not self.path.exists():
             return
         if not self.path.is_dir():

@@ -1,4 +1,4 @@
-"""What a run folder remembers of its questions and answers."""
+"""The answers that a run folder holds, and the questions that they belong to."""
 
 import csv
 import io
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thresher.app.annotate.answers import named
 from thresher.app.annotate.tasks import ID
+from thresher.app.annotate.votes import named
 from thresher.core.errors import ThresherError
 from thresher.core.files import alone_in, write_whole
+from thresher.record import run_folder
 
-ANSWERS = "answers.csv"
 HEADS = ["round", "id", "label"]
 
 
@@ -28,7 +28,7 @@ class Answer:
 
 def read_answers(run: Path) -> list[Answer]:
     """All answers so far, the earliest first."""
-    path = run / ANSWERS
+    path = run / run_folder.ANSWERS
     if not path.exists():
         return []
     try:
@@ -39,9 +39,9 @@ def read_answers(run: Path) -> list[Answer]:
 
 
 def add_answers(run: Path, answers: Mapping[int, str], *, replace: bool = False) -> list[int]:
-    """Remember these labels, whole or not at all, and return the ids that are new or changed: none the second time.
+    """Store these labels, whole or not at all, and return the ids that are new or changed: none the second time.
 
-    An answer that contradicts an earlier one is refused unless it is to replace it.
+    An answer that contradicts an earlier one is refused unless `replace` is true.
     """
     with alone_in(run):
         before = read_answers(run)
@@ -70,9 +70,9 @@ def answers_of(answers: Sequence[Answer], round_: int, class_names: Sequence[str
 
 
 def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
-    """The names of the rules that chose these examples in this round, whoever chose most of them first."""
+    """The names of the rules that chose these examples in this round, the one that chose most first."""
     asked: dict[str, set[int]] = {}
-    for path in sorted((run / "queries").glob(f"{round_}-*/tasks.json")):
+    for path in sorted((run / run_folder.QUERIES).glob(f"{round_}-*/{run_folder.TASKS}")):
         name = path.parent.name.removeprefix(f"{round_}-").rpartition("-")[0]
         asked[name] = asked.get(name, set()) | {task["data"][ID] for task in json.loads(path.read_text("utf-8"))}
     left, found = set(ids), []
@@ -85,8 +85,8 @@ def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
 
 
 def round_folder(run: Path, round_: int) -> Path:
-    """Where the training of a round is: the first is the run itself, later ones lie inside it."""
-    return run if round_ == 0 else run / "rounds" / str(round_)
+    """The folder of a round's training: the run itself for the first, a folder inside it for later ones."""
+    return run if round_ == 0 else run / run_folder.ROUNDS / str(round_)
 
 
 def _write(run: Path, answers: Sequence[Answer]) -> None:
@@ -94,7 +94,7 @@ def _write(run: Path, answers: Sequence[Answer]) -> None:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(HEADS)
     rows.writerows([answer.round, answer.id, answer.label] for answer in answers)
-    write_whole(run / ANSWERS, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
+    write_whole(run / run_folder.ANSWERS, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:

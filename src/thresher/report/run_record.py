@@ -1,4 +1,4 @@
-"""What a run folder says, read once and no more of it than the report shows."""
+"""The part of a run folder that the report shows, read once."""
 
 import json
 import math
@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError
+from thresher.record import run_folder
 from thresher.record.ledger import Ledger
-from thresher.record.outcome import JUDGED, LEAST, OUTCOME, TUNED, by_folds_in, class_names_in
+from thresher.record.outcome import by_folds_in, class_names_in
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -71,15 +72,22 @@ def read_run(folder: Path) -> RunRecord:
     """Read a run folder; everything but its history may be missing."""
     history = _read_history(folder)
     try:
-        examples = _read_examples(folder / OUTCOME)
+        examples = _read_examples(folder / run_folder.EXAMPLES)
         class_names = class_names_in(folder) if examples else None
-        last_epoch = _read_last_epoch(folder / "ledger", examples)
-        tuned = finite(_read_history(folder / TUNED)[-1].get("score")) if (folder / TUNED / OUTCOME).exists() else None
+        last_epoch = _read_last_epoch(folder / run_folder.LEDGER, examples)
         return RunRecord(
-            folder, _read_settings(folder), history, examples, last_epoch, _read_previews(folder), class_names, tuned,
-            _as_arrays(pq.read_table(folder / JUDGED)) if (folder / JUDGED).is_file() else {},
-            _read_stages(folder) if "from_teacher" in examples else {}, noise_rate_found(folder, history),
-        )  # fmt: skip
+            folder=folder,
+            settings=_read_settings(folder),
+            history=history,
+            examples=examples,
+            last_epoch=last_epoch,
+            previews=_read_previews(folder),
+            class_names=class_names,
+            tuned=_read_tuned(folder / run_folder.FINE_TUNED),
+            judged=_read_judged(folder / run_folder.TEACHER),
+            stages=_read_stages(folder) if "from_teacher" in examples else {},
+            noise_rate=noise_rate_found(folder, history),
+        )
     except (pa.ArrowException, zipfile.BadZipFile, tomllib.TOMLDecodeError, OSError) as error:
         raise ThresherError(
             f"{folder} cannot be read ({error}): resume or repeat that run to write it anew."
@@ -109,10 +117,10 @@ def finite(value: Any) -> float | None:
 
 
 def _read_history(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "history.jsonl"
+    path = folder / run_folder.HISTORY
     if not path.is_file():
         raise ThresherError(
-            f"{folder} is no run folder (no history.jsonl in it): give the folder a run was written to."
+            f"{folder} is not a run folder ({run_folder.HISTORY} is missing): give the folder a run was written to."
         )
     try:
         history = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -123,14 +131,25 @@ def _read_history(folder: Path) -> list[dict[str, Any]]:
     return history
 
 
+def _read_tuned(folder: Path) -> float | None:
+    """The score of the fine-tuned run, once it is finished."""
+    if not (folder / run_folder.EXAMPLES).exists():
+        return None
+    return finite(_read_history(folder)[-1].get("score"))
+
+
+def _read_judged(path: Path) -> Columns:
+    return _as_arrays(pq.read_table(path)) if path.is_file() else {}
+
+
 def _read_stages(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """What went before a student's training, in its own folder or in one that it shares with other students."""
-    places = [place / "stages" / name for place in (folder.parent, folder) for name in STAGES]
-    return {place.name: _read_history(place) for place in places if (place / "history.jsonl").is_file()}
+    places = [place / run_folder.STAGES / name for place in (folder.parent, folder) for name in STAGES]
+    return {place.name: _read_history(place) for place in places if (place / run_folder.HISTORY).is_file()}
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
-    path = folder / "run.toml"
+    path = folder / run_folder.SETTINGS
     return _flat(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
@@ -180,7 +199,7 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
 
 
 def _read_previews(folder: Path) -> Columns:
-    path = folder / LEAST
+    path = folder / run_folder.PREVIEWS
     if not path.is_file():
         return {}
     with np.load(path, allow_pickle=False) as stored:

@@ -1,4 +1,4 @@
-"""What people answered: read from Label Studio's exports or a CSV of id,label, and settled where they disagree."""
+"""Labels that people gave: read from exports of Label Studio or a CSV of id,label, and one chosen for each example."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ MOST_NAMED = 5  # ids that a message names before it counts the rest
 
 @dataclass(frozen=True)
 class Vote:
-    """One person's label for one example; `by` is who that was and `at` when, where the file says so."""
+    """One label for one example; `by` is its annotator and `at` its time, where the file has them."""
 
     id: int
     label: str
@@ -28,7 +28,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Settled:
-    """One class for each answered id, and what a person should know about how it came to that."""
+    """One class for each answered id, and warnings about labels that disagree."""
 
     answers: Mapping[int, int]
     warnings: tuple[str, ...]
@@ -37,7 +37,7 @@ class Settled:
 def read_votes(path: Path) -> list[Vote]:
     """The votes in a file: Label Studio's JSON or JSON-MIN export, or a CSV with columns id (or thresher_id) and label.
 
-    Tasks that nobody answered, or that were skipped, have none.
+    Tasks without an answer, and skipped ones, have no vote.
     """
     if not path.is_file():
         raise ThresherError(f"There is no file {path}: give Label Studio's JSON export, or a CSV of id,label.")
@@ -45,24 +45,24 @@ def read_votes(path: Path) -> list[Vote]:
         text = path.read_text(encoding="utf-8-sig")
         return _from_csv(text, path.name) if path.suffix.lower() == ".csv" else _from_json(text, path.name)
     except UnicodeDecodeError as error:
-        raise ThresherError(f"{path} is no text ({error.reason}): give a JSON export or a CSV file.") from error
+        raise ThresherError(f"{path} is not a text file ({error.reason}): give a JSON export or a CSV file.") from error
 
 
 def settle(votes: Sequence[Vote], pool: Collection[int], class_names: Sequence[str], source: str) -> Settled:
-    """One class an id: what all agree on, else the majority, with a warning; a tie stays open, with a warning.
+    """One class an id: the majority, with a warning where votes disagree; a tie stays open, with a warning.
 
-    Whoever votes twice on the same example is heard once, with the later vote.
+    Of two votes of one annotator on an example the later counts.
 
     >>> votes = [Vote(7, "dog", "a"), Vote(7, "cat", "b"), Vote(7, "dog", "c")]
     >>> settle(votes, {7}, ["cat", "dog"], "answers.json").answers
     {7: 1}
     """
-    strangers = sorted({vote.id for vote in votes} - set(pool))
-    if strangers:
-        raise ThresherError(f"{source} answers {named(strangers)}, not in the pool of this run: remove them.")
-    heard, changed = _heard(votes, class_names, source)
+    unknown_ids = sorted({vote.id for vote in votes} - set(pool))
+    if unknown_ids:
+        raise ThresherError(f"{source} answers {named(unknown_ids)}, not in the pool of this run: remove them.")
+    counted, changed = _counted(votes, class_names, source)
     answers, outvoted, open_ = {}, [], []
-    for id_, classes in heard.items():
+    for id_, classes in counted.items():
         (first, most), *others = Counter(classes).most_common()
         if others and others[0][1] == most:
             open_.append(id_)
@@ -71,33 +71,33 @@ def settle(votes: Sequence[Vote], pool: Collection[int], class_names: Sequence[s
         if others:
             outvoted.append(id_)
     said = {
-        "Somebody labelled {} twice; the later label counts.": changed,
-        "People disagree on {}; the majority counts.": outvoted,
-        "People disagree on {} without a majority; these stay open and can be asked again.": open_,
+        "One annotator labelled {} twice; the later label counts.": changed,
+        "Annotators disagree on {}; the majority counts.": outvoted,
+        "Annotators disagree on {} without a majority; these stay open and can be asked again.": open_,
     }
     return Settled(answers, tuple(words.format(named(ids)) for words, ids in said.items() if ids))
 
 
-def _heard(votes: Sequence[Vote], class_names: Sequence[str], source: str) -> tuple[dict[int, list[int]], list[int]]:
-    """The classes that people gave to each id, one a person, and the ids on which somebody changed their mind."""
+def _counted(votes: Sequence[Vote], class_names: Sequence[str], source: str) -> tuple[dict[int, list[int]], list[int]]:
+    """The classes that each id was given, one an annotator, and the ids on which an annotator changed the label."""
     # Blanks around a name matter only where two classes differ in nothing else.
     places = {name.strip(): place for place, name in enumerate(class_names)}
     places |= {name: place for place, name in enumerate(class_names)}
-    heard: dict[int, dict[Any, int]] = {}
+    given: dict[int, dict[Any, int]] = {}
     changed: dict[int, None] = {}
     for place, vote in sorted(enumerate(votes), key=lambda each: each[1].at):  # exports may begin with the latest
         label = vote.label if vote.label in places else vote.label.strip()
         if label not in places:
             raise ThresherError(f"{source} says '{label}' of id {vote.id}. {unknown('class', label, class_names)}")
-        told, class_ = heard.setdefault(vote.id, {}), places[label]
-        if told.setdefault(vote.by or place, class_) != class_:
+        by_annotator, class_ = given.setdefault(vote.id, {}), places[label]
+        if by_annotator.setdefault(vote.by or place, class_) != class_:
             changed[vote.id] = None
-        told[vote.by or place] = class_
-    return {id_: list(told.values()) for id_, told in heard.items()}, list(changed)
+        by_annotator[vote.by or place] = class_
+    return {id_: list(classes.values()) for id_, classes in given.items()}, list(changed)
 
 
 def named(ids: Sequence[int]) -> str:
-    """Ids in words, the first few by name.
+    """Ids for a message, the first few of them listed.
 
     >>> named([3]), named(range(9))
     ('id 3', 'ids 0, 1, 2, 3, 4 and 4 more')
@@ -130,9 +130,9 @@ def _from_json(text: str, name: str) -> list[Vote]:
     try:
         exported = json.loads(text)
     except ValueError as error:
-        raise ThresherError(f"{name} is no JSON ({error}): export it again, or give a .csv file.") from error
+        raise ThresherError(f"{name} is not JSON ({error}): export it again, or give a .csv file.") from error
     if not isinstance(exported, list) or not all(isinstance(task, dict) for task in exported):
-        raise ThresherError(f"{name} is no list of tasks: export the project from Label Studio as JSON.")
+        raise ThresherError(f"{name} is not a list of tasks: export the project from Label Studio as JSON.")
     return [vote for place, task in enumerate(exported, 1) for vote in _task_votes(task, f"Task {place} of {name}")]
 
 
@@ -169,7 +169,7 @@ def _choices(value: Any, where: str) -> list[str]:
         value = value.get("choices")
     labels = [value] if isinstance(value, str) and value else value or []
     if not isinstance(labels, list) or len(labels) > 1 or not all(isinstance(label, str) for label in labels):
-        raise ThresherError(f"{where} has several labels ({value}): let people choose one.")
+        raise ThresherError(f"{where} has several labels ({value}): let annotators choose one.")
     return labels
 
 
@@ -187,4 +187,4 @@ def _id(value: Any, where: str) -> int:
     try:
         return int(str(value))
     except ValueError:
-        raise ThresherError(f"{where} has the id '{value}', which is no whole number: correct it.") from None
+        raise ThresherError(f"{where} has the id '{value}', which is not a whole number: correct it.") from None

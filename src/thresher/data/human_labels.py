@@ -1,4 +1,4 @@
-"""Labels that people got wrong: CIFAR-10N and CIFAR-100N (arXiv 2110.12088) as training targets."""
+"""Labels that people gave, some of them wrong: CIFAR-10N and CIFAR-100N (arXiv 2110.12088) as training targets."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +50,7 @@ def read_human_labels(path: Path) -> Mapping[str, Any]:
         with torch.serialization.safe_globals(_numpy_parts()):
             columns: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             return columns
-    except Exception as error:  # whatever a broken or foreign file makes the two readers raise
+    except Exception as error:  # a broken or foreign file makes the two readers raise many kinds
         raise ThresherError(f"{path} cannot be read as label columns ({error}): get the file again.") from error
 
 

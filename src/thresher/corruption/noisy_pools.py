@@ -12,7 +12,7 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 
-KINDS, LABELS = 100, 3  # of Noisy-Diverse: colours, and labels each of them may have
+KINDS, LABELS = 100, 3  # of Noisy-Diverse: colours, and the labels of each colour
 
 
 def blank(examples: Examples, rate: float, generator: torch.Generator) -> Examples:
@@ -54,7 +54,7 @@ def diverse(examples: Examples, rate: float, generator: torch.Generator) -> Exam
 def noisy_class(examples: Examples, rate: float, generator: torch.Generator, label: int = 1) -> Examples:
     """Noisy-Class: give the examples of one class any label, then repeat them until they are the share `rate` of all.
 
-    A copy has the label of its original. Those that are not needed are left out.
+    A copy has the label of its original. Examples of the class that are not needed are left out.
 
     >>> pool = noisy_class(Examples(torch.arange(10.0)[:, None], torch.arange(10) % 5), 0.8, torch.Generator())
     >>> len(pool), pool.inputs[pool.columns["is_corrupt"]].unique().tolist()
@@ -93,7 +93,7 @@ def _added(clean: int, rate: float) -> int:
     80
     """
     if not 0 <= rate < 1:
-        raise ThresherError(f"A noisy share of {rate} leaves nothing clean: give a number from 0 up to, but below, 1.")
+        raise ThresherError(f"The noisy share must be at least 0 and below 1, not {rate}: correct it.")
     return round(clean * rate / (1 - rate))
 
 
@@ -109,7 +109,7 @@ def _mixed(
     generator: torch.Generator,
     ids: Tensor | None = None,
 ) -> Examples:
-    """Clean examples and noisy ones in random order; `is_corrupt` says who is of the noisy kind, whatever its label."""
+    """Clean examples and noisy ones in random order; `is_corrupt` marks the noisy kind, whatever its label."""
     count, device = len(inputs), clean.targets.device
     new = _new_ids(clean, count) if ids is None else ids
     before = clean.columns.get("is_corrupt", torch.zeros_like(clean.targets, dtype=torch.bool))

@@ -1,0 +1,224 @@
+"""How raw data become inputs, as plain values: a run folder holds them as JSON, and a trained model reads new data."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from thresher.core.datasets import MapDataset, Seeded
+from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
+from thresher.data.column_encoders import Encoder, decoded, encoder_from_record, inputs_of
+from thresher.data.image_files import ImageFiles, image_size, images_in
+from thresher.data.splits import Splits
+from thresher.data.table_files import read_rows
+
+Normalise = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation(ABC):
+    """What turns raw data into the inputs that a model was trained on; `normalise` is that of the training set."""
+
+    kind: ClassVar[str]
+    normalise: Normalise | None = field(default=None, kw_only=True)
+
+    @abstractmethod
+    def __call__(self, raw: Any) -> Tensor | MapDataset:
+        """Inputs as `Examples` takes them, before `normalise`."""
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """All of it as values that JSON knows."""
+
+    @staticmethod
+    def from_record(record: Mapping[str, Any]) -> "Preparation":
+        """The preparation that `record()` described, exactly.
+
+        >>> words = Preparation.from_record({"kind": "arrays", "shape": [2], "dtype": "float32", "normalise": None})
+        >>> words([[1, 2]])
+        tensor([[1., 2.]])
+        """
+        kinds = {RowPreparation.kind: _rows, ImagePreparation.kind: _images, ArrayPreparation.kind: _arrays}
+        try:
+            return kinds[record["kind"]](record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ThresherError(
+                f"The record of how inputs are prepared is damaged ({error!r}): restore it from a copy, or train again."
+            ) from error
+
+    def examples(self, raw: Any) -> Examples:
+        """The raw data as examples without labels (each target is 0); their `batches` are what the model takes."""
+        inputs = self(raw)
+        nothing = torch.zeros(len(inputs), dtype=torch.long)
+        return Examples(inputs, nothing, classes=1, normalise=self.normalise, name="the new data", preparation=self)
+
+
+@dataclass(frozen=True, eq=False)
+class RowPreparation(Preparation):
+    """Rows of a table: a path to one, a data frame, an Arrow table or a list of dicts; other columns are ignored."""
+
+    kind: ClassVar[str] = "rows"
+    encoders: tuple[Encoder, ...]
+    targets: tuple[str, ...]
+
+    def __call__(self, raw: Any) -> Tensor:
+        return self.inputs(*read_rows(raw))
+
+    def inputs(self, rows: Any, name: str) -> Tensor:
+        """The inputs [n, k] of these rows, which messages call `name`."""
+        columns = {encoder.column: _as_trained(rows, encoder, name) for encoder in self.encoders}
+        return inputs_of(pa.table(columns), self.encoders)
+
+    def record(self) -> dict[str, Any]:
+        columns = [encoder.as_record() for encoder in self.encoders]
+        return {"kind": self.kind, "columns": columns, "targets": list(self.targets)}
+
+
+@dataclass(frozen=True, eq=False)
+class ImagePreparation(Preparation):
+    """Image files, scaled to `size`: a path to one, a folder (all images anywhere in it, sorted) or a list of paths."""
+
+    kind: ClassVar[str] = "images"
+    size: int
+
+    def __call__(self, raw: Any) -> ImageFiles:
+        return ImageFiles(_image_paths(raw), self.size)
+
+    def record(self) -> dict[str, Any]:
+        return {"kind": self.kind, "size": self.size, "normalise": _normalise_record(self.normalise)}
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayPreparation(Preparation):
+    """Tensors, arrays or nested lists [n, *shape], which pass as they are."""
+
+    kind: ClassVar[str] = "arrays"
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __call__(self, raw: Any) -> Tensor:
+        given = _as_tensor(raw)
+        if given.shape[1:] != self.shape or not given.ndim:
+            wanted = ", ".join(["n", *map(str, self.shape)])
+            raise ThresherError(
+                f"The inputs have the shape {list(given.shape)}, and the model was trained on [{wanted}]: reshape them."
+            )
+        if self.dtype.is_floating_point:
+            return given.to(self.dtype)
+        made = given.to(self.dtype)
+        if given.is_floating_point() or not torch.equal(made.to(given.dtype), given):
+            raise ThresherError(
+                f"The inputs are {_name(given.dtype)}, and the model was trained on {_name(self.dtype)}: give whole "
+                "numbers of its range."
+            )
+        return made
+
+    def record(self) -> dict[str, Any]:
+        described = {"shape": list(self.shape), "dtype": _name(self.dtype)}
+        return {"kind": self.kind, **described, "normalise": _normalise_record(self.normalise)}
+
+
+def preparation_of(source: Splits | Examples) -> Preparation:
+    """How the inputs of these examples came about: by the loader's account, or else by what they are.
+
+    >>> preparation_of(Examples(torch.zeros(3, 2), torch.tensor([0, 1, 1]))).record()
+    {'kind': 'arrays', 'shape': [2], 'dtype': 'float32', 'normalise': None}
+    """
+    examples = source if isinstance(source, Examples) else source.train
+    if isinstance(examples.preparation, Preparation):
+        return examples.preparation
+    size = image_size(examples.inputs)
+    if size is not None:
+        return ImagePreparation(size, normalise=examples.normalise)
+    first = examples.inputs[:1] if isinstance(examples.inputs, Tensor) else Seeded(examples.inputs, [0], 0, 0)[0][None]
+    return ArrayPreparation(tuple(first.shape[1:]), first.dtype, normalise=examples.normalise)
+
+
+def _as_trained(rows: Any, encoder: Encoder, name: str) -> Any:
+    """The column that an encoder reads, of the kind it had in the training rows: a few rows may look like another."""
+    if encoder.column not in rows.column_names:
+        raise ThresherError(
+            f"There is no column '{encoder.column}' in {name}, and the training rows have it: add it, or rename one of "
+            f"{', '.join(rows.column_names)}."
+        )
+    column = decoded(rows.column(encoder.column).combine_chunks())
+    try:
+        return column.cast(encoder.type)
+    except pa.ArrowException as error:
+        raise ThresherError(
+            f"Column {encoder.column} of {name} holds {column.type} where the training rows hold {encoder.kind} "
+            f"({str(error).splitlines()[0]}): correct it."
+        ) from error
+
+
+def _image_paths(raw: Any) -> list[Path]:
+    if isinstance(raw, (str, Path)):
+        path = Path(raw).expanduser()
+        if path.is_dir():
+            found = images_in(path)
+            if not found:
+                raise ThresherError(f"{path} has no images: give a folder that has some.")
+            return found
+        raw = [path]
+    if not isinstance(raw, Sequence) or not raw or not all(isinstance(each, (str, Path)) for each in raw):
+        raise ThresherError(
+            f"Images cannot be read from a {type(raw).__name__}: give a path to an image, a folder or a list of paths."
+        )
+    paths = [Path(each).expanduser() for each in raw]
+    missing = next((path for path in paths if not path.is_file()), None)
+    if missing is not None:
+        raise ThresherError(f"There is no file {missing}: check the path.")
+    return paths
+
+
+def _as_tensor(raw: Any) -> Tensor:
+    if isinstance(raw, Tensor):
+        return raw
+    try:
+        return torch.from_numpy(np.array(raw))
+    except (TypeError, ValueError) as error:
+        raise ThresherError(
+            f"A {type(raw).__name__} makes no tensor ({error}): give a tensor, an array or nested lists of numbers."
+        ) from error
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{name} is not a dtype")
+    return dtype
+
+
+def _normalise_record(normalise: Normalise | None) -> list[dict[str, Any]] | None:
+    return None if normalise is None else [{"dtype": _name(part.dtype), "values": part.tolist()} for part in normalise]
+
+
+def _normalise(record: Sequence[Mapping[str, Any]] | None) -> Normalise | None:
+    if record is None:
+        return None
+    mean, deviation = (torch.tensor(part["values"], dtype=_dtype(part["dtype"])) for part in record)
+    return mean, deviation
+
+
+def _rows(record: Mapping[str, Any]) -> RowPreparation:
+    return RowPreparation(tuple(encoder_from_record(each) for each in record["columns"]), tuple(record["targets"]))
+
+
+def _images(record: Mapping[str, Any]) -> ImagePreparation:
+    return ImagePreparation(int(record["size"]), normalise=_normalise(record["normalise"]))
+
+
+def _arrays(record: Mapping[str, Any]) -> ArrayPreparation:
+    shape, dtype = tuple(map(int, record["shape"])), _dtype(record["dtype"])
+    return ArrayPreparation(shape, dtype, normalise=_normalise(record["normalise"]))

@@ -1,0 +1,81 @@
+"""Rows of a table, from CSV, TSV (also .gz) and Parquet files, data frames, Arrow tables and lists of dicts."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from thresher.core.errors import ThresherError
+from thresher.data.column_encoders import is_text
+
+TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+
+
+def read_rows(source: Any) -> tuple[Any, str]:
+    """All rows of a file, data frame, Arrow table or list of dicts as an Arrow table, and what messages call it.
+
+    >>> rows, _ = read_rows([{"age": 3}, {"town": "Bonn"}])
+    >>> rows.to_pylist()
+    [{'age': 3, 'town': None}, {'age': None, 'town': 'Bonn'}]
+    """
+    if isinstance(source, (str, Path)):
+        path = Path(source).expanduser()
+        rows, name = read_table(path), path.name
+    else:
+        rows, name = _converted(source), "the given table"
+    if not len(rows):
+        raise ThresherError(f"There are no rows in {name}: give a table that has some.")
+    twice = [column for column, count in Counter(rows.column_names).items() if count > 1]
+    if twice:
+        raise ThresherError(f"The column {twice[0]} is twice in {name}: rename or remove one of them.")
+    return rows, name
+
+
+def _converted(source: Any) -> Any:
+    """Whatever holds rows, as an Arrow table."""
+    try:
+        if isinstance(source, (list, tuple)) and all(isinstance(row, Mapping) for row in source):
+            names = dict.fromkeys(name for row in source for name in row)
+            return pa.table({str(name): pa.array([row.get(name) for row in source]) for name in names})
+        return pa.table(source)  # a data frame of pandas or polars, or anything else that speaks Arrow
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise ThresherError(f"A column of the given table mixes kinds of values ({reason}): give one kind.") from error
+    except (TypeError, ValueError) as error:
+        raise ThresherError(
+            f"A {type(source).__name__} cannot be read as a table ({error}): give a path to a table, a data frame, "
+            "an Arrow table or a list of dicts."
+        ) from error
+
+
+def read_table(path: Path) -> Any:
+    """All rows of a file, as an Arrow table."""
+    from pyarrow import parquet
+
+    if not path.exists():
+        raise ThresherError(f"There is no file {path}: check the path.")
+    try:
+        return parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path)
+    except UnicodeError:
+        raise ThresherError(f"{path} is not UTF-8: save it in this encoding.") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ThresherError(f"{path} cannot be read as a table ({reason}): correct or replace the file.") from error
+
+
+def _read_csv(path: Path) -> Any:
+    """The rows of a text file: `NA` is missing among numbers, but a text among texts, of which only "" is missing."""
+    from pyarrow import compute, csv
+
+    delimiter = "\t" if ".tsv" in path.suffixes else ","
+    rows = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+    for place, name in enumerate(rows.column_names):  # which decodes the names
+        column = rows.column(place)
+        if pa.types.is_binary(column.type):  # cells that cannot be decoded
+            raise UnicodeError
+        if is_text(column):
+            gaps = compute.if_else(compute.equal(column, ""), pa.scalar(None, column.type), column)
+            rows = rows.set_column(place, name, gaps)
+    return rows
