@@ -3,6 +3,7 @@
 import pickle
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,9 @@ def test_components_are_made_once_for_the_same_images(monkeypatch: pytest.Monkey
     assert len(calls) == 3
     assert torch.equal(first[0].train.inputs, first[3].train.inputs)
     assert not torch.equal(first[0].train.inputs, first[2].train.inputs)
+    relabelled = Splits(replace(one.train, targets=-one.train.targets), one.test)
+    assert torch.equal(preparation.components(relabelled, 4).train.targets, -first[0].train.targets)
+    assert len(calls) == 3, "the targets are not cached"
     with pytest.raises(ThresherError, match="ask for fewer"):
         preparation.components(one, 21)
 
