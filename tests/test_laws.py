@@ -253,19 +253,8 @@ MEMORY = {
 }
 ASKS = {"is_cuda", "is_cpu", "is_mps", "is_xpu", "is_meta", "get_device", "get_device_name", "current_device"}
 PROCESSES = {"cuda", "mps", "distributed", "get_rank", "multiprocessing", "accelerator", "cpu_count"}
-IMPORTS = {
-    "abc",
-    "collections",
-    "dataclasses",
-    "enum",
-    "functools",
-    "itertools",
-    "math",
-    "numbers",
-    "numpy",
-    "thresher",
-}
-IMPORTS |= {"torch", "typing"}
+IMPORTS = {"abc", "collections", "copy", "dataclasses", "enum", "functools", "itertools", "math", "numbers", "numpy"}
+IMPORTS |= {"thresher", "torch", "typing"}
 READERS = [
     *sorted(SOURCE.glob("rules/**/*.py")),
     *sorted(SOURCE.glob("objectives/*.py")),
