@@ -11,7 +11,7 @@ from tiny import examples, net, real_examples, trusted
 from thresher import Examples, Run, ThresherError
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits, regression
-from thresher.methods import METHODS, Trainer, method
+from thresher.methods import METHODS, Trainer
 from thresher.models.mlp import MLP
 
 NOISE, EPOCHS = 0.4, 35  # by then plain training has learnt many of the wrong labels
@@ -188,19 +188,3 @@ def test_a_method_for_one_task_is_refused_for_the_other(name: str) -> None:
             settings = {"model": lambda train=train: net(train.outputs), "train": train, "epochs": 1, "batch": 8}
             with pytest.raises(ThresherError, match=": choose another"):
                 METHODS[name].train(Trainer(settings), noise_rate=0.3, classes=train.classes, epochs=1)
-
-
-def test_names() -> None:
-    for name in METHODS:
-        assert method(name).name == name
-        assert method(name).summary
-        assert method(name).paper
-        assert method(name).clock in ("batch", "epoch", "round")
-        assert set(method(name).tasks) <= {"classification", "regression"}
-    with pytest.raises(ThresherError, match="did you mean 'prl-l'"):
-        method("prll")
-    for name in ("spl", "prl-l", "prl-g", "co-teaching"):
-        assert "noise_rate" in METHODS[name].needs
-        for wrong in (1.0, -0.1, "lots"):
-            with pytest.raises(ThresherError, match="give a number from 0 up to 1"):
-                METHODS[name].recipe(noise_rate=wrong)
