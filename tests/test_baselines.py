@@ -1,5 +1,7 @@
 """What CRUST is compared with: transitions, the determinant, dimensionality and noisy cross-validation."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -209,3 +211,43 @@ def test_a_procedure_goes_on_where_it_was_and_takes_steps_too(name: str, tmp_pat
     begun = METHODS[name].train(trainer(**steps, out=tmp_path / "run"))
     again = METHODS[name].train(trainer(**steps, out=tmp_path / "run"))
     assert whole.scores == begun.scores == again.scores
+
+
+WITHOUT_PANDAS = """
+import sys
+from importlib.machinery import ModuleSpec
+
+
+class NoPandas:
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name == "pandas" else None
+
+    def create_module(self, spec):
+        raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
+
+    exec_module = None
+
+
+sys.meta_path.insert(0, NoPandas())  # before pyarrow looks for it
+from thresher.data.builtin import blobs
+from thresher.methods import METHODS, Trainer
+from thresher.models.mlp import MLP
+
+train, test = blobs(120, 3, 4)
+settings = {"model": lambda: MLP((4,), 3, hidden=(8,)), "train": train, "epochs": 4, "batch": 16, "device": "cpu"}
+for name in sys.argv[1:]:
+    METHODS[name].train(Trainer(settings), noise_rate=0.2, classes=3, epochs=4)
+try:
+    import pandas
+except ImportError:
+    print("without pandas")
+"""
+
+
+def test_procedures_need_no_pandas() -> None:
+    names = [name for name, known in METHODS.items() if known.procedure is not None and "clean" not in known.needs]
+    assert {"incv", "s-model-conf"} <= set(names)
+    command = [sys.executable, "-c", WITHOUT_PANDAS, *names]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "without pandas\n"

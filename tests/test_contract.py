@@ -1,6 +1,6 @@
 """The contract of every rule and combinator: one table, one set of promises; a name without a row is an error."""
 
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from typing import Any
 
 import pytest
@@ -9,10 +9,11 @@ from some_evidence import same_but, some_evidence
 from test_views import NoWaiting
 from torch import Tensor
 
-from thresher import rules, signals
-from thresher.core.evidence import Evidence
-from thresher.core.rule import heeds_groups, parts, schedules_of
+from thresher import Examples, Recipe, ThresherError, fit, rules, signals
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import columns_of, heeds_groups, needs_of, parts, schedules_of, signals_of
 from thresher.core.schedules import ramp
+from thresher.core.signals import PAIRS, SIGNALS
 from thresher.rules import (
     Agree,
     Centrality,
@@ -319,3 +320,82 @@ def test_a_rule_is_a_value(rule: Any) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(rule, name, getattr(rule, name))
     assert hash(rule) == hash(rule)
+
+
+# A signal is given by its name as well.
+
+NAMES = {value: name for name, value in {**SIGNALS, **PAIRS}.items()}
+TAKEN = [
+    pytest.param(part, field.name, id=f"{type(part).__name__}-{field.name}-{NAMES.get(value, 'made')}")
+    for rows in TABLE.values()
+    for rule, _ in rows
+    for part in parts(rule)
+    if isinstance(part, Rule) and not isinstance(part, Remembering)
+    for field in fields(part)
+    if isinstance(value := getattr(part, field.name), Signal | signals.Pair)
+]
+
+
+def test_all_signals_have_their_names() -> None:
+    exported = {name for name in signals.__all__ if isinstance(getattr(signals, name), Signal | signals.Pair)}
+    assert exported == {*SIGNALS, *PAIRS}
+    assert all(getattr(signals, name) is value for value, name in NAMES.items())
+
+
+@pytest.mark.parametrize(("rule", "field"), TAKEN)
+def test_a_signal_may_be_given_by_its_name(rule: Any, field: str) -> None:
+    assert field in ("by", "of"), "a rule takes names in these fields only"
+    name = NAMES.get(getattr(rule, field))
+    if name is not None:
+        named = replace(rule, **{field: name})
+        assert named == rule
+        assert hash(named) == hash(rule)
+        assert getattr(named, field) is getattr(rule, field)
+    with pytest.raises(ThresherError, match="There is no signal 'los'"):
+        replace(rule, **{field: "los"})
+
+
+def test_a_rule_of_single_signals_takes_no_pair() -> None:
+    assert KMeansPlusPlus(by="gradient_embedding") == KMeansPlusPlus()
+    assert per_class(KEEP, of="given") == per_class(KEEP, of=signals.given)
+    with pytest.raises(ThresherError, match="There is no signal 'gradient_embedding'"):
+        KeepSmallest(by="gradient_embedding", fraction=0.5)
+
+
+# Whatever rules a rule holds are found, in whatever it holds them.
+
+
+@dataclass(frozen=True)
+class Holding(Rule):
+    """The weights of the first of some rules, which may be a list, a dict, a set or rules inside these."""
+
+    rules: Any
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        first = next(part for part in parts(self.rules) if isinstance(part, Rule))
+        return ask(first, evidence)
+
+
+HELD = (from_peer(KeepSmallest(by="gradient_norm", fraction=ramp(1.0, 0.5, epochs=2))), OnlyClean())
+HOLDERS = {
+    "tuple": HELD,
+    "list": list(HELD),
+    "set": set(HELD),
+    "dict": dict(enumerate(HELD)),
+    "dict of lists": {"all": [list(HELD)]},
+    "list of holders": [Holding([rule]) for rule in HELD],
+}
+
+
+@pytest.mark.parametrize("held", HOLDERS.values(), ids=HOLDERS.keys())
+def test_rules_in_collections_are_found(held: Any) -> None:
+    rule = Holding(held)
+    assert needs_of(rule) == {"peer"}
+    assert columns_of(rule) == {"is_clean"}
+    assert signals_of(rule) == [signals.gradient_norm]
+    assert schedules_of(rule) == [ramp(1.0, 0.5, epochs=2)]
+    train = Examples(torch.randn(8, 2), torch.arange(8) % 2)
+    with pytest.raises(ThresherError, match="reads 'peer', which is missing"):
+        fit(Recipe(each_batch=rule), torch.nn.Linear(2, 2), train, epochs=1, batch=4, device="cpu")
+    with pytest.raises(ThresherError, match="reads the column 'is_clean'"):
+        fit(Recipe(each_batch=rule, peers=2), lambda: torch.nn.Linear(2, 2), train, epochs=1, batch=4, device="cpu")

@@ -39,7 +39,7 @@ exact = importlib.import_module("thresher.rules.coresets.facility_location")
 cover = importlib.import_module("thresher.rules.coresets.coverage")
 near = importlib.import_module("thresher.rules.coresets.neighbour_lists")
 central = importlib.import_module("thresher.rules.coresets.centrality")
-blocks = importlib.import_module("thresher.core.chunks")
+chunks = importlib.import_module("thresher.core.chunks")
 
 # Few distinct values, so that duplicates and ties are the rule; thirds and tenths: tied but inexact.
 COORDINATES = st.sampled_from([0.0, 1.0, 2.0, 3.0, 0.1, 0.2, 1 / 3, 2 / 3, -5.0, 1e-9, 0.7])
@@ -60,7 +60,8 @@ WAYS: dict[str, list[tuple[Any, str, Any]]] = {
     "lists made anew": [(near, "LONGEST", 1)],
     "small pools": [(near, "POOL", 2)],
     "few pairs": [(near, "PAIRS", 8)],
-    "blocks of one row": [(blocks, "ON_CPU", 1)],
+    "blocks of one row": [(chunks, "HOST_NUMBERS", 1)],
+    "as on another device": [(chunks, "_on_host", lambda values: False)],  # noqa: ARG005
 }
 every_way = pytest.mark.parametrize("way", WAYS)
 
@@ -104,7 +105,7 @@ def test_greedy_equals_naive_greedy_whenever_it_begins_to_keep_lists(
     neighbours: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exact, "NEIGHBOURS", neighbours)
-    monkeypatch.setattr(blocks, "ON_CPU", 500)
+    monkeypatch.setattr(chunks, "HOST_NUMBERS", 500)
     for seed, width in enumerate((2, 5, 10)):
         assert_same_as_naive(drawn(120, width, seed=seed).double().tolist(), 60)
 

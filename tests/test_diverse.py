@@ -169,7 +169,7 @@ def test_what_cannot_be_picked_is_refused() -> None:
     with pytest.raises(ThresherError, match="not finite"):
         kmeans_plus_plus(rows, rows / 0, 2)
     for rule in (KMeansPlusPlus, KCentre, RandomPicks):
-        with pytest.raises(ThresherError, match="picks nothing"):
+        with pytest.raises(ThresherError, match="keeps nothing"):
             rule(count=0)
 
 

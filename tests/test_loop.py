@@ -20,7 +20,7 @@ from thresher.corruption import corrupt
 from thresher.methods import Loop, TrainedTo, active_loop, method
 from thresher.methods.acquisitions import acquisition
 from thresher.rules import KeepSmallest
-from thresher.rules.distrusted import mean_of_nearest_rows
+from thresher.rules.expected_trust import mean_of_nearest_rows
 from thresher.slots.average import Growing
 from thresher.slots.clip import Clamped
 
@@ -165,7 +165,7 @@ def test_only_the_last_training_is_kept_and_the_picks_of_all(tmp_path: Path) -> 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a module": ({"model": net(seed=0)}, "pass a function that makes the model"),
     "too much": ({"rounds": 9}, "buy fewer"),
-    "no picks": ({"count": 0}, "count=0 buys nothing|count=0 picks nothing"),
+    "no picks": ({"count": 0}, "count=0 buys nothing|count=0 keeps nothing"),
     "no rounds": ({"rounds": -1}, "give at least 0"),
     "no average": ({"recipe": Recipe()}, r"average=Growing\(0.999\)"),
     "a wrong name": ({"by": "s-bage"}, "did you mean 's-badge'"),
@@ -221,13 +221,13 @@ def test_what_is_like_labels_nobody_could_believe_is_avoided(by: str) -> None:
 def test_expected_trust_is_the_mean_of_the_nearest_one_by_one() -> None:
     draws = torch.Generator().manual_seed(0)
     rows, known, trust = (torch.randn(*shape, generator=draws) for shape in ((40, 5), (23, 5), (23,)))
-    found = mean_of_nearest_rows(rows, known, trust, 4)
+    found = mean_of_nearest_rows(known, trust, rows, 4)
     for row, mean in zip(rows, found, strict=True):
         distances = sorted(
             (float((row - other).norm()), float(value)) for other, value in zip(known, trust, strict=True)
         )
         assert float(mean) == pytest.approx(sum(value for _, value in distances[:4]) / 4, abs=1e-5)
-    assert float(mean_of_nearest_rows(rows, known, trust, 99)[0]) == pytest.approx(float(trust.mean()), abs=1e-6)
+    assert float(mean_of_nearest_rows(known, trust, rows, 99)[0]) == pytest.approx(float(trust.mean()), abs=1e-6)
 
 
 def test_rules_without_a_signal_to_scale_are_refused_at_the_start() -> None:

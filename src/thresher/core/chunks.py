@@ -1,28 +1,52 @@
-"""How much to compute at once: what stays in the cache on the CPU, what fills the device elsewhere."""
+"""How arrays are worked through in memory: how many rows at once, in which type, and by which library on the host.
+
+Rules never ask which device they run on; what depends on it for speed or precision is here and changes no result.
+"""
 
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
-ON_CPU, ELSEWHERE = 2**19, 2**24
+HOST_NUMBERS, DEVICE_NUMBERS = 2**19, 2**24  # what stays in the cache of a CPU, what fills another device
 
 
 def rows_at_once(width: int, beside: Tensor) -> int:
-    """How many rows of `width` numbers to compute at once on the device of `beside`; at least one."""
-    return max(1, (ON_CPU if on_host(beside) else ELSEWHERE) // width)
+    """How many rows of `width` numbers to compute at once in the memory of `beside`; at least one."""
+    return max(1, (HOST_NUMBERS if _on_host(beside) else DEVICE_NUMBERS) // width)
 
 
-def on_host(values: Tensor) -> bool:
-    """Whether numpy sees the same memory, for the few operations in which it is quicker or more exact."""
-    return values.device.type == "cpu"
+def product_type(beside: Tensor) -> torch.dtype:
+    """The quickest type in which `multiply` keeps all its digits: double where torch may round single precision."""
+    return torch.float32 if _on_host(beside) else torch.float64
+
+
+def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
+    """out = left @ right; on the host by numpy, because torch may be told to multiply single precision with less."""
+    if _on_host(out):
+        np.matmul(left.numpy(), right.numpy(), out=out.numpy())
+    else:
+        torch.matmul(left, right, out=out)
+
+
+def places_below(values: Tensor, limit: Tensor) -> Tensor:
+    """Where values [m, n] are below limit [n], counted through the rows; numpy is several times as quick as torch."""
+    if _on_host(values):
+        return torch.from_numpy(np.flatnonzero(values.numpy() < limit.numpy()))
+    return (values < limit).flatten().nonzero()[:, 0]
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """Let the libraries compute in one thread: blocks are so small that several would mostly wait for each other."""
+    """Let the libraries compute in one thread, because threads would mostly wait for each other on small blocks."""
     limited: AbstractContextManager[Any] = _libraries().limit(limits=1)
     return limited
+
+
+def _on_host(values: Tensor) -> bool:
+    return values.device.type == "cpu"
 
 
 @cache

@@ -12,6 +12,7 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.schedules import Schedule
+from thresher.core.signals import signal_named
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,19 @@ class Reader:
 
 
 class Rule(Reader, ABC):
-    """How much should each example count, now?"""
+    """How much should each example count, now?
+
+    A frozen dataclass reads the signals in its fields `by` and `of`, which take a signal or its name.
+    """
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch", "epoch", "round"})
     gives: ClassVar[frozenset[str]] = frozenset()  # columns of its decisions, for `mix`, `relabel` and the ledger
     about: ClassVar[str | None] = None  # whose evidence rules inside it are asked about: "peer", "average" (its own)
+
+    def __post_init__(self) -> None:
+        for name in ("by", "of"):
+            if isinstance(given := getattr(self, name, None), str):
+                object.__setattr__(self, name, signal_named(given))
 
     def asked_on(self) -> frozenset[str]:
         """When it can be asked: every "batch", every "epoch", every "round"."""
@@ -103,7 +112,7 @@ def parts(value: Any) -> Iterator[Any]:
 def _inside(value: Any) -> list[Any]:
     if isinstance(value, tuple | list | set | frozenset):
         return list(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, Signal):
         return list(value.made_of)
@@ -165,7 +174,13 @@ def check_size(rule: str, fraction: float | Schedule | None, count: int | None) 
         raise ThresherError(f"{rule} needs fraction= or count=: give exactly one of them.")
     if not isinstance(fraction, Schedule | None) and not 0 < fraction <= 1:
         raise ThresherError(f"fraction={fraction} is what is kept: give a number above 0 and at most 1.")
-    if count is not None and not (isinstance(count, int) and count >= 1):
+    if count is not None:
+        check_count(count)
+
+
+def check_count(count: int) -> None:
+    """Refuse a count of examples that keeps none."""
+    if not (isinstance(count, int) and count >= 1):
         raise ThresherError(f"count={count} keeps nothing: give a whole number of at least 1.")
 
 

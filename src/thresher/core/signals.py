@@ -14,6 +14,7 @@ from thresher.core.chunks import rows_at_once
 from thresher.core.dropout import MutualInformation
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.naming import unknown
 
 
 def _declared_first(evidence: Evidence) -> Tensor:  # noqa: ARG001
@@ -174,3 +175,25 @@ def scaled(signal: Signal | Pair, by: Signal) -> Signal | Pair:
 
 gradient_embedding = Pair(output_gradient, features)
 """∂ℓᵢ/∂W of the last layer, as the pair it is the outer product of; on a pool ℓᵢ is that of the predicted class."""
+
+SIGNALS = {value.name: value for value in tuple(vars().values()) if isinstance(value, Signal)}
+PAIRS = {"gradient_embedding": gradient_embedding}
+
+
+def signal_named(name: str) -> Signal:
+    """The signal of this name, which rules take in its place: KeepSmallest(by="loss", fraction=0.6).
+
+    >>> signal_named("loss") is loss
+    True
+    """
+    if name not in SIGNALS:
+        raise unknown("signal", name, SIGNALS)
+    return SIGNALS[name]
+
+
+def signal_or_pair_named(name: str) -> Signal | Pair:
+    """The signal or the pair of this name."""
+    known = SIGNALS | PAIRS
+    if name not in known:
+        raise unknown("signal", name, known)
+    return known[name]

@@ -1,24 +1,26 @@
-"""Methods: recipes and procedures by name, one file a paper; acquisitions; and the weightings of a teacher's labels."""
+"""Methods by name: recipes, procedures, acquisitions, and weightings of a teacher's labels."""
 
 from thresher.methods.acquisitions import ACQUISITIONS, Acquisition, acquisition
 from thresher.methods.active_loop import Loop, TrainedTo, active_loop
 from thresher.methods.clean_only import clean_only, with_clean
 from thresher.methods.confusion_start import noise_layer_from_confusion
 from thresher.methods.determinant import determinant
-from thresher.methods.distillation import WEIGHTINGS, distil, student_recipe, weighting
+from thresher.methods.distillation import distil, student_recipe
 from thresher.methods.fine_tune import fine_tune, last_rate
 from thresher.methods.forward_correction import forward_correction
 from thresher.methods.incv import incv
 from thresher.methods.layer_pairs import pairs_between
 from thresher.methods.method import Method, Setting
 from thresher.methods.reclaim import reclaim
-from thresher.methods.registry import METHODS, method
+from thresher.methods.registry import KINDS, METHODS, method, methods
 from thresher.methods.t_revision import t_revision
 from thresher.methods.teaching import Lessons, teach
 from thresher.methods.trainer import Trainer
+from thresher.methods.weightings import WEIGHTINGS, Weighting, weighting
 
 __all__ = [
     "ACQUISITIONS",
+    "KINDS",
     "METHODS",
     "WEIGHTINGS",
     "Acquisition",
@@ -28,6 +30,7 @@ __all__ = [
     "Setting",
     "TrainedTo",
     "Trainer",
+    "Weighting",
     "acquisition",
     "active_loop",
     "clean_only",
@@ -38,6 +41,7 @@ __all__ = [
     "incv",
     "last_rate",
     "method",
+    "methods",
     "noise_layer_from_confusion",
     "pairs_between",
     "reclaim",

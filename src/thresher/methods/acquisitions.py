@@ -1,10 +1,10 @@
-"""The ways to choose what to label next, by their names."""
+"""How to choose what to label next, by name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from thresher.core.naming import unknown
-from thresher.core.rule import needs_of
 from thresher.core.signals import (
     average_divergence,
     confidence,
@@ -16,30 +16,35 @@ from thresher.core.signals import (
     mutual_information,
     scaled,
 )
+from thresher.methods.method import BOTH, CLASSES, Method
 from thresher.rules import KCentre, KeepLargest, KeepSmallest, KMeansPlusPlus, RandomPicks, RuleLike
 
 HETEROSKEDASTIC = "Neural active learning on heteroskedastic distributions (2022)"
 
 
 @dataclass(frozen=True)
-class Acquisition:
+class Acquisition(Method):
     """A named way to choose from a pool: `acquisition.rule(100)` is the rule that `acquire` asks for a hundred."""
 
-    name: str
-    rule: Callable[[int], RuleLike]
-    summary: str
-    paper: str
+    make: Callable[[int], RuleLike]
+    clock: str = "round"
+    tasks: tuple[str, ...] = CLASSES
+
+    instead: ClassVar[str] = "chooses from a pool and trains nothing: pass by={} to active_loop()."
 
     @property
-    def needs(self) -> frozenset[str]:
-        """What `acquire` has to be given: the model's moving average (average=), what is labelled (labelled=)."""
-        return needs_of(self.rule(1))
+    def kind(self) -> str:
+        return "acquisition"
+
+    def rule(self, count: int) -> RuleLike:
+        """The rule for so many picks."""
+        return self.make(count)
 
 
 ACQUISITIONS: dict[str, Acquisition] = {
     each.name: each
     for each in (
-        Acquisition("random", lambda count: RandomPicks(count), "anyone, equally likely", "baseline"),
+        Acquisition("random", RandomPicks, "examples drawn at random, all equally likely", "baseline", tasks=BOTH),
         Acquisition(
             "confidence",
             lambda count: KeepSmallest(by=confidence, count=count),
@@ -63,6 +68,8 @@ ACQUISITIONS: dict[str, Acquisition] = {
             lambda count: KCentre(count=count),
             "the farthest from everything labelled, by features",
             "Sener and Savarese (2018)",
+            needs=("labelled",),
+            tasks=BOTH,
         ),
         Acquisition(
             "badge",
@@ -75,12 +82,14 @@ ACQUISITIONS: dict[str, Acquisition] = {
             lambda count: KMeansPlusPlus(by=scaled(gradient_embedding, average_divergence), count=count),
             "badge, scaled by how much the features still change",
             HETEROSKEDASTIC,
+            needs=("average",),
         ),
         Acquisition(
             "lhd",
             lambda count: KMeansPlusPlus(by=scaled(hidden_difference, loss_difference), count=count),
             "large and different changes of the features, scaled by the change of the loss",
-            "its published version (2023)",
+            "Neural active learning on heteroskedastic distributions, published version (2023)",
+            needs=("average",),
         ),
         Acquisition(
             "bald",

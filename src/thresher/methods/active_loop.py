@@ -26,7 +26,7 @@ from thresher.engine.train import Moment, train_recipe
 from thresher.methods.acquisitions import acquisition
 from thresher.methods.rounds import Rounds
 from thresher.objectives import as_objective
-from thresher.rules.distrusted import avoiding
+from thresher.rules.expected_trust import scaled_by_trust
 
 HARMLESS = ("workers", "commit_every")  # settings that change nothing in the result
 MakeRule = Callable[[int], RuleLike]  # the rule for so many picks
@@ -97,7 +97,7 @@ def active_loop(
     rule = (acquisition(by).rule if isinstance(by, str) else by)(count)
     _refuse(recipe, model, pool, rule, start, count, rounds)
     if avoid is not None:
-        avoiding(rule, pool.ids, pool.ids)  # refused now, not after the first round
+        scaled_by_trust(rule, pool.ids, pool.ids)  # refused now, not after the first round
     where = find_device(device)
     pool, test, workers = pool.to(where), None if test is None else test.to(where), settings.get("workers", 0)
     told = _identity(by, rule, recipe, pool, start, rounds, seed) | {"avoid": describe(avoid)}
@@ -116,7 +116,7 @@ def active_loop(
             break
         picked = None
         if place < rounds:
-            asked = rule if avoid is None else avoiding(rule, *avoid(run))
+            asked = rule if avoid is None else scaled_by_trust(rule, *avoid(run))
             picked = chosen(
                 asked, run, pool.subset(~is_bought), labelled,
                 seed=derive(seed, "picks", place), workers=workers, on_disk=on_disk,

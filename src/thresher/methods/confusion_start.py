@@ -1,5 +1,6 @@
 """S-Model with a start that was seen: the confusion of a trained baseline."""
 
+import pyarrow.compute as pc
 import torch
 
 from thresher.core.errors import ThresherError
@@ -19,8 +20,7 @@ def noise_layer_from_confusion(train: Trainer, baseline: Recipe | None = None) -
         raise ThresherError("A noise layer is defined for classification only: choose another method.")
     first = train(baseline or Recipe(), stage="baseline")
     kept = first.chosen or first.history[-1]["epoch"]
-    rows = first.ledger.table(["epoch", "peer", "prediction", "target"]).to_pandas()
-    rows = rows[(rows["epoch"] == kept) & (rows["peer"] == 0)]
+    rows = first.ledger.table(["prediction", "target"], (pc.field("epoch") == kept) & (pc.field("peer") == 0))
     predicted, given = (torch.from_numpy(rows[name].to_numpy().astype("int64")) for name in ("prediction", "target"))
     start = smoothed_confusion(predicted, given, train.train.outputs)
     return train(Recipe(objective=NoiseLayer(start)))

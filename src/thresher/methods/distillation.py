@@ -6,17 +6,13 @@ from typing import Any
 
 from torch import nn
 
-from thresher.core.evidence import Signal
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
 from thresher.core.recipe import Recipe
-from thresher.core.signals import margin
 from thresher.engine.run import Run
 from thresher.methods.teaching import TeacherLike, teach
+from thresher.methods.weightings import weighting
 from thresher.objectives import Distillation
-from thresher.rules import Debias, Fidelity, OnlyCorrect, RuleLike, once, product
-
-WEIGHTINGS = ("unweighted", "debias", "consistent", "fidelity", "composition", "oracle")
+from thresher.rules import RuleLike, product
 
 
 def distil(
@@ -43,29 +39,6 @@ def distil(
     full = student_recipe(rule, recipe or Recipe(), temperature)
     lessons = teach(student, labelled, unlabelled, validation, teacher=teacher, recipes=(full,), **settings)
     return lessons.learn(full, hard=hard)
-
-
-def weighting(
-    name: str, *, by: Signal = margin, hard: bool = False, temperature: float = 1.0, every_epoch: bool = False
-) -> RuleLike | None:
-    """The rule of this name: Algorithm 2, its consistent form, fidelity, Algorithm 2 times fidelity, or an oracle.
-
-    >>> [type(rule).__name__ for rule in weighting("composition").rules]
-    ['Fidelity', 'every']
-    """
-    if name not in WEIGHTINGS:
-        raise unknown("weighting", name, WEIGHTINGS)
-    asked, consistent = (
-        rule if every_epoch else once(rule) for rule in (Debias(by, hard, temperature, each) for each in (False, True))
-    )
-    rules: dict[str, RuleLike] = {
-        "debias": asked,
-        "consistent": consistent,
-        "fidelity": Fidelity(),
-        "composition": product(Fidelity(), asked),
-        "oracle": OnlyCorrect(),
-    }
-    return rules.get(name)
 
 
 def student_recipe(weights: RuleLike | None, recipe: Recipe, temperature: float = 1.0) -> Recipe:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import sqrt
 
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -83,10 +84,11 @@ def _judged(train: Trainer, learnt: Tensor, held: Tensor, stage: str) -> tuple[T
     """Whether each held-out example's label is predicted, and its loss, by a network that learnt from the others."""
     marked: Examples = train.train.with_columns(selected=learnt, candidate=torch.zeros_like(learnt))
     run = train(Recipe(each_epoch=Selected()), train=marked, stage=stage, test=None, **train.part(LENGTH))
-    rows = run.ledger.table(["id", "epoch", "prediction", "target", "loss"]).to_pandas()
-    rows = rows[rows["epoch"] == run.history[-1]["epoch"]].set_index("id").loc[marked.ids.cpu()[held].tolist()]
-    agrees = torch.from_numpy((rows["prediction"] == rows["target"]).to_numpy().copy())
-    return agrees, torch.from_numpy(rows["loss"].to_numpy().copy())
+    last = run.ledger.table(["id", "prediction", "target", "loss"], pc.field("epoch") == run.history[-1]["epoch"])
+    ids, predicted, given, losses = (torch.from_numpy(column.to_numpy().copy()) for column in last.columns)
+    order = ids.argsort()
+    places = order[torch.searchsorted(ids[order], marked.ids.cpu()[held])]
+    return (predicted == given)[places], losses[places]
 
 
 def noise_rate_from_agreement(agreement: float, classes: int) -> float:

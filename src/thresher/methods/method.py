@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from thresher.core.errors import ThresherError
 from thresher.core.recipe import Recipe
@@ -10,7 +11,7 @@ from thresher.engine.run import Run
 from thresher.methods.trainer import Trainer
 from thresher.noise.noise_rate import estimated
 
-BOTH = ("classification", "regression")
+BOTH, CLASSES = ("classification", "regression"), ("classification",)
 
 
 @dataclass(frozen=True)
@@ -46,19 +47,22 @@ class Setting:
 
 @dataclass(frozen=True)
 class Method:
-    """A named recipe: `method.recipe(noise_rate=0.4, classes=10, epochs=60)`; or a named procedure.
+    """A named method of one of four kinds: a recipe, a procedure, an acquisition or a weighting.
 
-    needs  what it cannot do without: "noise_rate", "clean", "model factory", "column is_corrupt"
+    make   a function (Setting) -> Recipe, for `method.recipe(noise_rate=0.4, classes=10, epochs=60)`
+    needs  what it cannot do without: "noise_rate", "clean", "model factory", "column is_corrupt", "average", ...
     """
 
     name: str
-    make: Callable[[Setting], Recipe] | None
+    make: Callable[..., Any] | None
     summary: str
     paper: str
     clock: str = "batch"
     needs: tuple[str, ...] = ()
     tasks: tuple[str, ...] = BOTH
     procedure: Callable[[Trainer], Run] | None = None
+
+    instead: ClassVar[str] = ""  # what a method that trains nothing does, and how to use it; {} is its name
 
     @property
     def kind(self) -> str:
@@ -67,14 +71,18 @@ class Method:
     def recipe(
         self, *, noise_rate: float | str | None = "auto", classes: int | None = None, epochs: float = 1
     ) -> Recipe:
-        if self.make is None:
+        if self.kind == "procedure":
             raise ThresherError(
                 f"{self.name} is several trainings and so has no recipe: call method({self.name!r}).train(...)."
             )
-        return self.make(Setting(noise_rate, classes, epochs))
+        self._refuse_to_train()
+        assert self.make is not None
+        recipe: Recipe = self.make(Setting(noise_rate, classes, epochs))
+        return recipe
 
     def train(self, trainer: Trainer, noise_rate: float | str | None = "auto") -> Run:
         """Train by the procedure, or by the recipe for this noise rate; classes and epochs are the trainer's."""
+        self._refuse_to_train()
         task = "regression" if trainer.train.is_regression else "classification"
         if task not in self.tasks:
             raise ThresherError(f"{self.name} is defined for {self.tasks[0]} only: choose another method.")
@@ -84,3 +92,7 @@ class Method:
         if self.procedure is not None:
             return self.procedure(known)
         return known(self.recipe(noise_rate=noise_rate, classes=known.train.classes, epochs=known.epochs))
+
+    def _refuse_to_train(self) -> None:
+        if self.instead:
+            raise ThresherError(f"{self.name} {self.instead.format(repr(self.name))}")

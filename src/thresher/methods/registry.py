@@ -1,27 +1,29 @@
-"""The registry: every method by its name."""
+"""The registry: every method by its name, of four kinds."""
 
 from thresher.core.naming import unknown
 from thresher.methods import crust, l2rw, prl
+from thresher.methods.acquisitions import ACQUISITIONS
 from thresher.methods.clean_only import clean_only
 from thresher.methods.confusion_start import noise_layer_from_confusion
 from thresher.methods.determinant import determinant
 from thresher.methods.forward_correction import forward_correction
 from thresher.methods.incv import incv
-from thresher.methods.method import Method
+from thresher.methods.method import CLASSES, Method
 from thresher.methods.ordered_sgd import top_q
 from thresher.methods.reclaim import patient, reclaim
 from thresher.methods.t_revision import t_revision
+from thresher.methods.weightings import WEIGHTINGS
 
 PRL = "Provable robust learning (2020)"
 L2RW, S_MODEL = "Learning to reweight examples (2018)", "Goldberger and Ben-Reuven (2017)"
 CRUST = "Coresets for robust training (2020)"
 REED = "Reed et al. (2014)"
 RATE, RATE_AND_PEER = ("noise_rate",), ("noise_rate", "model factory")
-CLASSES, REAL = ("classification",), ("regression",)
+REAL = ("regression",)
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
+METHODS: dict[str, Method] = {  # those that train: recipes and procedures
+    each.name: each
+    for each in (
         Method("standard", prl.standard, "plain training: every example counts the same", "baseline"),
         Method("normclip", prl.normclip, "plain training, the norm of the whole gradient bounded", "baseline"),
         Method("huber", prl.huber, "plain training with the Huber loss", "Huber (1964)", tasks=REAL),
@@ -193,12 +195,27 @@ METHODS: dict[str, Method] = {
 }
 
 
-def method(name: str) -> Method:
-    """The method of this name.
+KINDS = ("recipe", "procedure", "acquisition", "weighting")
+_EVERY: dict[str, Method] = {**METHODS, **ACQUISITIONS, **WEIGHTINGS}  # no name is of two kinds, which a test holds
 
-    >>> method("prl-l").recipe(noise_rate=0.25).each_batch.fraction
-    0.75
+
+def methods(kind: str | None = None) -> list[Method]:
+    """Every method, or those of a kind: "recipe", "procedure", "acquisition" or "weighting".
+
+    >>> [known.name for known in methods("weighting")]
+    ['unweighted', 'debias', 'consistent', 'fidelity', 'composition', 'oracle']
     """
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    return METHODS[name]
+    if kind not in (None, *KINDS):
+        raise unknown("kind of method", str(kind), KINDS)
+    return [known for known in _EVERY.values() if kind in (None, known.kind)]
+
+
+def method(name: str) -> Method:
+    """The method of this name, of any kind.
+
+    >>> method("prl-l").recipe(noise_rate=0.25).each_batch.fraction, method("badge").kind
+    (0.75, 'acquisition')
+    """
+    if name not in _EVERY:
+        raise unknown("method", name, _EVERY)
+    return _EVERY[name]

@@ -3,13 +3,13 @@
 from thresher.core.rule import Decision, Rule, RuleLike, ask, warmup
 from thresher.rules.clip import ClipNorm
 from thresher.rules.combinators import either, every, from_average, from_peer, once, per_class, product
-from thresher.rules.coresets.centrality import centrality
+from thresher.rules.coresets.centrality import Centrality, centrality
 from thresher.rules.coresets.coverage import Coreset
-from thresher.rules.coresets.facility_location import facility_location
+from thresher.rules.coresets.facility_location import FacilityLocation, facility_location
 from thresher.rules.coresets.grouped import in_groups
-from thresher.rules.coresets.k_means import KCentre, KMeansPlusPlus, k_centre, kmeans_plus_plus
+from thresher.rules.coresets.k_centre import KCentre, k_centre
+from thresher.rules.coresets.k_means import KMeansPlusPlus, kmeans_plus_plus
 from thresher.rules.coresets.partitioned import partitioned_facility_location
-from thresher.rules.coresets.rules import Centrality, FacilityLocation
 from thresher.rules.coresets.stochastic import stochastic_facility_location
 from thresher.rules.coresets.streaming import streamed_facility_location
 from thresher.rules.curriculum import Curriculum

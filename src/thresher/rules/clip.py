@@ -26,6 +26,7 @@ class ClipNorm(Rule):
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.bound, Schedule) and not self.bound > 0:
             raise ThresherError(f"bound={self.bound} clips everything away: give a number above 0.")
 

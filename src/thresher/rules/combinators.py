@@ -71,6 +71,7 @@ class from_average(Rule):  # noqa: N801
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if "peer" in needs_of(self.rule):
             raise ThresherError("An average has no peer: write from_peer(from_average(rule)), the average of the peer.")
 
@@ -130,6 +131,7 @@ class per_class(Rule):  # noqa: N801
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if any(isinstance(part, every) for part in parts(self.rule)):
             raise ThresherError(
                 "every and once keep the weights of all examples: write every(3, per_class(rule)), not the reverse."

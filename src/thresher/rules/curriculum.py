@@ -30,6 +30,7 @@ class Curriculum(Rule):
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         narrow = not isinstance(self.width, Schedule) and not self.width >= 0
         if narrow or not 0 <= self.rate < 1:
             raise ThresherError("Curriculum needs a width of at least 0 and a rate from 0 up to, but below, 1.")

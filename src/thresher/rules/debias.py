@@ -78,6 +78,7 @@ class Debias(Rule):
     columns: ClassVar[frozenset[str]] = frozenset({"from_teacher"})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.temperature > 0:
             raise ThresherError(f"temperature={self.temperature} divides outputs: give a number above 0.")
 

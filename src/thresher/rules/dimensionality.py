@@ -49,6 +49,7 @@ class Dimensionality(Rule):
     gives: ClassVar[frozenset[str]] = frozenset({"given_share", "dimensionality"})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.start < 0 or self.window < 2 or self.neighbours < 2:
             raise ThresherError("Dimensionality needs a start of at least 0, a window and neighbours of at least 2.")
 

@@ -75,6 +75,7 @@ class KeepSmallest(Rule):
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_size(type(self).__name__, self.fraction, self.count)
 
     @property

@@ -6,9 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence
-from thresher.core.rule import Rule
+from thresher.core.rule import Rule, check_count
 from thresher.rules.keep import keep_smallest
 from thresher.rules.meta_gradient import rectified
 
@@ -39,8 +38,7 @@ class RandomPicks(Rule):
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.count, int) and self.count >= 1):
-            raise ThresherError(f"count={self.count} picks nothing: give a whole number of at least 1.")
+        check_count(self.count)
 
     def __call__(self, evidence: Evidence) -> Tensor:
         ids = evidence.ids

@@ -41,7 +41,7 @@ def query(
     from thresher.core.seeding import derive
     from thresher.methods.acquisitions import acquisition
     from thresher.methods.active_loop import chosen
-    from thresher.rules.distrusted import avoiding
+    from thresher.rules.expected_trust import scaled_by_trust
 
     if avoid not in (None, "trust"):
         raise ThresherError(f"--avoid {avoid} is not understood: give --avoid trust.")
@@ -50,11 +50,11 @@ def query(
     if count > len(pool):
         raise ThresherError(f"--count {count} is more than the {len(pool)} that have no label: ask for fewer.")
     if avoid is not None:
-        avoiding(rule, pool.ids, pool.ids)  # refused now, not after a training
+        scaled_by_trust(rule, pool.ids, pool.ids)  # refused now, not after a training
     aside = plain_console(stderr=True)
     trained = latest(asked, aside, model)
     if avoid is not None:
-        rule = avoiding(rule, *trained.trust())
+        rule = scaled_by_trust(rule, *trained.trust())
     seed = derive(asked.settings.seed, "query", round_)
     name = by if avoid is None else f"{by}-avoid-{avoid}"
     aside.print(f"{name} reads {len(pool):,} examples of the pool, to choose {count:,}", soft_wrap=True)

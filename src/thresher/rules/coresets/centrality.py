@@ -1,9 +1,15 @@
 """The most central examples: those nearest to all others on average."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
-from thresher.core.rule import checked_count
+from thresher.core.evidence import Evidence, Signal
+from thresher.core.rule import Decision, Rule, check_size, checked_count
+from thresher.core.schedules import Schedule
+from thresher.core.signals import output_gradient
 from thresher.rules.coresets.distances import Points, measure, total_distances
 
 TRIED = 32  # examples whose sums are taken at once in the search for the most central one
@@ -54,3 +60,36 @@ def _tangents(points: Points, rows: Tensor) -> tuple[Tensor, Tensor]:
     slopes = weights.sum(1, keepdim=True) * here - weights @ points.rows  # [m, d] gradient: Σ_j (here - j) / distance
     height = torch.where(far, distances, 0.0).sum(1, keepdim=True) - (slopes * here).sum(1, keepdim=True)
     return totals[:, 0], height + slopes @ points.rows.T - 2.0**-22 * totals
+
+
+@dataclass(frozen=True)
+class Centrality(Rule):
+    """Weight 1 for the share `fraction` (or the `count`) of examples nearest to all others, 0 for the rest.
+
+    `per_class(Centrality(fraction=0.5))` is what the code released with CRUST selects, by predicted class.
+    """
+
+    by: Signal = output_gradient
+    fraction: float | Schedule | None = None
+    count: int | None = None
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_size(type(self).__name__, self.fraction, self.count)
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        by_id, embeddings, count = self._asked(evidence)
+        weights = torch.zeros(len(evidence), device=embeddings.device)
+        weights[by_id[centrality(embeddings, count)]] = 1.0
+        return Decision(weights)
+
+    def _asked(self, evidence: Evidence) -> tuple[Tensor, Tensor, int]:
+        """The order by id, in which ties are broken, the embeddings in this order, and how many to keep."""
+        by_id, n = evidence.ids.argsort(), len(evidence)
+        embeddings = evidence.read(self.by).reshape(n, -1)[by_id]
+        if self.fraction is None:
+            assert self.count is not None
+            return by_id, embeddings, min(n, self.count)
+        return by_id, embeddings, max(1, round(float(evidence.value(self.fraction)) * n))

@@ -4,11 +4,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from thresher.core.chunks import on_host, rows_at_once
+from thresher.core.chunks import multiply, places_below, product_type, rows_at_once
 from thresher.core.errors import ThresherError
 
 UNITS = 2**30  # the span has at most so many, the largest distance at most twice as many: it fits into 32 bits
@@ -68,7 +67,7 @@ class Points:
         # Single precision takes duplicates of a medoid, and crowds in nearly one place, for nearer than they are.
         limit = torch.where(reach > 0, reach.square() * (1 + 2.0**-22), -torch.inf).to(self.rough[1].dtype)
         for some, squares in self.squares_at_least(rows):
-            places = _places_below(squares, limit)
+            places = places_below(squares, limit)
             row, others = places // len(self), places % len(self)
             whole = self._again(some[row], others)
             inside = whole < reach[others]
@@ -86,10 +85,7 @@ class Points:
         room = torch.empty(min(len(rows), self.block), len(self), dtype=right.dtype, device=right.device)
         for some in torch.split(rows, self.block):
             products = room[: len(some)]
-            if on_host(right):  # torch may be told to multiply single precision with less
-                np.matmul(left[some].numpy(), right.numpy(), out=products.numpy())
-            else:
-                torch.matmul(left[some], right, out=products)
+            multiply(left[some], right, products)
             yield some, products
 
     def _rounded(self, squares: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,13 +99,6 @@ class Points:
     def _again(self, rows: Tensor, others: Tensor) -> Tensor:
         """Whole distances of pairs [p], from their differences."""
         return _lengths(self.columns, rows, others).round_()
-
-
-def _places_below(squares: Tensor, limit: Tensor) -> Tensor:
-    """Where, counted through the rows, the squares [m, n] are below the limit [n]."""
-    if on_host(squares):  # numpy is several times as quick
-        return torch.from_numpy(np.flatnonzero(squares.numpy() < limit.numpy()))
-    return (squares < limit).flatten().nonzero()[:, 0]
 
 
 def _lengths(columns: Tensor, rows: Tensor, others: Tensor) -> Tensor:
@@ -135,7 +124,8 @@ def measure(embeddings: Tensor) -> Points:
     centred = (columns - columns.mean(1, keepdim=True)).T
     # Of d + 2 products, of the norms, and of _lengths; in single precision all of it is 2²⁹ times as much.
     error = (len(columns) + 8) * 2.0**-50 * float(centred.square().sum(1).max())
-    rough = _factors(centred.float(), 2.0**29 * error) if on_host(columns) else _factors(centred, error)
+    kind = product_type(columns)
+    rough = _factors(centred.to(kind), error * torch.finfo(kind).eps / torch.finfo(torch.float64).eps)
     return Points(columns, *_factors(centred, 0.0), error, rough)
 
 

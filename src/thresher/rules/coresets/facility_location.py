@@ -1,11 +1,16 @@
 """Exact greedy facility location without an n × n matrix."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from thresher.core.chunks import one_thread
-from thresher.core.rule import checked_count
-from thresher.rules.coresets.centrality import most_central
+from thresher.core.evidence import Evidence
+from thresher.core.rule import Decision, checked_count
+from thresher.rules.coresets.centrality import Centrality, most_central
 from thresher.rules.coresets.coverage import Coreset, Cover, clusters, gains_at_most, largest_gain
 from thresher.rules.coresets.distances import Points, measure
 from thresher.rules.coresets.neighbour_lists import choose_near
@@ -42,3 +47,27 @@ def _in_reach(points: Points, reach: Tensor, bounds: Tensor) -> float:
     """How many examples have a candidate in reach, on average over those that may gain the most."""
     rows = bounds.topk(min(SAMPLE, len(bounds))).indices
     return float(points.surely_near(rows, reach).double().mean())
+
+
+@dataclass(frozen=True)
+class FacilityLocation(Centrality):
+    """Keep greedy k-medoids, each with the size of its cluster as weight: the coreset of CRUST, Algorithm 1.
+
+    Columns for `mix` and the ledger: medoid (1 or 0), cluster (the id of one's medoid), cluster_size.
+    `select` may be any function (embeddings [n, d], count) -> Coreset, such as `partitioned_facility_location`.
+    """
+
+    select: Callable[[Tensor, int], Coreset] = facility_location
+
+    gives: ClassVar[frozenset[str]] = frozenset({"medoid", "cluster", "cluster_size"})
+
+    def __call__(self, evidence: Evidence) -> Decision:
+        by_id, embeddings, count = self._asked(evidence)
+        chosen = self.select(embeddings, count)
+        medoid = by_id[chosen.indices]
+        own = torch.empty_like(chosen.assignment).scatter(0, by_id, chosen.assignment)
+        marks = torch.zeros(len(evidence), device=embeddings.device)
+        marks[medoid] = 1.0
+        sizes = chosen.cluster_sizes[own]
+        columns = {"medoid": marks, "cluster": evidence.ids[medoid][own], "cluster_size": sizes}
+        return Decision(marks * sizes, columns)

@@ -1,4 +1,4 @@
-"""Rules that choose a diverse few: k-means++ and k-centre on embeddings that may be outer products."""
+"""k-means++ on embeddings that may be outer products: strong examples that differ from each other."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,14 +6,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal
-from thresher.core.rule import Decision, Rule, checked_count
+from thresher.core.rule import Decision, Rule, check_count, checked_count
 from thresher.core.seeding import generator as seeded
-from thresher.core.signals import Pair, features, gradient_embedding
+from thresher.core.signals import Pair, gradient_embedding, signal_or_pair_named
 from thresher.rules.coresets.outer_products import Nearest, Products
-
-AT_ONCE = 64  # labelled examples that are taken in together
+from thresher.rules.coresets.picks import picked
 
 
 def kmeans_plus_plus(
@@ -30,14 +28,14 @@ def kmeans_plus_plus(
 
     The first has the largest norm, as in the code released with BADGE (or any, equally likely, as in Arthur and
     Vassilvitskii 2007); each next one is drawn in proportion to its squared distance to the nearest so far.
-    `order` [n] says in which order positions share the draws, and who wins ties.
+    `order` [n] is the order in which positions share the draws and win ties.
 
     >>> left, right = torch.ones(4, 1), torch.tensor([[0.0], [0.1], [9.0], [9.1]])
     >>> kmeans_plus_plus(left, right, 2, torch.Generator().manual_seed(0)).tolist()
     [3, 1]
     """
     products = Products.of(left, right, scale)
-    n, nearest = len(products), Nearest.to_nothing(products)
+    n, nearest = len(products), Nearest.empty(products)
     turns = torch.arange(n, device=left.device) if order is None else order
     source = seeded(0, "k-means++") if generator is None else generator
     draws = torch.rand(checked_count(count, n), dtype=torch.float64, generator=source, device=source.device).tolist()
@@ -65,39 +63,13 @@ def _drawn(weights: Tensor, draw: float) -> int:
     return int(torch.searchsorted(running, share, right=True))
 
 
-def k_centre(features: Tensor, count: int, labelled: Tensor | None = None, *, order: Tensor | None = None) -> Tensor:
-    """`count` positions of features [n, d], each the farthest from the nearest of those before and of labelled [m, d].
-
-    Greedy k-centre (Sener and Savarese 2018): the largest distance to the nearest is at most twice the least possible.
-    Without labelled rows the first is the longest. Nothing of size n × m is made. Ties go to the lower position, or to
-    the first in `order`.
-
-    >>> k_centre(torch.tensor([[0.0], [1.0], [5.0], [9.0]]), 2, labelled=torch.tensor([[8.0]])).tolist()
-    [0, 2]
-    """
-    products = Products.table(features)
-    turns = torch.arange(len(products), device=features.device) if order is None else order
-    checked_count(count, len(products))
-    nearest, chosen = Nearest.to_nothing(products), list[int]()
-    if labelled is None:
-        chosen.append(int(turns[products.squares[turns].argmax()]))
-        nearest.add(products.at(turns.new_tensor(chosen)))
-    else:
-        for rows in torch.split(labelled.to(features), AT_ONCE):
-            nearest.add(Products.table(rows))
-    while len(chosen) < count:
-        nearest.squares[chosen] = -1.0  # below everyone's, and nothing comes nearer
-        chosen.append(int(turns[nearest.squares[turns].argmax()]))
-        nearest.add(products.at(turns.new_tensor(chosen[-1:])))
-    return torch.tensor(chosen, device=features.device)
-
-
 @dataclass(frozen=True)
 class KMeansPlusPlus(Rule):
     """Weight 1 for `count` examples by k-means++, 0 for the rest: strong embeddings that differ from each other.
 
     On a pool `KMeansPlusPlus(count=100)` is BADGE (Ash et al. 2020), and by `scaled(gradient_embedding,
-    average_divergence)` S-BADGE. `by` is a pair of factors, or a signal [n, d]. The column `pick` says who was which.
+    average_divergence)` S-BADGE. `by` is a pair of factors, or a signal [n, d]. The column `pick` numbers the
+    picks in order.
     """
 
     by: Signal | Pair = gradient_embedding
@@ -107,39 +79,19 @@ class KMeansPlusPlus(Rule):
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
 
     def __post_init__(self) -> None:
-        _refuse_none(self.count)
+        if isinstance(self.by, str):
+            object.__setattr__(self, "by", signal_or_pair_named(self.by))
+        check_count(self.count)
 
     def __call__(self, evidence: Evidence) -> Decision:
         left, right, scale = _factors(evidence, self.by)
         order, count = evidence.ids.argsort(), min(self.count, len(evidence))
-        return _picked(
+        return picked(
             kmeans_plus_plus(
                 left, right, count, evidence.generator, scale=scale, order=order, largest_first=self.largest_first
             ),
             evidence,
         )
-
-
-@dataclass(frozen=True)
-class KCentre(Rule):
-    """Weight 1 for `count` examples that lie farthest from the labelled ones and from each other, 0 for the rest.
-
-    On a pool this is the coreset of Sener and Savarese (2018), by greedy steps.
-    """
-
-    by: Signal = features
-    count: int = 100
-
-    clocks: ClassVar[frozenset[str]] = frozenset({"round"})
-    needs: ClassVar[frozenset[str]] = frozenset({"labelled"})
-
-    def __post_init__(self) -> None:
-        _refuse_none(self.count)
-
-    def __call__(self, evidence: Evidence) -> Decision:
-        own, labelled = (each.read(self.by).reshape(len(each), -1) for each in (evidence, evidence.other("labelled")))
-        order, count = evidence.ids.argsort(), min(self.count, len(evidence))
-        return _picked(k_centre(own, count, labelled, order=order), evidence)
 
 
 def _factors(evidence: Evidence, by: Signal | Pair) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -149,15 +101,3 @@ def _factors(evidence: Evidence, by: Signal | Pair) -> tuple[Tensor, Tensor, Ten
         return torch.ones_like(rows[:, :1]), rows, None
     left, right = (evidence.read(side).reshape(len(evidence), -1) for side in (by.left, by.right))
     return left, right, None if by.scale is None else evidence.read(by.scale)
-
-
-def _picked(positions: Tensor, evidence: Evidence) -> Decision:
-    """Weight 1 at these positions, and which one each was: 1, 2, ... (0 for the others)."""
-    pick = torch.zeros(len(evidence), dtype=torch.long, device=positions.device)
-    pick[positions] = torch.arange(1, len(positions) + 1, device=positions.device)
-    return Decision((pick > 0).float(), {"pick": pick})
-
-
-def _refuse_none(count: int) -> None:
-    if not (isinstance(count, int) and count >= 1):
-        raise ThresherError(f"count={count} picks nothing: give a whole number of at least 1.")

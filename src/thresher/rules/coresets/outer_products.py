@@ -96,7 +96,8 @@ class Nearest:
     span: tuple[Tensor, Tensor]
 
     @classmethod
-    def to_nothing(cls, products: Products) -> "Nearest":
+    def empty(cls, products: Products) -> "Nearest":
+        """No centre yet: every distance is infinite."""
         return cls(products, torch.full_like(products.norms[:, 0], torch.inf), _span(products.norms))
 
     def add(self, centres: Products) -> None:

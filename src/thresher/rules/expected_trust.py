@@ -1,4 +1,4 @@
-"""Choosing from a pool what is not only informative but also likely to be answered with a label that can be learnt."""
+"""Expected trust: how far the label of a pool example would be believed, by the labelled examples like it."""
 
 from dataclasses import dataclass, replace
 
@@ -18,9 +18,9 @@ NEIGHBOURS = 10
 
 @dataclass(frozen=True, eq=False)
 class ExpectedTrust:
-    """The mean trust of the labelled examples that are nearest by features: how far an answer would be believed.
+    """The mean trust of the labelled examples that are nearest by features [n].
 
-    Trust [m] is that of the labelled examples of these ids [m], as `run.trust()` gives it.
+    `ids` [m] are those of the labelled examples and `trust` [m] is theirs, as `run.trust()` gives both.
     """
 
     ids: Tensor
@@ -33,31 +33,31 @@ class ExpectedTrust:
         known = labelled.read(features)[order].float()
         trust = self.trust[self.ids.argsort()].to(known.device)
         if not torch.equal(labelled.ids[order].cpu(), self.ids.sort().values.cpu()):
-            raise ThresherError("Trust is known of other examples than those labelled: pass the trust of this run.")
-        return mean_of_nearest_rows(evidence.read(features).float(), known, trust, self.neighbours)
+            raise ThresherError("The trust is of other examples than those labelled: pass the trust of this run.")
+        return mean_of_nearest_rows(known, trust, evidence.read(features).float(), self.neighbours)
 
 
-def mean_of_nearest_rows(rows: Tensor, known: Tensor, values: Tensor, count: int) -> Tensor:
-    """The mean of the values [m] of the `count` known rows [m, d] that are nearest to each of the rows [n, d].
+def mean_of_nearest_rows(points: Tensor, values: Tensor, queries: Tensor, count: int) -> Tensor:
+    """The mean [n] of the values [q] at the `count` points [q, d] nearest to each query [n, d].
 
-    >>> known, values = torch.tensor([[0.0], [0.2], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
-    >>> mean_of_nearest_rows(torch.tensor([[0.1]]), known, values, 2)
+    >>> points, values = torch.tensor([[0.0], [0.2], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
+    >>> mean_of_nearest_rows(points, values, torch.tensor([[0.1]]), 2)
     tensor([0.5000])
     """
     nearest = [
-        torch.cdist(block, known).topk(min(count, len(known)), largest=False).indices
-        for block in torch.split(rows, rows_at_once(len(known), rows))
+        torch.cdist(block, points).topk(min(count, len(points)), largest=False).indices
+        for block in torch.split(queries, rows_at_once(len(points), queries))
     ]
     return values[torch.cat(nearest)].mean(1)
 
 
-def avoiding(rule: RuleLike, ids: Tensor, trust: Tensor) -> RuleLike:
-    """The rule with its signal times the expected trust, so that it avoids what nobody can learn from.
+def scaled_by_trust(rule: RuleLike, ids: Tensor, trust: Tensor) -> RuleLike:
+    """The rule with its signal times the expected trust, so that it avoids labels that cannot be learnt.
 
     k-means++ and rules that keep the largest read their signal times the trust. Rules that keep the least confidence
     or the least margin keep the largest 1 - signal, times the trust.
 
-    >>> avoiding(KeepSmallest(by=margin, count=5), torch.arange(3), torch.ones(3)).by.name
+    >>> scaled_by_trust(KeepSmallest(by=margin, count=5), torch.arange(3), torch.ones(3)).by.name
     '(1 - margin) × expected_trust'
     """
     expected = Signal("expected_trust", ExpectedTrust(ids, trust), needs=frozenset({"labelled"}), made_of=(features,))
