@@ -22,7 +22,9 @@ from timing import medians, take_turns, write
 
 from thresher import Examples, Recipe
 from thresher.core.rule import in_epoch
-from thresher.engine.loop.training import Plan, Training
+from thresher.engine.loop.training import Training
+from thresher.engine.settings import TrainSettings
+from thresher.engine.settings import plan as make_plan
 from thresher.methods import method
 from thresher.models import build
 from thresher.rules import warmup
@@ -55,9 +57,7 @@ def at_once(recipe: Recipe) -> Recipe:
 def epochs(model: str, name: str, train: Examples) -> Iterator[None]:
     """Epochs of the engine, without end."""
     recipe = at_once(method(name).recipe(classes=10))
-    plan = Plan(
-        epochs=1000, steps=None, batch=BATCH, seed=0, precision=None, workers=0, schedule=None, make_optimizer=optimizer
-    )
+    plan = make_plan(TrainSettings(epochs=1000, batch=BATCH, optimizer=optimizer, device="cpu"), train, None)
     torch.manual_seed(0)
     network = build(model, input_shape=(3, 32, 32), outputs=10)
     training = Training(recipe, [network], {"train": train}, plan)

@@ -23,7 +23,9 @@ from torch import Tensor
 
 from thresher import Examples, Recipe
 from thresher.engine.loop.sweep import Sweeper
-from thresher.engine.loop.training import Plan, Training
+from thresher.engine.loop.training import Training
+from thresher.engine.settings import TrainSettings
+from thresher.engine.settings import plan as make_plan
 from thresher.models import build
 from thresher.objectives import CrossEntropy, Distillation
 from thresher.rules import debias_weights
@@ -48,13 +50,10 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 def step_seconds(name: str, shape: tuple[int, ...], steps: int) -> float:
     """The median of a training step; the first few are not counted."""
-    plan = Plan(
-        epochs=1, steps=None, batch=BATCH, seed=0, precision=None, workers=0, schedule=None,
-        make_optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
-    )  # fmt: skip
     torch.manual_seed(0)
     model = build(name, input_shape=shape, outputs=CLASSES)
     sets = {"train": taught((steps + 5) * BATCH, shape, 0)}
+    plan = make_plan(TrainSettings(epochs=1, batch=BATCH, device="cpu"), sets["train"], None)
     training = Training(Recipe(objective=Distillation()), [model], sets, plan)
     found, start = [], time.process_time()
     for _ in training.run_epoch():

@@ -22,7 +22,9 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from thresher import Examples, Recipe
-from thresher.engine.loop.training import Plan, Training
+from thresher.engine.loop.training import Training
+from thresher.engine.settings import TrainSettings
+from thresher.engine.settings import plan as make_plan
 from thresher.models import build
 from thresher.rules import MetaGradient
 
@@ -44,10 +46,8 @@ def optimizer(parameters: Any) -> torch.optim.Optimizer:
 def engine_steps(name: str, recipe: Recipe, clean_batch: int) -> Iterator[object]:
     """Steps of the engine, without end."""
     sets = {"train": pictures(400, 0), "clean": pictures(100, 1)}
-    plan = Plan(
-        epochs=STEPS, steps=None, batch=BATCH, seed=0, precision=None, workers=0, schedule=None,
-        make_optimizer=optimizer, clean_batch=clean_batch,
-    )  # fmt: skip
+    told = TrainSettings(epochs=STEPS, batch=BATCH, optimizer=optimizer, clean_batch=clean_batch, device="cpu")
+    plan = make_plan(told, sets["train"], sets["clean"])
     torch.manual_seed(0)
     training = Training(recipe, [build(name, input_shape=(3, 32, 32), outputs=10)], sets, plan)
     while True:

@@ -30,8 +30,8 @@ def test_taken_clean_examples_are_balanced_and_true() -> None:
     assert not set(rest.ids.tolist()) & set(clean.ids.tolist())
     assert torch.equal(clean.targets, clean.columns["true_target"])
     sizes, there = clean.labels.bincount(minlength=10), noisy.columns["true_target"].bincount(minlength=10)
-    assert sizes.max() - sizes[there >= 2 * sizes.max()].min() <= 1, "who can, gives as many as anybody"
-    assert (sizes <= (there + 1) // 2).all(), "and nobody more than half"
+    assert sizes.max() - sizes[there >= 2 * sizes.max()].min() <= 1, "classes that are large enough give equally many"
+    assert (sizes <= (there + 1) // 2).all(), "and none more than half"
     assert (sizes > 0).all()
     assert not torch.equal(take_clean(noisy, 40, seed=1)[1].ids, clean.ids)
 

@@ -1,4 +1,4 @@
-"""Image files as inputs: found, opened, and scaled when they are asked for."""
+"""Image files as inputs: found, opened, and scaled when they are loaded."""
 
 from dataclasses import dataclass
 from pathlib import Path

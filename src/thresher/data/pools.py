@@ -1,4 +1,4 @@
-"""Sets of which only a part is labelled yet."""
+"""Sets of which only a part is labelled."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -126,7 +126,7 @@ class ArrayPreparation(Preparation):
 
 
 def preparation_of(source: Splits | Examples) -> Preparation:
-    """How the inputs of these examples came about: by the loader's account, or else by what they are.
+    """How the inputs of these examples were made: as their loader recorded it, or else inferred from the inputs.
 
     >>> preparation_of(Examples(torch.zeros(3, 2), torch.tensor([0, 1, 1]))).record()
     {'kind': 'arrays', 'shape': [2], 'dtype': 'float32', 'normalise': None}

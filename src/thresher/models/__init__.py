@@ -1,4 +1,4 @@
-"""Plain networks that know no method, built by name; each ends in a Linear layer named `head`."""
+"""Plain networks, built by name; each ends in a Linear layer named `head`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What a run leaves behind: the ledger, what people read of it, and the names of its files."""
+"""What a run writes: the ledger, what is derived from it, and the names of all files."""

@@ -6,9 +6,9 @@ MODEL = "model.json"  # how the model and its inputs are made again
 HISTORY = "history.jsonl"  # one line an epoch
 CHECKPOINT = "checkpoint.pt"
 LEDGER = "ledger"  # a folder: what was decided about every example, every epoch
-EXAMPLES = "examples.parquet"  # trust in every example; written last, so that where it is, the run is finished
+EXAMPLES = "examples.parquet"  # trust in every example; written last: a run that has it is finished
 PREVIEWS = "previews.npz"  # the inputs of the least trusted examples
-NOISE_RATE = "noise_rate.json"  # where folds found it
+NOISE_RATE = "noise_rate.json"  # where it was estimated by folds
 TEACHER = "teacher.parquet"  # how sure and how right a teacher is on the validation set
 REPORT = "report.html"
 

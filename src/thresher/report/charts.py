@@ -206,14 +206,14 @@ def _levels(lines: Sequence[float]) -> list[Any]:
 
 
 def _tilted(names: Sequence[str]) -> Any:
-    """An axis below names: only short ones stand side by side."""
+    """An axis of names, tilted unless all of them are short."""
     import altair as alt
 
     return alt.Axis(labelAngle=0 if max(map(len, names), default=0) <= 3 else -45)
 
 
 def finished(chart: Any, height: int | str) -> Spec:
-    """A chart as the page takes it: as wide as its place, without a theme of its own."""
+    """The specification of a chart: as wide as its container, without a theme of its own."""
     spec: Spec = chart.properties(width="container", height=height).to_dict()
     # The page gives the theme, which Altair's own configuration would override.
     return {key: part for key, part in spec.items() if key not in ("config", "$schema")}

@@ -1,4 +1,4 @@
-"""Which labels are taken for which: given, predicted, and the truth where it is known (L2RW, Figure 6)."""
+"""Confusion between given, predicted and, where they are known, true labels (L2RW, Figure 6)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A figure of the page: a chart, and a sentence that says what is to be seen in it."""
+"""A figure of the page: a chart, and a sentence that explains it."""
 
 from dataclasses import dataclass
 

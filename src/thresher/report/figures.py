@@ -55,7 +55,7 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
 
 
 def _reclaim_figures(runs: Sequence[RunRecord], colours: Mapping[str, str]) -> list[Figure]:
-    """How much was trusted and how much got another label, and how often that was right, of runs that did so."""
+    """The shares of trusted and of reclaimed labels, and how many of each are right, for runs that have them."""
     of_all = "The share of examples whose given label was trusted, and dashed of those that learnt another one instead."
     of_them = (
         "How many of the trusted labels are right, and dashed how many of those that took the place of given ones."

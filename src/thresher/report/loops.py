@@ -1,4 +1,4 @@
-"""Active-learning loops in, the text of their HTML page out."""
+"""The HTML page of one or several active-learning loops."""
 
 import json
 from collections import Counter
@@ -54,7 +54,7 @@ def read_loop_record(folder: Path) -> LoopRecord:
 
 
 def _chosen_by(stored: Mapping[str, Any]) -> str:
-    """The rule of a loop; where people were asked, each round has its own."""
+    """The rule of a loop; where people gave the labels, each round may have its own."""
     identity = stored["identity"]
     if identity["by"] is None:
         return " then ".join(dict.fromkeys(record["by"] for record in stored["rounds"] if record.get("by")))
@@ -83,7 +83,7 @@ def lines_of(loops: Sequence[LoopRecord]) -> dict[str, list[LoopRecord]]:
     """Loops by the line they belong to, by the name of the rule and, where that is not enough, of the folder.
 
     >>> one, other = (LoopRecord("margin", 0, [], {}, folder=name) for name in ("blank", "clean"))
-    >>> list(lines_of([one, other]))  # the same seed twice: on something else, then
+    >>> list(lines_of([one, other]))  # the same seed twice: two different loops
     ['margin (blank)', 'margin (clean)']
     """
     alike: dict[tuple[str, str], list[LoopRecord]] = {}

@@ -1,4 +1,4 @@
-"""Runs in, the text of the HTML page out."""
+"""The HTML page of one or several runs."""
 
 from collections.abc import Sequence
 from functools import cache, partial
@@ -125,7 +125,7 @@ def _title(runs: Sequence[RunRecord]) -> str:
 
 
 def _lead(runs: Sequence[RunRecord]) -> str:
-    """What was trained, in one line of facts that all runs share."""
+    """The settings that all runs share, in one line."""
     facts = []
     for key, label in (("corruption", "corruption"), ("model", "model"), ("epochs", "epochs"), ("seed", "seed")):
         values = {_setting_text(run.settings[key]) for run in runs if key in run.settings}

@@ -43,7 +43,7 @@ class RunRecord:
     tuned: float | None  # the score after fine-tuning on clean examples
     judged: Columns  # margin and right: the teacher on validation examples
     stages: Mapping[str, Sequence[Mapping[str, Any]]]  # the histories of its teacher and of its pretraining
-    noise_rate: Mapping[str, Any] | None  # where it was found, not told: rate, low, high and why
+    noise_rate: Mapping[str, Any] | None  # where it was estimated: rate, low, high and why
 
     @property
     def method(self) -> str:
@@ -143,7 +143,7 @@ def _read_judged(path: Path) -> Columns:
 
 
 def _read_stages(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What went before a student's training, in its own folder or in one that it shares with other students."""
+    """The stages before a student's training, in its own folder or in one that it shares with other students."""
     places = [place / run_folder.STAGES / name for place in (folder.parent, folder) for name in STAGES]
     return {place.name: _read_history(place) for place in places if (place / run_folder.HISTORY).is_file()}
 
@@ -176,7 +176,7 @@ def _as_arrays(table: pa.Table) -> dict[str, Array]:
 
 
 def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
-    """The ledger rows of the last epoch: filtered while reading, so that a long ledger never is in memory."""
+    """The ledger rows of the last epoch: filtered while reading, so that a long ledger does not fill the memory."""
     if not any(folder.glob("part-*.parquet")):
         return {}
     ledger = Ledger.read(folder)

@@ -164,7 +164,7 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def epoch_rows(runs: Sequence[RunRecord], key: str, of: str, name: str = "") -> list[Mapping[str, Any]]:
-    """The numbers of one set over the epochs, under this name; runs that have none are left out of a second set."""
+    """A row an epoch and run: its value of `key`, under `name` if given; runs without values are then left out."""
     return [
         {"epoch": int(row.get("epoch", place)), "run": said, "set": of, name or key: value}
         for run, said in zip(runs, run_names(runs), strict=True)

@@ -61,7 +61,7 @@ def add_answers(run: Path, answers: Mapping[int, str], *, replace: bool = False)
 
 
 def answers_of(answers: Sequence[Answer], round_: int, class_names: Sequence[str]) -> dict[int, int]:
-    """The class of every example that this round is trained with beside those labelled from the start.
+    """The class of each example that this round is trained on, beside those labelled from the start.
 
     >>> answers_of([Answer(1, 7, "cat"), Answer(2, 7, "dog")], 2, ["cat", "dog"])
     {7: 1}
