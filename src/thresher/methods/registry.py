@@ -4,12 +4,12 @@ from thresher.core.naming import unknown
 from thresher.methods import crust, l2rw, prl
 from thresher.methods.acquisitions import ACQUISITIONS
 from thresher.methods.clean_only import clean_only
-from thresher.methods.confusion_start import noise_layer_from_confusion
 from thresher.methods.determinant import determinant
 from thresher.methods.forward_correction import forward_correction
 from thresher.methods.generalized_cross_entropy import gce
 from thresher.methods.incv import incv
 from thresher.methods.method import CLASSES, Method
+from thresher.methods.noise_layer import noise_layer_from_confusion
 from thresher.methods.ordered_sgd import top_q
 from thresher.methods.reclaim import patient, reclaim
 from thresher.methods.t_revision import t_revision
