@@ -229,14 +229,13 @@ class NoPandas:
 
 
 sys.meta_path.insert(0, NoPandas())  # before pyarrow looks for it
+from thresher import fit
 from thresher.data.builtin import blobs
-from thresher.methods import METHODS, Trainer
 from thresher.models.mlp import MLP
 
 train, test = blobs(120, 3, 4)
-settings = {"model": lambda: MLP((4,), 3, hidden=(8,)), "train": train, "epochs": 4, "batch": 16, "device": "cpu"}
 for name in sys.argv[1:]:
-    METHODS[name].train(Trainer(settings), noise_rate=0.2, classes=3, epochs=4)
+    fit(name, lambda: MLP((4,), 3, hidden=(8,)), train, noise_rate=0.2, epochs=4, batch=16, device="cpu")
 try:
     import pandas
 except ImportError:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from thresher import Examples, Recipe, ThresherError, fit, rules, signals
 from thresher.core.evidence import Evidence, Signal
-from thresher.core.rule import columns_of, heeds_groups, needs_of, parts, schedules_of, signals_of
+from thresher.core.rule import columns_of, needs_of, parts, reads_groups, schedules_of, signals_of
 from thresher.core.schedules import ramp
 from thresher.core.signals import PAIRS, SIGNALS
 from thresher.rules import (
@@ -205,7 +205,7 @@ def _all_alike(evidence: Evidence) -> Evidence:
 
 
 def permuted(evidence: Evidence, order: Tensor) -> Evidence:
-    """The same examples in another order, written out here so that Evidence.at is not trusted."""
+    """The same examples in another order, written out here so that Evidence.subset is not trusted."""
     return evidence.replace(
         ids=evidence.ids[order],
         targets=evidence.targets[order],
@@ -300,7 +300,7 @@ def test_memory_goes_round_without_being_changed(rule: Any, task: str, n: int) -
 
 def is_for_batches(rule: Any) -> bool:
     inside = [part for part in parts(rule) if isinstance(part, Rule)]
-    loops = any(isinstance(part, per_class) and not heeds_groups(part.rule) for part in inside)
+    loops = any(isinstance(part, per_class) and not reads_groups(part.rule) for part in inside)
     return not loops and all("batch" in part.clocks for part in inside)
 
 

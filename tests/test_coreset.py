@@ -33,7 +33,7 @@ from thresher.rules import (
     streamed_facility_location,
     warmup,
 )
-from thresher.rules.coresets.distances import measure, total_distances
+from thresher.rules.coresets.distances import as_points, total_distances
 
 exact = importlib.import_module("thresher.rules.coresets.facility_location")
 cover = importlib.import_module("thresher.rules.coresets.coverage")
@@ -132,7 +132,7 @@ CLOUDS = {
 @pytest.mark.parametrize("rows", CLOUDS.values(), ids=CLOUDS)
 def test_the_most_central_is_found_from_tangents(rows: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(central, "TRIED", 8)
-    points = measure(rows)
+    points = as_points(rows)
     assert central.most_central(points) == int(total_distances(points).argmin())
 
 
@@ -141,17 +141,17 @@ def test_tangents_spare_most_of_the_sums(monkeypatch: pytest.MonkeyPatch) -> Non
         raise AssertionError("all sums were taken")
 
     monkeypatch.setattr(central, "total_distances", refuse)
-    central.most_central(measure(drawn(2000, 10)))
+    central.most_central(as_points(drawn(2000, 10)))
 
 
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("rows", CLOUDS.values(), ids=CLOUDS)
 def test_gains_are_bounded_closely_whatever_precision_is_asked_for(rows: Tensor, autocast: bool) -> None:
     with torch.autocast("cpu", enabled=autocast):
-        points = measure(rows)
+        points = as_points(rows)
         reach = points.distances(torch.tensor([0, 7])).amin(0)
-        gains = cover.gains_of(points, points.everyone, reach)
-        bounds = cover.gains_at_most(points, points.everyone, reach)
+        gains = cover.gains_of(points, points.positions, reach)
+        bounds = cover.gains_at_most(points, points.positions, reach)
     assert (bounds >= gains).all()
     assert (bounds - gains).max() < 0.01 * gains.max()  # few candidates have to be looked at more closely
     for sizes, example, distance in points.near(torch.arange(9), reach):
@@ -194,8 +194,8 @@ def test_medoids_are_taken_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_pair_has_one_distance_in_every_block() -> None:
     rows = torch.cat([drawn(200, 7), drawn(40, 7).repeat(3, 1), drawn(40, 7) * 1e-6])
-    points = measure(rows)
-    everyone = points.everyone
+    points = as_points(rows)
+    everyone = points.positions
     whole = points.distances(everyone)
     assert torch.equal(whole, whole.T)
     assert torch.equal(whole, torch.cat([points.distances(row) for row in torch.split(everyone, 1)]))

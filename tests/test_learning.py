@@ -24,6 +24,7 @@ DIGITS = {
     "normclip": (-0.02, 0.59),
     "bootstrap-hard": (0.03, 0.59),
     "bootstrap-soft": (0.0, 0.59),
+    "gce": (0.08, 0.59),
     "min-sgd": (-0.15, 0.85),
     "decouple": (0.06, 0.4),
     "spl": (-0.05, 0.8),

@@ -40,11 +40,11 @@ def test_labels_are_blended_as_far_as_their_examples_count() -> None:
     labels, weights = torch.rand(6, 3, generator=draws).softmax(1), torch.tensor([0.0, 0.0, 1.0, 2.0, 0.5, 0.0])
     pairing = Pairing(torch.tensor([5, 2, 1, 0, 3, 4]), torch.tensor([0.3, 0.9, 0.5, 1.0, 0.25, 0.0]))
     logs = torch.randn(6, 3, generator=draws).log_softmax(1)
-    totals = pairing.blend(weights) * -(pairing.blend_counted(labels, weights) * logs).sum(1)
+    totals = pairing.blend(weights) * -(pairing.blend_by_weight(labels, weights) * logs).sum(1)
     for i, (j, share) in enumerate(zip(pairing.partner.tolist(), pairing.share.tolist(), strict=True)):
         own, other = (-(labels[k] * logs[i]).sum() for k in (i, j))
         torch.testing.assert_close(totals[i], share * weights[i] * own + (1 - share) * weights[j] * other)
-    torch.testing.assert_close(pairing.blend_counted(labels, torch.full((6,), 2.0)), pairing.blend(labels))
+    torch.testing.assert_close(pairing.blend_by_weight(labels, torch.full((6,), 2.0)), pairing.blend(labels))
 
 
 def test_labels_of_whom_nobody_counts_are_blended_as_they_are() -> None:
@@ -52,7 +52,7 @@ def test_labels_of_whom_nobody_counts_are_blended_as_they_are() -> None:
     pairing = Pairing(torch.tensor([1, 0, 2]), torch.tensor([0.25, 0.5, 0.5]))
     weights = torch.tensor([0.0, 0.0, 1.0])
     with NoWaiting():
-        blended = pairing.blend_counted(torch.eye(3), weights)
+        blended = pairing.blend_by_weight(torch.eye(3), weights)
     assert blended.tolist() == [[0.25, 0.75, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
 
 

@@ -15,7 +15,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence
 from thresher.core.rule import Rule
 from thresher.rules import Decision, FacilityLocation, per_class, warmup
-from thresher.slots.mix import ClusterMixup, MixFromSet, Mixup, Pairing, SameClassMixup, Visits, another_of
+from thresher.slots.mix import ClusterMixup, MixFromSet, Mixup, Pairing, SameClassMixup, Visits, random_partners
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -27,7 +27,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 def test_a_partner_is_another_one_of_the_group_and_nobody_is_favoured(groups: list[int], seed: int) -> None:
     tags = torch.tensor(groups)
     everyone = torch.arange(len(tags)).expand(400, -1)
-    drawn = another_of(tags, everyone, seeded(seed))
+    drawn = random_partners(tags, everyone, seeded(seed))
     assert (tags[drawn] == tags[everyone]).all()
     for at, tag in enumerate(groups):
         others = [place for place, other in enumerate(groups) if other == tag and place != at] or [at]

@@ -25,7 +25,7 @@ from thresher.methods import METHODS, Setting
 from thresher.models.mlp import MLP
 from thresher.noise.folds import confident_joint, from_joint, noise_rate_by_folds, out_of_fold
 from thresher.noise.mixture import share_of_wide
-from thresher.noise.noise_rate import Estimate, NoiseRate, apart, estimated, from_predictions, wilson
+from thresher.noise.noise_rate import Estimate, NoiseRate, estimated, from_predictions, separation, wilson
 from thresher.rules import KeepSmallest
 
 DRAWS = np.random.default_rng(0)
@@ -137,7 +137,7 @@ def test_networks_are_asked_together() -> None:
         for p, c in (([0] * 10, DRAWS.random(10)), ([2] * 10, DRAWS.random(10)))
     )
     known = NoiseRate([estimated(after=1)], train, 9)
-    known.look(1, [first, second])
+    known.observe(1, [first, second])
     labels = train.labels.numpy()
     wrong = ((labels != 0).astype(float) + (labels != 2)) / 2
     assert known.estimate == from_predictions(wrong, (first["confidence"] + second["confidence"]) / 2)
@@ -156,10 +156,10 @@ def test_any_predictions_give_a_rate_in_its_interval(n: int, share: float, seed:
 def test_any_residuals_give_a_rate(n: int, width: int, share: float, seed: int) -> None:
     draws = np.random.default_rng(seed)
     residuals = draws.normal(size=(n, width)) * np.where(draws.random(n) < share, 100.0, 1.0)[:, None]
-    found = apart(residuals).estimate()
+    found = separation(residuals).estimate()
     assert 0 <= found.rate < 1
     assert 0 <= found.low <= found.high <= 1
-    assert apart(np.zeros((n, width))).estimate().rate == 0
+    assert separation(np.zeros((n, width))).estimate().rate == 0
 
 
 def test_its_own_errors_where_a_network_is_unsure_are_not_held_against_the_labels() -> None:
@@ -177,9 +177,9 @@ def test_wrong_residuals_of_every_size_are_counted(width: int) -> None:
     clean = DRAWS.normal(size=(3000, width)) * DRAWS.uniform(1, 5, width)
     wide = clean.copy()
     wide[:900] *= np.exp(DRAWS.uniform(2, 5, (900, 1)))
-    assert apart(wide).estimate().rate == pytest.approx(0.3, abs=0.07)
-    assert apart(clean).estimate().rate == 0
-    assert apart(7 * wide).share == pytest.approx(apart(wide).share)
+    assert separation(wide).estimate().rate == pytest.approx(0.3, abs=0.07)
+    assert separation(clean).estimate().rate == 0
+    assert separation(7 * wide).share == pytest.approx(separation(wide).share)
 
 
 def test_shares_of_the_wide_component_rise_with_the_number() -> None:

@@ -196,7 +196,7 @@ def test_held_out_examples_that_are_trusted_stand_for_a_validation_set() -> None
     assert 3 < len(places) < 30
     debias = replace(rule, rest=average_teaches_held_out(Debias(), held_out=held))
     found = ask(debias, evidence)
-    known = own.at(places).replace(others={"average": teacher.at(places)})
+    known = own.subset(places).replace(others={"average": teacher.subset(places)})
     expected = ask(average_teaches(Debias()), evidence.replace(others={"average": teacher, "validation": known}))
     torch.testing.assert_close(found.weights[~trusted_ones], expected.weights[~trusted_ones])
 

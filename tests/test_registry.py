@@ -83,7 +83,7 @@ def test_what_trains_nothing_says_how_it_is_used(known: Method) -> None:
     with pytest.raises(ThresherError, match=f"trains nothing: .*{fix}"):
         known.recipe()
     with pytest.raises(ThresherError, match=fix):
-        known.train(Trainer({"model": net, "train": examples(), "epochs": 1}))
+        known.train(Trainer(net, examples()))
 
 
 def test_only_recipes_have_a_recipe() -> None:

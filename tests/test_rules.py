@@ -321,10 +321,10 @@ def test_per_class_by_groups_equals_class_by_class(wrap: Any, of: Signal) -> Non
         labels, expected = evidence.read(of), torch.zeros(40)
         for label in labels.unique():
             members = (labels == label).nonzero()[:, 0]
-            expected[members] = ask(rule, evidence.at(members)).weights
+            expected[members] = ask(rule, evidence.subset(members)).weights
         assert torch.equal(ask(per_class(rule, of=of), evidence).weights, expected)
-    assert wrap(KeepSmallest(by=signals.loss, count=1)).by_groups
-    assert not wrap(OnlyFirst()).by_groups
+    assert wrap(KeepSmallest(by=signals.loss, count=1)).reads_groups
+    assert not wrap(OnlyFirst()).reads_groups
 
 
 def test_per_class_gives_every_class_its_own_memory_and_scatters_columns() -> None:
@@ -354,7 +354,7 @@ def test_a_class_by_class_rule_sees_all_of_a_clean_set_and_its_part_of_the_peer(
 @pytest.mark.parametrize("name", ["clean", "labelled", "validation"])
 def test_other_examples_are_never_taken_for_the_same_because_of_their_ids(name: str) -> None:
     own = some_evidence(8)
-    part = own.replace(others={name: some_evidence(8, seed=1, ids=own.ids)}).at(torch.tensor([1, 4]))
+    part = own.replace(others={name: some_evidence(8, seed=1, ids=own.ids)}).subset(torch.tensor([1, 4]))
     assert len(part) == 2
     assert len(part.other(name)) == 8
 

@@ -174,7 +174,7 @@ def test_evidence_at_some_positions_is_the_evidence_about_those_examples(task: s
         if read_first:
             evidence.read(signals.output_gradient)
             evidence.read(signals.loss)
-        part = evidence.at(picked)
+        part = evidence.subset(picked)
         assert torch.equal(part.ids, whole.ids[picked])
         assert torch.equal(part.targets, whole.targets[picked])
         assert torch.equal(part.outputs, whole.outputs[picked])

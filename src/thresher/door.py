@@ -90,7 +90,7 @@ def _train(what: Any, trainer: Trainer, noise_rate: float | str | None) -> Run:
     if isinstance(what, Recipe):
         return trainer(what)
     if isinstance(what, Rule):
-        return trainer(Recipe(each_batch=what) if "batch" in what.asked_on() else Recipe(each_epoch=what))
+        return trainer(Recipe(each_batch=what) if "batch" in what.allowed_clocks() else Recipe(each_epoch=what))
     if callable(what):
         procedure = next(iter(inspect.signature(what).parameters.values())).annotation in (Trainer, "Trainer")
         return what(trainer) if procedure else trainer(Recipe(each_batch=what))

@@ -151,7 +151,7 @@ class Evidence:
         facts["known"] = {} if stale else self.known
         return Evidence(**{**facts, **changes})
 
-    def at(self, positions: Tensor) -> "Evidence":
+    def subset(self, positions: Tensor) -> "Evidence":
         """The evidence about the examples at these positions, with the signals known so far."""
         n = len(self)
         outputs = self.outputs[positions]
@@ -165,7 +165,7 @@ class Evidence:
             groups=None if self.groups is None else self.groups[positions],
             columns=pick,
             layers={name: value[positions] for name, value in self.layers.items()},
-            others={name: o if name in OTHER_EXAMPLES else o.at(positions) for name, o in self.others.items()},
+            others={name: o if name in OTHER_EXAMPLES else o.subset(positions) for name, o in self.others.items()},
             known=known,
         )
 

@@ -17,10 +17,10 @@ class Observer(Protocol):
 
     def __init__(self, asked: Sequence[Schedule], train: Examples, epochs: float): ...
 
-    def look(self, epoch: int, networks: Sequence[Columns]) -> None:
+    def observe(self, epoch: int, networks: Sequence[Columns]) -> None:
         """Look at what an epoch (from 1) left in the ledger, of each network."""
 
-    def settle(self, schedule: Schedule) -> Schedule:
+    def fill_in(self, schedule: Schedule) -> Schedule:
         """The schedule with what was found, if something was, in every place that waits for it."""
 
     def record(self) -> dict[str, Any]:

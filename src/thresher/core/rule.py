@@ -61,12 +61,12 @@ class Rule(Reader, ABC):
             if isinstance(given := getattr(self, name, None), str):
                 object.__setattr__(self, name, signal_named(given))
 
-    def asked_on(self) -> frozenset[str]:
+    def allowed_clocks(self) -> frozenset[str]:
         """When it can be asked: every "batch", every "epoch", every "round"."""
         return self.clocks
 
     @property
-    def by_groups(self) -> bool:
+    def reads_groups(self) -> bool:
         """Whether it heeds evidence.groups, which per_class sets; otherwise per_class asks it class by class."""
         return False
 
@@ -81,9 +81,9 @@ class Rule(Reader, ABC):
 RuleLike = Rule | Callable[[Evidence], Tensor | Decision]
 
 
-def heeds_groups(rule: RuleLike) -> bool:
+def reads_groups(rule: RuleLike) -> bool:
     """Whether per_class may leave the classes to the rule itself."""
-    return isinstance(rule, Rule) and rule.by_groups
+    return isinstance(rule, Rule) and rule.reads_groups
 
 
 def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
@@ -210,8 +210,8 @@ class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
             )
 
     @property
-    def by_groups(self) -> bool:
-        return all(heeds_groups(rule) for rule in (self.before, self.then) if rule is not None)
+    def reads_groups(self) -> bool:
+        return all(reads_groups(rule) for rule in (self.before, self.then) if rule is not None)
 
     def __call__(self, evidence: Evidence) -> Decision:
         if evidence.epoch >= self.epochs:

@@ -30,7 +30,7 @@ def shuffled(positions: Tensor, examples: Examples, generator: Generator) -> Ten
 class Averaging(Protocol):
     """The rate of a moving average that is more than a number."""
 
-    def settled(self, steps: float) -> "Averaging":
+    def for_epochs_of(self, steps: float) -> "Averaging":
         """The same for epochs of so many steps."""
 
     def pace(self, moves: Tensor) -> float | Tensor:
@@ -48,13 +48,13 @@ class Pairing:
         """share · values + (1 - share) · values[partner], along the first dimension."""
         return blend(self.share, values, values[self.partner])
 
-    def blend_counted(self, labels: Tensor, weights: Tensor) -> Tensor:
+    def blend_by_weight(self, labels: Tensor, weights: Tensor) -> Tensor:
         """Labels [n, classes] by share · weight, which makes λwᵢℓ(yᵢ) + (1 - λ)wⱼℓ(yⱼ): a dropped one teaches nothing.
 
         Where neither counts, it is the plain blend of both.
 
         >>> half = Pairing(torch.tensor([1, 0]), torch.tensor([0.5, 0.5]))
-        >>> half.blend_counted(torch.eye(2), torch.tensor([3.0, 0.0])).tolist()
+        >>> half.blend_by_weight(torch.eye(2), torch.tensor([3.0, 0.0])).tolist()
         [[1.0, 0.0], [1.0, 0.0]]
         """
         total = self.blend(weights)[:, None]

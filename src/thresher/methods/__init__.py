@@ -3,7 +3,6 @@
 from thresher.methods.acquisitions import ACQUISITIONS, Acquisition, acquisition
 from thresher.methods.active_loop import Loop, TrainedTo, active_loop
 from thresher.methods.clean_only import clean_only, with_clean
-from thresher.methods.confusion_start import noise_layer_from_confusion
 from thresher.methods.determinant import determinant
 from thresher.methods.distillation import distil, student_recipe
 from thresher.methods.fine_tune import fine_tune, last_rate
@@ -11,6 +10,7 @@ from thresher.methods.forward_correction import forward_correction
 from thresher.methods.incv import incv
 from thresher.methods.layer_pairs import pairs_between
 from thresher.methods.method import Method, Setting
+from thresher.methods.noise_layer import noise_layer_from_confusion
 from thresher.methods.reclaim import reclaim
 from thresher.methods.registry import KINDS, METHODS, method, methods
 from thresher.methods.t_revision import t_revision

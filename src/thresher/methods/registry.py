@@ -4,11 +4,12 @@ from thresher.core.naming import unknown
 from thresher.methods import crust, l2rw, prl
 from thresher.methods.acquisitions import ACQUISITIONS
 from thresher.methods.clean_only import clean_only
-from thresher.methods.confusion_start import noise_layer_from_confusion
 from thresher.methods.determinant import determinant
 from thresher.methods.forward_correction import forward_correction
+from thresher.methods.generalized_cross_entropy import gce
 from thresher.methods.incv import incv
 from thresher.methods.method import CLASSES, Method
+from thresher.methods.noise_layer import noise_layer_from_confusion
 from thresher.methods.ordered_sgd import top_q
 from thresher.methods.reclaim import patient, reclaim
 from thresher.methods.t_revision import t_revision
@@ -33,6 +34,7 @@ METHODS: dict[str, Method] = {  # those that train: recipes and procedures
         Method(
             "bootstrap-soft", prl.bootstrap_soft, "a twentieth of each label is the prediction", REED, tasks=CLASSES
         ),
+        Method("gce", gce, "cross entropy bent towards absolute error", "Zhang and Sabuncu (2018)", tasks=CLASSES),
         Method("min-sgd", prl.min_sgd, "learn only from the smallest loss of each batch", "Shah et al. (2020)"),
         Method(
             "decouple",

@@ -13,7 +13,7 @@ from thresher.core.seeding import generator
 from thresher.core.signals import loss
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.train import train_recipe
-from thresher.noise.noise_rate import CLEAN, Estimate, apart, wilson
+from thresher.noise.noise_rate import CLEAN, Estimate, separation, wilson
 from thresher.objectives import as_objective
 from thresher.rules import KeepSmallest
 
@@ -34,7 +34,7 @@ def noise_rate_by_folds(
     recipe = TRIMMED if train.is_regression else Recipe()
     outputs = out_of_fold(recipe, model, train, folds=folds, epochs=epochs, seed=seed, **settings)
     if train.is_regression:
-        return apart((train.targets.cpu() - outputs).numpy()).estimate(SEPARATE)
+        return separation((train.targets.cpu() - outputs).numpy()).estimate(SEPARATE)
     labels = train.labels.cpu()
     return from_joint(confident_joint(outputs.softmax(1), labels), labels.bincount(minlength=train.outputs))
 

@@ -69,7 +69,7 @@ def wilson(share: float, count: int, deviations: float = 2.0) -> tuple[float, fl
 
 
 @dataclass(frozen=True)
-class Apart:
+class Separation:
     """How residuals fall apart: the share that is too large, from surely to maybe, and by how many times it is."""
 
     share: float
@@ -85,7 +85,7 @@ class Apart:
         return Estimate(min(self.share + LEAN, max(self.high, self.share)), self.low, self.high, why)
 
 
-def apart(residuals: Array) -> Apart:
+def separation(residuals: Array) -> Separation:
     """From residuals [n, d]: the share of a wide component beside half-normal inliers (thresher.noise.mixture).
 
     Every column is divided by its robust deviation, 1.48 · median |r|. Surely wide is what is nine to one, and maybe
@@ -97,7 +97,7 @@ def apart(residuals: Array) -> Apart:
     wide = share_of_wide(squares)
     outer, inner = ((weights * squares).sum() / max(weights.sum(), 1e-12) for weights in (wide, 1 - wide))
     surely, maybe = float((wide > 0.9).mean()), float((wide > 0.1).mean())
-    return Apart(float(wide.mean()), surely, maybe, float(outer / max(inner, 1e-300)))
+    return Separation(float(wide.mean()), surely, maybe, float(outer / max(inner, 1e-300)))
 
 
 class NoiseRate:
@@ -109,7 +109,7 @@ class NoiseRate:
             raise ThresherError(f"A recipe estimates its noise rate once, not as {listed}: use one of them everywhere.")
         self.train = train
         self.after = next(schedule.after for schedule in asked if isinstance(schedule, estimated))
-        self.clearest: Apart | None = None
+        self.clearest: Separation | None = None
         self.estimate: Estimate | None = None
         if epochs <= self.after:
             raise ThresherError(
@@ -117,15 +117,15 @@ class NoiseRate:
                 "train longer, or give a number as noise_rate= (--noise-rate)."
             )
 
-    def settle(self, schedule: Schedule) -> Schedule:
+    def fill_in(self, schedule: Schedule) -> Schedule:
         """The schedule with the rate that was found, if one was, in every place that waits for it."""
         if isinstance(schedule, estimated) and self.estimate is not None:
             return replace(schedule, found=self.estimate.rate)
         inner = {each.name: getattr(schedule, each.name) for each in fields(schedule)}  # type: ignore[arg-type]
-        changed = {name: self.settle(value) for name, value in inner.items() if isinstance(value, Schedule)}
+        changed = {name: self.fill_in(value) for name, value in inner.items() if isinstance(value, Schedule)}
         return replace(schedule, **changed) if changed else schedule  # type: ignore[type-var]
 
-    def look(self, epoch: int, networks: Sequence[Mapping[str, Array]]) -> None:
+    def observe(self, epoch: int, networks: Sequence[Mapping[str, Array]]) -> None:
         """Look at an epoch (from 1) of the warm-up, at the mean over the networks of their columns [n].
 
         Labels are judged when it ends. Real targets are judged by the epoch in which they fell apart most clearly: a
@@ -135,7 +135,7 @@ class NoiseRate:
             return
         if self.train.is_regression:
             outputs = np.mean([columns["prediction"] for columns in networks], axis=0)
-            seen = apart(self.train.targets.cpu().numpy() - outputs)
+            seen = separation(self.train.targets.cpu().numpy() - outputs)
             if self.clearest is None or seen.times > self.clearest.times:
                 self.clearest = seen
             if epoch == self.after:
@@ -159,7 +159,7 @@ class NoiseRate:
         return {name: None if value is None else asdict(value) for name, value in known.items()}
 
     def load_state(self, saved: Mapping[str, Any]) -> None:
-        self.clearest = None if saved["clearest"] is None else Apart(**saved["clearest"])
+        self.clearest = None if saved["clearest"] is None else Separation(**saved["clearest"])
         self.estimate = None if saved["estimate"] is None else Estimate(**saved["estimate"])
 
 

@@ -8,6 +8,7 @@ from thresher.core.objective import Objective, ObjectiveLike, Plain
 from thresher.objectives.bootstrap import Bootstrap, SoftBootstrap
 from thresher.objectives.determinant import DeterminantLoss
 from thresher.objectives.distillation import Distillation
+from thresher.objectives.generalized_cross_entropy import GeneralizedCrossEntropy
 from thresher.objectives.huber import Huber, huber
 from thresher.objectives.near_uniform import NearUniform, near_uniform
 from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoothed_identity
@@ -21,6 +22,7 @@ __all__ = [
     "DeterminantLoss",
     "Distillation",
     "ForwardCorrection",
+    "GeneralizedCrossEntropy",
     "Huber",
     "LayerPair",
     "NearUniform",

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence
 from thresher.core.objective import Objective
-from thresher.objectives.transition import checked_transition, losses_through, words
+from thresher.objectives.transition import checked_transition, rounded_rows, transition_losses
 
 
 class NoiseLayer(Objective):
@@ -34,10 +34,10 @@ class NoiseLayer(Objective):
         return self.logits.softmax(1)
 
     def forward(self, evidence: Evidence) -> Tensor:
-        return losses_through(evidence.outputs, self.transition, evidence.targets)
+        return transition_losses(evidence.outputs, self.transition, evidence.targets)
 
     def extra_repr(self) -> str:
-        return f"start={words(self.transition)}"
+        return f"start={rounded_rows(self.transition)}"
 
 
 def smoothed_identity(classes: int, smoothing: float = 0.1) -> Tensor:

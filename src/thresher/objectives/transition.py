@@ -27,10 +27,10 @@ class ForwardCorrection(Objective):
         self.register_buffer("transition", checked_transition(transition))
 
     def forward(self, evidence: Evidence) -> Tensor:
-        return losses_through(evidence.outputs, self.transition, evidence.targets)
+        return transition_losses(evidence.outputs, self.transition, evidence.targets)
 
     def extra_repr(self) -> str:
-        return f"transition={words(self.transition)}"
+        return f"transition={rounded_rows(self.transition)}"
 
 
 class Reweighted(Objective):
@@ -53,18 +53,18 @@ class Reweighted(Objective):
         outputs, targets = evidence.outputs, evidence.targets
         transition = self.transition if self.change is None else self.transition + self.change
         given = one_hot_if_ids(targets, len(transition))
-        share = (outputs.softmax(1) * given).sum(1) / (through(outputs, transition) * given).sum(1)
+        share = (outputs.softmax(1) * given).sum(1) / (given_probabilities(outputs, transition) * given).sum(1)
         losses = functional.cross_entropy(outputs, targets, reduction="none")
         return (share.detach() if self.change is None else share) * losses
 
     def extra_repr(self) -> str:
-        return f"transition={words(self.transition)}, revised={self.change is not None}"
+        return f"transition={rounded_rows(self.transition)}, revised={self.change is not None}"
 
 
-def through(outputs: Tensor, transition: Tensor) -> Tensor:
+def given_probabilities(outputs: Tensor, transition: Tensor) -> Tensor:
     """The probabilities [n, classes] of given labels: those of softmax(outputs) gone through the transition.
 
-    >>> through(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.5, 0.5]])).tolist()
+    >>> given_probabilities(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.5, 0.5]])).tolist()
     [[0.75, 0.25]]
     """
     if outputs.shape[1] != len(transition):
@@ -73,9 +73,9 @@ def through(outputs: Tensor, transition: Tensor) -> Tensor:
     return (outputs.softmax(1) @ transition).clamp_min(torch.finfo(torch.float32).tiny)
 
 
-def losses_through(outputs: Tensor, transition: Tensor, targets: Tensor) -> Tensor:
+def transition_losses(outputs: Tensor, transition: Tensor, targets: Tensor) -> Tensor:
     """-Σ_c target_c log (Tᵀ softmax(outputs))_c [n], for class ids and for soft labels."""
-    logs = through(outputs, transition).log()
+    logs = given_probabilities(outputs, transition).log()
     if targets.ndim == 2:
         return -(targets * logs).sum(1)
     return functional.nll_loss(logs, targets, reduction="none")
@@ -111,6 +111,6 @@ def checked_transition(transition: Tensor) -> Tensor:
     return transition
 
 
-def words(transition: Tensor) -> list[list[float]]:
+def rounded_rows(transition: Tensor) -> list[list[float]]:
     """A transition in figures that tell two runs apart."""
     return [[round(value, 4) for value in row] for row in transition.tolist()]

@@ -31,7 +31,7 @@ class ClipNorm(Rule):
             raise ThresherError(f"bound={self.bound} clips everything away: give a number above 0.")
 
     @property
-    def by_groups(self) -> bool:
+    def reads_groups(self) -> bool:
         return True
 
     def __call__(self, evidence: Evidence) -> Tensor:

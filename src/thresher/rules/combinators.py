@@ -9,7 +9,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal
-from thresher.core.rule import Decision, Rule, RuleLike, ask, heeds_groups, needs_of, parts
+from thresher.core.rule import Decision, Rule, RuleLike, ask, needs_of, parts, reads_groups
 from thresher.core.signals import predicted
 
 
@@ -52,8 +52,8 @@ class from_peer(Rule):  # noqa: N801
     timeless: ClassVar[bool] = True
 
     @property
-    def by_groups(self) -> bool:
-        return heeds_groups(self.rule)
+    def reads_groups(self) -> bool:
+        return reads_groups(self.rule)
 
     def __call__(self, evidence: Evidence) -> Decision:
         peer = evidence.other("peer")
@@ -76,8 +76,8 @@ class from_average(Rule):  # noqa: N801
             raise ThresherError("An average has no peer: write from_peer(from_average(rule)), the average of the peer.")
 
     @property
-    def by_groups(self) -> bool:
-        return heeds_groups(self.rule)
+    def reads_groups(self) -> bool:
+        return reads_groups(self.rule)
 
     def __call__(self, evidence: Evidence) -> Decision:
         average = evidence.other("average")
@@ -98,8 +98,8 @@ class product(Rule):  # noqa: N801
         object.__setattr__(self, "rules", rules)
 
     @property
-    def by_groups(self) -> bool:
-        return all(heeds_groups(rule) for rule in self.rules)
+    def reads_groups(self) -> bool:
+        return all(reads_groups(rule) for rule in self.rules)
 
     def __call__(self, evidence: Evidence) -> Decision:
         decisions = [ask(rule, evidence, str(place)) for place, rule in enumerate(self.rules)]
@@ -137,13 +137,13 @@ class per_class(Rule):  # noqa: N801
                 "every and once keep the weights of all examples: write every(3, per_class(rule)), not the reverse."
             )
 
-    def asked_on(self) -> frozenset[str]:
+    def allowed_clocks(self) -> frozenset[str]:
         """Inside a step only rules that rank within groups by themselves: asking class by class waits for the host."""
-        return self.clocks if heeds_groups(self.rule) else self.clocks - {"batch"}
+        return self.clocks if reads_groups(self.rule) else self.clocks - {"batch"}
 
     def __call__(self, evidence: Evidence) -> Decision:
         labels = evidence.read(self.of)
-        if heeds_groups(self.rule):
+        if reads_groups(self.rule):
             return ask(self.rule, evidence.replace(groups=labels))
         weights = torch.zeros(len(evidence), device=labels.device)
         columns: dict[str, Tensor] = {}
@@ -152,7 +152,7 @@ class per_class(Rule):  # noqa: N801
             members = (labels == label).nonzero()[:, 0]
             if len(members) == 0:
                 continue
-            decision = ask(self.rule, evidence.at(members), str(label))
+            decision = ask(self.rule, evidence.subset(members), str(label))
             memory |= decision.memory
             weights[members] = decision.weights
             for name, value in decision.columns.items():

@@ -23,7 +23,7 @@ class Disagree(Rule):
     timeless: ClassVar[bool] = True
 
     @property
-    def by_groups(self) -> bool:
+    def reads_groups(self) -> bool:
         return True
 
     def __call__(self, evidence: Evidence) -> Tensor:

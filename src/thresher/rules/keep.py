@@ -79,7 +79,7 @@ class KeepSmallest(Rule):
         check_size(type(self).__name__, self.fraction, self.count)
 
     @property
-    def by_groups(self) -> bool:
+    def reads_groups(self) -> bool:
         return True
 
     def refuse(self, epochs: float) -> None:
@@ -121,7 +121,7 @@ class KeepAbove(Rule):
     timeless: ClassVar[bool] = True
 
     @property
-    def by_groups(self) -> bool:
+    def reads_groups(self) -> bool:
         return True
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -135,7 +135,7 @@ class Uniform(Rule):
     timeless: ClassVar[bool] = True
 
     @property
-    def by_groups(self) -> bool:
+    def reads_groups(self) -> bool:
         return True
 
     def __call__(self, evidence: Evidence) -> Tensor:

@@ -20,7 +20,7 @@ class Agree(Rule):
     of: Signal = predicted
 
     @property
-    def by_groups(self) -> bool:
+    def reads_groups(self) -> bool:
         return True
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -143,7 +143,7 @@ class average_teaches_held_out(average_teaches):  # noqa: N801
                 "average_teaches_held_out asks which examples are trusted: use it as the rest of trusting(rule, rest)."
             )
         places = self.held_out.places(evidence.ids) & (evidence.columns["trusted"] > 0)
-        return evidence.at(places.nonzero()[:, 0])
+        return evidence.subset(places.nonzero()[:, 0])
 
 
 def _with_teacher(evidence: Evidence) -> Evidence:

@@ -15,7 +15,7 @@ class Growing:
     A fixed rate of 0.999 remembers the random start for thousands of steps; this forgets it after the first. The
     released code of the heteroskedastic active-learning paper averages so.
 
-    >>> [Growing(0.999).at(step) for step in (0, 1, 3, 5000)]
+    >>> [Growing(0.999).rate_at(step) for step in (0, 1, 3, 5000)]
     [0.0, 0.5, 0.75, 0.999]
     """
 
@@ -25,10 +25,10 @@ class Growing:
         if not 0 <= self.rate < 1:
             raise ThresherError(f"average=Growing({self.rate}) never moves: give a rate from 0 up to, but below, 1.")
 
-    def at(self, step: int) -> float:
+    def rate_at(self, step: int) -> float:
         return min(1 - 1 / (step + 1), self.rate)
 
-    def settled(self, steps: float) -> "Growing":  # noqa: ARG002  # the same for epochs of any length
+    def for_epochs_of(self, steps: float) -> "Growing":  # noqa: ARG002  # the same for epochs of any length
         return self
 
     def pace(self, moves: Tensor) -> Tensor:
@@ -50,12 +50,12 @@ class over:  # noqa: N801  # used like a function: average=over(1)
         if not self.epochs > 0:
             raise ThresherError(f"over({self.epochs}) looks back on nothing: give a number of epochs above 0.")
 
-    def settled(self, steps: float) -> Growing:
+    def for_epochs_of(self, steps: float) -> Growing:
         """The growing average that this is for epochs of so many steps."""
         return Growing(self.rate(steps))
 
     def pace(self, moves: Tensor) -> Tensor:  # noqa: ARG002
-        raise ThresherError("over() depends on how many steps an epoch has: call settled(steps) first.")
+        raise ThresherError("over() depends on how many steps an epoch has: call for_epochs_of(steps) first.")
 
     def rate(self, steps: float) -> float:
         """1 - 1 / (epochs · steps), for epochs of so many steps; 0 where that is less than one step."""

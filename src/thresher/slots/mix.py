@@ -77,14 +77,14 @@ class SameClassMixup(MixFromSet):
 def _within(groups: Tensor, share: Tensor, visits: Visits) -> Pairing:
     """Partners within the same group [n]; an example that has none keeps all of itself."""
     order = visits.order
-    partner = another_of(groups.cpu(), order.cpu(), visits.generator).to(order.device)
+    partner = random_partners(groups.cpu(), order.cpu(), visits.generator).to(order.device)
     return Pairing(partner, share.to(order.device).where(partner != order, 1.0))
 
 
-def another_of(groups: Tensor, positions: Tensor, generator: torch.Generator) -> Tensor:
+def random_partners(groups: Tensor, positions: Tensor, generator: torch.Generator) -> Tensor:
     """For each position a random other one of the same group [n], all equally likely; a lone one gets itself.
 
-    >>> another_of(torch.tensor([7, 3, 7, 5]), torch.tensor([[0, 1], [2, 0]]), torch.Generator()).tolist()
+    >>> random_partners(torch.tensor([7, 3, 7, 5]), torch.tensor([[0, 1], [2, 0]]), torch.Generator()).tolist()
     [[2, 1], [0, 2]]
     """
     own: Tensor = torch.unique(groups, return_inverse=True)[1]

@@ -39,7 +39,7 @@ def fill_unseen(
         if "outputs" in seen.known and not learner.objective.layers:
             outputs = seen.outputs[missing]
             with torch.no_grad(), evaluating(learner.objective):
-                losses = seen.at(missing).losses
+                losses = seen.subset(missing).losses
         else:
             swept = sweeper(
                 learner.model, learner.objective, train, wanted=[loss], taps=learner.taps, positions=missing

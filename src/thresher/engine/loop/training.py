@@ -158,7 +158,7 @@ class Training:
     def _settled(self, schedule: Schedule) -> Schedule:
         """The schedule with what observers have found for it."""
         for observer in self.observers:
-            schedule = observer.settle(schedule)
+            schedule = observer.fill_in(schedule)
         return schedule
 
     def _take_step(self, key: Hashable, **given: Any) -> None:
@@ -194,7 +194,7 @@ class Training:
             seen = fill_unseen(rows, learner, self.train, self.sweeper, weights, decided.evidence[place], blended)
             columns.append({**seen, **extras[place]})
         for observer in self.observers:
-            observer.look(self.epoch + 1, columns)
+            observer.observe(self.epoch + 1, columns)
         found = {name: values for observer in self.observers for name, values in observer.columns().items()}
         for place, seen in enumerate(columns):
             extra = extras[place] | found
@@ -277,7 +277,11 @@ def _learners(
 ) -> list[Learner]:
     """A learner for each model, with an objective of its own, whose layers are watched."""
     average, made = recipe.average, []
-    rate = average if average is None or isinstance(average, int | float) else average.settled(len(train) / plan.batch)
+    rate = (
+        average
+        if average is None or isinstance(average, int | float)
+        else average.for_epochs_of(len(train) / plan.batch)
+    )
     for model in models:
         objective = as_objective(recipe.objective, train.classes).to(train.targets.device)
         made.append(Learner(model, objective, plan.make_optimizer, rate))

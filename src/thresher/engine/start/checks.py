@@ -123,7 +123,7 @@ def check_round(rule: RuleLike, pool: Examples, given: Mapping[str, object]) -> 
     _check_signals(rule, pool)
     _check_given(rule, pool, given)
     for part in parts(rule):
-        if isinstance(part, Rule) and "round" not in part.asked_on():
+        if isinstance(part, Rule) and "round" not in part.allowed_clocks():
             raise ThresherError(f"{type(part).__name__} cannot choose from a pool: use a rule that looks at it once.")
 
 
@@ -168,7 +168,7 @@ def _check_sets(train: Examples, given: Mapping[str, object]) -> None:
 def _check_clocks(recipe: Recipe) -> None:
     for clock, rule in (("batch", recipe.each_batch), ("epoch", recipe.each_epoch)):
         for part in parts(rule):
-            if isinstance(part, Rule) and clock not in part.asked_on():
+            if isinstance(part, Rule) and clock not in part.allowed_clocks():
                 other = "each_epoch" if clock == "batch" else "each_batch"
                 raise ThresherError(f"{type(part).__name__} cannot be asked every {clock}: put it into {other}.")
     for signal in signals_of(recipe.each_epoch):

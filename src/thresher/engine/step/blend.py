@@ -27,7 +27,7 @@ class Blend:
     def of_targets(self, targets: Tensor, classes: int | None, weights: Tensor | None) -> Tensor:
         """Within a batch labels count as far as their examples do; real targets belong to the blend of the inputs."""
         if self.within is not None and weights is not None and classes is not None:
-            return self.within.blend_counted(one_hot_if_ids(targets, classes), weights)
+            return self.within.blend_by_weight(one_hot_if_ids(targets, classes), weights)
         if self.within is not None:
             return self.within.blend(one_hot_if_ids(targets, classes))
         if self.targets is None:

@@ -10,7 +10,7 @@ from thresher.core.evidence import Evidence, Signal
 from thresher.core.rule import Decision, Rule, check_size, checked_count
 from thresher.core.schedules import Schedule
 from thresher.core.signals import output_gradient
-from thresher.rules.coresets.distances import Points, measure, total_distances
+from thresher.rules.coresets.distances import Points, as_points, total_distances
 
 TRIED = 32  # examples whose sums are taken at once in the search for the most central one
 
@@ -24,7 +24,7 @@ def centrality(embeddings: Tensor, count: int) -> Tensor:
     >>> centrality(torch.tensor([[0.0], [1.0], [2.0], [9.0]]), 2).tolist()
     [1, 2]
     """
-    points = measure(embeddings)
+    points = as_points(embeddings)
     return total_distances(points).argsort(stable=True)[: checked_count(count, len(points))]
 
 

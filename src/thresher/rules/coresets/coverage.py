@@ -85,5 +85,5 @@ def clusters(chosen: list[int], owner: Tensor) -> Coreset:
 def assigned(points: Points, chosen: list[int]) -> Coreset:
     """Everyone with the nearest of the chosen medoids."""
     medoids = torch.tensor(chosen, device=points.rows.device)
-    parts = torch.split(points.everyone, max(1, points.block * len(points) // len(chosen)))
+    parts = torch.split(points.positions, max(1, points.block * len(points) // len(chosen)))
     return clusters(chosen, torch.cat([points.distances(rows, medoids).argmin(1) for rows in parts]))

@@ -36,7 +36,7 @@ class Points:
         return self.columns.T
 
     @property
-    def everyone(self) -> Tensor:
+    def positions(self) -> Tensor:
         return torch.arange(len(self), device=self.rows.device)
 
     @property
@@ -47,7 +47,7 @@ class Points:
     def distances(self, rows: Tensor, others: Tensor | None = None) -> Tensor:
         """Whole distances [m, k] (float64) between the examples at positions `rows` and `others`, or all."""
         if others is None:
-            others, right = self.everyone, self.right
+            others, right = self.positions, self.right
         else:
             right = self.right[:, others]
         whole, doubtful = self._rounded(self.left[rows] @ right)
@@ -110,7 +110,7 @@ def _lengths(columns: Tensor, rows: Tensor, others: Tensor) -> Tensor:
     return squares.sqrt_()
 
 
-def measure(embeddings: Tensor) -> Points:
+def as_points(embeddings: Tensor) -> Points:
     """The embeddings [n, d] in units of 2⁻³⁰ to 2⁻²⁹ of the span, which is at least half the largest distance.
 
     The unit is a power of two, so that nothing is rounded but the distances.
@@ -152,12 +152,12 @@ def checked_rows(embeddings: Tensor) -> Tensor:
 
 def blocks(points: Points) -> Iterator[Tensor]:
     """The positions 0 ... n-1 in order, as many at once as a block of distances has rows."""
-    yield from torch.split(points.everyone, points.block)
+    yield from torch.split(points.positions, points.block)
 
 
 def total_distances(points: Points) -> Tensor:
     """Σ_j distance(i, j) [n] in whole numbers (int64); each pair is measured once."""
-    everyone = points.everyone
+    everyone = points.positions
     totals = torch.zeros_like(everyone)
     for rows in blocks(points):
         first, m = int(rows[0]), len(rows)

@@ -12,7 +12,7 @@ from thresher.core.evidence import Evidence
 from thresher.core.rule import Decision, checked_count
 from thresher.rules.coresets.centrality import Centrality, most_central
 from thresher.rules.coresets.coverage import Coreset, Cover, clusters, gains_at_most, largest_gain
-from thresher.rules.coresets.distances import Points, measure
+from thresher.rules.coresets.distances import Points, as_points
 from thresher.rules.coresets.neighbour_lists import choose_near
 
 NEIGHBOURS = 512  # examples that the best candidates may have in reach when lists of them begin to be made
@@ -28,15 +28,15 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
     >>> facility_location(torch.tensor([[0.0], [1.0], [2.0], [9.0]]), 2)
     Coreset(indices=tensor([1, 3]), cluster_sizes=tensor([3, 1]), assignment=tensor([0, 0, 0, 1]))
     """
-    points = measure(embeddings)
+    points = as_points(embeddings)
     checked_count(count, len(points))
     cover = Cover.empty(points)
     with one_thread():
         cover.add(points, most_central(points))
-        bounds = gains_at_most(points, points.everyone, cover.reach)
+        bounds = gains_at_most(points, points.positions, cover.reach)
         bounds[cover.chosen] = -1
         while len(cover.chosen) < count and _in_reach(points, cover.reach, bounds) > NEIGHBOURS:
-            medoid = largest_gain(points, points.everyone, cover.reach, bounds, torch.ones_like(bounds).bool())
+            medoid = largest_gain(points, points.positions, cover.reach, bounds, torch.ones_like(bounds).bool())
             cover.add(points, medoid)
             bounds[medoid] = -1
         choose_near(points, cover, bounds, count)

@@ -18,29 +18,29 @@ PAIRS = 2**14  # pairs of those that may become medoids together
 LONGEST = 1024  # pairs of a list that is kept
 
 
-class Lists(NamedTuple):
+class NeighbourLists(NamedTuple):
     """Who would be nearer to some candidates than to their medoid, and how near: one list after the other."""
 
     sizes: Whole  # [m]
     example: Whole  # int32
     distance: Whole  # int32
 
-    def some(self, places: Whole) -> "Lists":
+    def some(self, places: Whole) -> "NeighbourLists":
         """The lists of the candidates in these places."""
         sizes = self.sizes[places]
         pairs = np.repeat(_summed(self.sizes)[places] - _summed(sizes)[:-1], sizes) + np.arange(sizes.sum())
-        return Lists(sizes, self.example.take(pairs), self.distance.take(pairs))
+        return NeighbourLists(sizes, self.example.take(pairs), self.distance.take(pairs))
 
-    def apart(self, candidates: Sequence[int]) -> dict[int, Whole]:
+    def by_candidate(self, candidates: Sequence[int]) -> dict[int, Whole]:
         """The lists by the candidates whose they are, as far as these go; each [2, size]: examples, distances."""
         pairs, ends = np.stack(self[1:]), _summed(self.sizes).tolist()
         places = zip(candidates, ends, ends[1:], strict=False)
         return {candidate: pairs[:, first:last].copy() for candidate, first, last in places}  # a view holds all of them
 
-    def within(self, reach: Whole) -> "Lists":
+    def within(self, reach: Whole) -> "NeighbourLists":
         """The lists without the pairs that have gone out of reach."""
         kept = self.distance < reach.take(self.example)
-        return Lists(_totals(kept, self.sizes), self.example.compress(kept), self.distance.compress(kept))
+        return NeighbourLists(_totals(kept, self.sizes), self.example.compress(kept), self.distance.compress(kept))
 
 
 @dataclass
@@ -50,13 +50,13 @@ class Known:
     points: Points
     lists: dict[int, Whole] = field(default_factory=dict)  # [2, size] int32: the examples, the distances
 
-    def of(self, candidates: Whole, reach: Whole) -> Lists:
+    def of(self, candidates: Whole, reach: Whole) -> NeighbourLists:
         """The lists of the candidates, some pairs of which may have gone out of reach since they were made."""
         asked, known = candidates.tolist(), self.lists
         new = self._made([candidate for candidate in asked if candidate not in known], reach)
         found = [known[candidate] if candidate in known else new[candidate] for candidate in asked]
         self.keep(new)
-        return Lists(np.array([pairs.shape[1] for pairs in found]), *np.concatenate(found, axis=1))
+        return NeighbourLists(np.array([pairs.shape[1] for pairs in found]), *np.concatenate(found, axis=1))
 
     def keep(self, lists: Mapping[int, Whole]) -> None:
         self.lists.update({candidate: pairs for candidate, pairs in lists.items() if pairs.shape[1] <= LONGEST})
@@ -67,8 +67,8 @@ class Known:
             device = self.points.columns.device
             rows, near = torch.tensor(candidates, device=device), torch.from_numpy(reach).double().to(device)
             for sizes, example, distance in self.points.near(rows, near):
-                here = Lists(*(each.cpu().numpy() for each in (sizes, example.int(), distance.int())))
-                made |= here.apart(candidates[len(made) :])
+                here = NeighbourLists(*(each.cpu().numpy() for each in (sizes, example.int(), distance.int())))
+                made |= here.by_candidate(candidates[len(made) :])
         return made
 
 
@@ -90,7 +90,7 @@ def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> Non
             highest[pool] = gains = _totals(gained, lists.sizes)
             if 2 * np.count_nonzero(gained) < len(gained):
                 lists = lists.within(reach)
-                known.keep(lists.apart(pool.tolist()))
+                known.keep(lists.by_candidate(pool.tolist()))
             order = np.argsort(-gains, kind="stable")[: np.count_nonzero(gains >= floor)]
             order = order[: 1 + np.searchsorted(lists.sizes[order].cumsum(), PAIRS)]
             lists = lists.some(order).within(reach)
@@ -106,7 +106,7 @@ def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> Non
     cover.owner = torch.from_numpy(owner).to(cover.owner.device)
 
 
-def _in_a_row(lists: Lists, gains: Whole, reach: Whole) -> Whole:
+def _in_a_row(lists: NeighbourLists, gains: Whole, reach: Whole) -> Whole:
     """The places of the candidates, in order of falling gains, that greedy would choose one after the other.
 
     Who shares no example with one before keeps the gain. Who does loses some of it, and may not have more left than

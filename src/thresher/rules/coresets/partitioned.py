@@ -9,7 +9,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.rule import checked_count
 from thresher.core.seeding import generator as seeded
 from thresher.rules.coresets.coverage import Coreset, assigned
-from thresher.rules.coresets.distances import measure
+from thresher.rules.coresets.distances import as_points
 from thresher.rules.coresets.facility_location import facility_location
 
 PART = 2000  # examples that a part holds unless told otherwise
@@ -31,7 +31,7 @@ def partitioned_facility_location(
     >>> partitioned_facility_location(torch.tensor([[0.0], [1.0], [2.0], [9.0]]), 2, parts=2).cluster_sizes.tolist()
     [3, 1]
     """
-    points = measure(embeddings)
+    points = as_points(embeddings)
     n = len(points)
     checked_count(count, n)
     parts = max(1, round(n / PART)) if parts is None else parts

@@ -10,7 +10,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.rule import checked_count
 from thresher.core.seeding import generator as seeded
 from thresher.rules.coresets.coverage import Coreset, Cover, clusters, gains_at_most, largest_gain
-from thresher.rules.coresets.distances import measure
+from thresher.rules.coresets.distances import as_points
 
 
 def stochastic_facility_location(
@@ -24,7 +24,7 @@ def stochastic_facility_location(
     >>> stochastic_facility_location(torch.tensor([[0.0], [1.0], [2.0], [9.0]]), 2, slack=1e-9).indices.tolist()
     [1, 3]
     """
-    points = measure(embeddings)
+    points = as_points(embeddings)
     n = len(points)
     checked_count(count, n)
     if not 0 < slack < 1:
