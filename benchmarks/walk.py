@@ -2,7 +2,7 @@
 
     python benchmarks/walk.py
 
-A file counts once a function of it runs; what merely is imported does not. The step is one of the epoch after the first,
+A file counts once a function of it runs; what merely is imported does not. The step is one after the first epoch,
 when everything is settled; the command trains two epochs on digits and writes its report.
 """
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import thresher
 from thresher import Examples, Recipe, fit
 from thresher.core.evidence import Evidence
-from thresher.engine.step.optimizer import fused_where_possible, step_unless
+from thresher.engine.step.learner import step_unless
+from thresher.engine.step.optimizer import fused_where_possible
 from thresher.rules import ClipNorm, product
 from thresher.slots.mix import Pairing
 
@@ -41,7 +42,7 @@ def files_that(condition: Callable[[str, int], bool]) -> set[str]:
 def test_law_2_only_the_step_differentiates_for_training() -> None:
     assert files_that(lambda name, _: name.endswith(".backward")) == {"engine/step/step.py"}
     assert files_that(lambda name, count: name.endswith(".step") and count == 0) <= {
-        "engine/step/optimizer.py",
+        "engine/step/learner.py",
         "engine/step/step.py",
     }
     assert files_that(lambda name, _: name.split(".")[-1] == "step_unless") == {"engine/step/step.py"}

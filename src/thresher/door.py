@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from thresher.core.device import find_device
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
 from thresher.data.given import as_examples
 from thresher.data.splits import Splits
+from thresher.engine.device.placement import find_device
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings
 from thresher.engine.store.about import read_about

@@ -1,6 +1,6 @@
 """Evidence: what is known about n examples at one moment, lazy and read-only; and signals, which are read from it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -52,6 +52,11 @@ class Signal:
     def phase(self, epoch: int) -> int | None:
         """What a captured step takes for granted about the epoch: it is recorded again when this changes."""
         return None if self.timeless else epoch
+
+
+def prepared_as(kind: Prepared, wanted: Iterable[Signal]) -> tuple[Signal, ...]:
+    """Those of the wanted signals that are prepared in this way."""
+    return tuple(signal for signal in wanted if signal.prepared is kind)
 
 
 class Losses(Protocol):

@@ -2,13 +2,16 @@
 
 import errno
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from thresher.core.errors import ThresherError
+
+LOCK = ".lock"  # in the folder of a run, while a process works there and afterwards
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -42,46 +45,23 @@ def _umask() -> int:
     return mask
 
 
-_held: set[int] = set()  # descriptors of the folders that this process is alone in
-
-
-def _hold_nothing() -> None:
-    """A lock lasts as long as anyone has its descriptor, so a forked child closes those of its parent."""
-    for handle in _held:
-        os.close(handle)
-    _held.clear()
-
-
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_hold_nothing)
-
-
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Refuse where another process is at work in this folder; its lock ends with it, however it ends.
 
-    Windows, and file systems that know no locks, have none.
+    File systems that know no locks have none.
     """
+    lock = FileLock(folder / LOCK)
     try:
-        import fcntl
-    except ImportError:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise ThresherError(
+            f"Another process is at work in {folder}: wait until it has ended, or choose another folder."
+        ) from error
+    except (OSError, NotImplementedError):
         yield
         return
-    handle = os.open(folder, os.O_RDONLY)
-    _held.add(handle)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ThresherError(
-                f"Another process is at work in {folder}: wait until it has ended, or choose another folder."
-            ) from error
-        except OSError:
-            pass
         yield
     finally:
-        if handle in _held:  # a forked child that comes here must not end its parent's lock
-            _held.remove(handle)
-            with suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_UN)
-            os.close(handle)
+        lock.release()

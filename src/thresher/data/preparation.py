@@ -134,10 +134,12 @@ def preparation_of(source: Splits | Examples) -> Preparation:
     examples = source if isinstance(source, Examples) else source.train
     if isinstance(examples.preparation, Preparation):
         return examples.preparation
-    size = image_size(examples.inputs)
-    if size is not None:
+    if isinstance(examples.inputs, Tensor):
+        first = examples.inputs[:1]
+    elif (size := image_size(examples.inputs)) is not None:
         return ImagePreparation(size, normalise=examples.normalise)
-    first = examples.inputs[:1] if isinstance(examples.inputs, Tensor) else Seeded(examples.inputs, [0], 0, 0)[0][None]
+    else:
+        first = Seeded(examples.inputs, [0], 0, 0)[0][None]
     return ArrayPreparation(tuple(first.shape[1:]), first.dtype, normalise=examples.normalise)
 
 

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, needs_of, parts, signals_of
 from thresher.core.seeding import generator, preserved, seed_global
-from thresher.engine.device.precision import Precision
-from thresher.engine.gradients.strategy import prepared_as
+from thresher.engine.device.placement import Precision, autocast_on
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.start.checks import check_round
 from thresher.engine.start.dry_run import first_of, output_width
@@ -62,7 +61,7 @@ def acquire(
     own = as_objective(objective, classes).to(where)
     with _folder(on_disk) as folder, preserved(where):
         seed_global(where, seed, "acquire")  # for signals that come from dropout
-        sweep = Sweep(Sweeper(batch, precision, workers), own, classes, signals_of(rule), folder)
+        sweep = Sweep(Sweeper(batch, autocast_on(where, precision), workers), own, classes, signals_of(rule), folder)
         evidence = sweep(model, seen, by_prediction=True)
         others = {}
         if average is not None and "average" in needs:

@@ -12,13 +12,12 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from thresher.core.device import find_device
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.naming import unknown
 from thresher.core.schedules import Schedule, cosine, ramp, step
 from thresher.core.slots import Averaging, View
-from thresher.engine.device.precision import Precision, precision_on
+from thresher.engine.device.placement import Autocast, Precision, autocast_on, find_device, precision_on
 from thresher.engine.step.optimizer import MakeOptimizer
 from thresher.slots.views import NAMED_VIEWS
 
@@ -134,6 +133,10 @@ class Plan:
     make_optimizer: MakeOptimizer
     schedule: Schedule | None
     views: tuple[View, ...]  # for recipes that bring none of their own
+
+    @property
+    def autocast(self) -> Autocast:
+        return autocast_on(self.device, self.precision)
 
     @property
     def steps(self) -> int | None:

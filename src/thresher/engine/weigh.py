@@ -9,20 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.recipe import Recipe
 from thresher.core.rule import RuleLike, ask, needs_of, signals_of
 from thresher.core.seeding import preserved
-from thresher.engine.gradients.strategy import Strategy, prepared_as
+from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
 from thresher.engine.start.gradient_trial import choose_strategy
 from thresher.engine.step.forward import Batch, forward_pass, read_all, untraced
 from thresher.engine.step.learner import Taps, last_linear
 from thresher.objectives import as_objective
 
-_STRATEGIES: WeakKeyDictionary[nn.Module, dict[Hashable, Strategy]] = WeakKeyDictionary()
+_STRATEGIES: WeakKeyDictionary[nn.Module, dict[Hashable, Strategy | None]] = WeakKeyDictionary()
 
 
 def weigh(
@@ -131,7 +131,7 @@ def _see(
     strategy = _known_strategy(model, objective, wanted, batch, clean, facts["classes"])
     taps = Taps(model, objective.layers, head)
     try:
-        with torch.set_grad_enabled(strategy.differentiates):
+        with torch.set_grad_enabled(strategy is not None):
             evidence = forward_pass(
                 model, objective, taps, batch, wanted=wanted, strategy=strategy, leave_no_trace=True, **facts
             ).evidence
@@ -148,7 +148,7 @@ def _known_strategy(
     batch: Batch,
     clean: Batch | None,
     classes: int | None,
-) -> Strategy:
+) -> Strategy | None:
     """What `choose_strategy` finds, which takes several passes of its own and so is asked once for a model as it is."""
     inputs, known = batch.inputs, _STRATEGIES.setdefault(model, {})
     layers = tuple((type(layer), layer.training) for layer in model.modules())

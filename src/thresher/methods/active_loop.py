@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.device import find_device
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import RuleLike, needs_of
 from thresher.core.seeding import derive, generator
 from thresher.engine.acquire import acquire
+from thresher.engine.device.placement import find_device
 from thresher.engine.loop.sweep import Sweeper, measure
 from thresher.engine.run import Run
 from thresher.engine.start.checks import check_round

@@ -67,7 +67,7 @@ def run(
     from thresher.bench.run.results import read, results_file
     from thresher.bench.run.runner import RunOptions
     from thresher.bench.suites import find_suite
-    from thresher.core.device import find_device
+    from thresher.engine.device.placement import find_device
 
     console = plain_console()
     device = None if device == "auto" else device

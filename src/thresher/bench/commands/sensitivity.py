@@ -44,9 +44,9 @@ def sensitivity(
     from thresher.bench.run.jobs import jobs_of
     from thresher.bench.run.runner import RunOptions
     from thresher.bench.suites.sensitivity import SCALE, rates_around, sensitivity_suite
-    from thresher.core.device import find_device
     from thresher.corruption import corrupt
     from thresher.data import load
+    from thresher.engine.device.placement import find_device
     from thresher.models import default_model
 
     train = load(data, data_dir=data_dir).train

@@ -1,10 +1,12 @@
 """Gradient strategies: how the derivatives of single examples that signals ask for are taken through a model.
 
 A strategy is chosen once, by trying (`start/gradient_trial.py`), and then owned by the step or the sweep: it says what
-a forward pass must run inside, and takes the derivatives from the pass afterwards.
+a forward pass must run inside, and takes the derivatives from the pass afterwards. Where no signal asks for any, there
+is none, and passes are plain.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -12,19 +14,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.evidence import Evidence, Signal
 from thresher.core.signals import output_gradient
 from thresher.engine.device.compile import as_written
-from thresher.engine.device.precision import Precision, autocast
+from thresher.engine.device.placement import Autocast
 from thresher.engine.gradients.factored import Factors, Recorder, record
 from thresher.engine.gradients.replay import Notes, Replayed
 from thresher.engine.gradients.tangent import Direction, by_forward_mode, by_two_backwards
 from thresher.engine.gradients.vmapped import norms_by_vmap
-
-
-def prepared_as(kind: Prepared, wanted: Sequence[Signal]) -> tuple[Signal, ...]:
-    """Those of the wanted signals that are prepared in this way."""
-    return tuple(signal for signal in wanted if signal.prepared is kind)
 
 
 @dataclass(frozen=True)
@@ -33,40 +30,31 @@ class Forward:
 
     model: nn.Module
     inputs: Tensor
-    precision: Precision
+    autocast: Autocast
     watcher: AbstractContextManager[object]
     take_layers: Callable[[], Mapping[str, Tensor]]  # the outputs of layers that the latest pass left
 
 
 @dataclass(frozen=True)
-class Plain:
-    """No derivative of a single example is asked for."""
+class Strategy(ABC):
+    """The signals to prepare: norms of gradients, and their agreement with a clean batch's; and how."""
 
     norms: tuple[Signal, ...] = ()
     agreements: tuple[Signal, ...] = ()
 
-    @property
-    def differentiates(self) -> bool:
-        """Whether passes must keep a graph for the signals' sake."""
-        return bool(self.norms or self.agreements)
-
-    def watch(self, model: nn.Module) -> AbstractContextManager[object]:  # noqa: ARG002
+    @abstractmethod
+    def watch(self, model: nn.Module) -> AbstractContextManager[object]:
         """What the forward pass must run inside."""
-        return nullcontext()
 
+    @abstractmethod
     def prepare(
-        self,
-        forward: Forward,  # noqa: ARG002
-        evidence: Evidence,  # noqa: ARG002
-        clean: Direction | None,  # noqa: ARG002
-        keep_graph: bool,  # noqa: ARG002
+        self, forward: Forward, evidence: Evidence, clean: Direction | None, keep_graph: bool
     ) -> Factors | None:
         """Add the signals to what is known; the factors, if the training gradient can come from them as well."""
-        return None
 
 
 @dataclass(frozen=True)
-class Factored(Plain):
+class Factored(Strategy):
     """All from the layer inputs and output gradients of one backward chain, which also give the training gradient."""
 
     def watch(self, model: nn.Module) -> Recorder:
@@ -83,7 +71,7 @@ class Factored(Plain):
 
 
 @dataclass(frozen=True)
-class Unfactored(Plain):
+class Unfactored(Strategy):
     """Norms by vmap(grad); agreements by one pass in forward mode, or where a layer has none by two backwards."""
 
     forward_mode: bool = True
@@ -102,9 +90,6 @@ class Unfactored(Plain):
             evidence.known.update(dict.fromkeys(self.agreements, _agreement(forward, evidence, clean).float()))
 
 
-Strategy = Plain | Factored | Unfactored
-
-
 def _agreement(forward: Forward, evidence: Evidence, direction: Direction) -> Tensor:
     """The gradient of each example along a direction [n], by a pass that is not factored."""
     if not isinstance(forward.watcher, Notes):
@@ -112,7 +97,7 @@ def _agreement(forward: Forward, evidence: Evidence, direction: Direction) -> Te
     again, n = Replayed(forward.watcher.calls), len(evidence)
 
     def losses(values: Mapping[str, Tensor]) -> Tensor:
-        with autocast(forward.inputs.device, forward.precision), as_written(), again:
+        with forward.autocast(), as_written(), again:
             outputs = functional_call(forward.model, dict(values), (forward.inputs,)).float()
         layers = {name: value[:n] for name, value in forward.take_layers().items()}
         return evidence.replace(raw_outputs=outputs[:n], layers=layers).losses

@@ -8,7 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from thresher.core.examples import Examples
 from thresher.engine.device.compile import as_written
-from thresher.engine.device.precision import Precision, autocast
+from thresher.engine.device.placement import Autocast
 
 ENOUGH = 4096  # examples; in a convolution each gives a channel many values
 
@@ -21,7 +21,7 @@ def some_of(examples: Examples, batch: int) -> list[Tensor]:
 
 
 @torch.no_grad()
-def renew_norms(average: nn.Module, model: nn.Module, inputs: Iterable[Tensor], precision: Precision) -> None:
+def renew_norms(average: nn.Module, model: nn.Module, inputs: Iterable[Tensor], autocast: Autocast) -> None:
     """Set the statistics of the average's BatchNorm layers to those of their own inputs, while it sees these `inputs`.
 
     Steps in many directions cancel in a mean: averaged weights are shorter than those they come from, and what they
@@ -41,7 +41,7 @@ def renew_norms(average: nn.Module, model: nn.Module, inputs: Iterable[Tensor], 
         layer.momentum = None  # the plain mean over batches
         layer.train()
     for batch in inputs:
-        with autocast(batch.device, precision), as_written():
+        with autocast(), as_written():
             average(batch)
     for layer, momentum in zip(norms, momenta, strict=True):
         layer.momentum = momentum

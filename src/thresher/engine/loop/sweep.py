@@ -1,6 +1,7 @@
 """Sweeps: one pass over a whole set in evaluation mode, which leaves no trace."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +14,8 @@ from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
 from thresher.engine.device.capture import Captured
 from thresher.engine.device.compile import as_written
-from thresher.engine.device.precision import Precision
-from thresher.engine.gradients.strategy import Plain, Strategy
+from thresher.engine.device.placement import Autocast
+from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.loop.batches import BatchSource
 from thresher.engine.step.forward import forward_pass, read_all
 from thresher.engine.step.learner import Taps, evaluating
@@ -28,9 +29,9 @@ class Sweeper:
     """How to sweep: how many examples at once, in which precision, with how many loading workers, captured or not."""
 
     batch: int = 512
-    precision: Precision = None
+    autocast: Autocast = nullcontext
     workers: int = 0
-    strategy: Strategy = Plain()  # noqa: RUF009  # a frozen value
+    strategy: Strategy | None = None
     captured: bool = False
     channels_last: bool = False
     teacher: Teacher | None = None  # for objectives that ask it
@@ -72,7 +73,7 @@ class Sweeper:
             places = torch.cat([places, places[:1].expand(-n % self.batch)])
         rows = torch.split(places, self.batch)
         taps = taps or Taps(model)
-        strategy = self.strategy if set(self.strategy.norms) & set(wanted) else Plain()
+        strategy = self.strategy if self.strategy is not None and set(self.strategy.norms) & set(wanted) else None
         teacher = self.teacher if wanted and "teacher" in objective.needs else None
         read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
         source = BatchSource(examples, sorted(read) if wanted else (), self.channels_last)
@@ -80,17 +81,17 @@ class Sweeper:
         def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
             batch = source.batch(index, index, inputs)
             evidence = forward_pass(
-                model, objective, taps, batch, wanted=wanted, precision=self.precision,
+                model, objective, taps, batch, wanted=wanted, autocast=self.autocast,
                 by_prediction=by_prediction, strategy=strategy, classes=examples.classes, teacher=teacher,
             ).evidence  # fmt: skip
             read_all(evidence, wanted)
             return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
 
-        grad = torch.set_grad_enabled(strategy.differentiates)
+        grad = torch.set_grad_enabled(strategy is not None)
         with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
             stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
             for start, row, inputs in zip(range(0, n, self.batch), rows, stream, strict=True):
-                if self.captured and examples.in_memory and not strategy.differentiates:
+                if self.captured and examples.in_memory and strategy is None:
                     key = (id(model), id(examples), by_prediction, *wanted)
                     if key not in self.captures:
                         self.captures[key] = Captured(see)

@@ -22,8 +22,7 @@ from thresher.engine.device.capture import Captured, obstacle, phase
 from thresher.engine.loop.batch_norm import renew_norms, some_of
 from thresher.engine.loop.batches import BatchSource
 from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
-from thresher.engine.loop.evaluation import Scores
-from thresher.engine.loop.history import epoch_record, fill_unseen
+from thresher.engine.loop.history import Scores, epoch_record, fill_unseen
 from thresher.engine.loop.order import CleanStream, PartnerStream, TrainStream, streamed
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.settings import Plan
@@ -69,12 +68,12 @@ class Training:
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
         at_once = max(1024 if captured else 512, plan.batch)
         self.sweeper = Sweeper(
-            at_once, plan.precision, plan.workers, tried.in_sweep, captured, plan.channels_last, taught
+            at_once, plan.autocast, plan.workers, tried.in_sweep, captured, plan.channels_last, taught
         )
         self.sets = self._with_teacher(sets, taught, objective)
         self.train = train = self.sets["train"]
         self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
-        passes = Passes(recipe, self.learners, train.classes, plan.precision, tried.in_step, taught)
+        passes = Passes(recipe, self.learners, train.classes, plan.autocast, tried.in_step, taught)
         self.step = Step(recipe, passes, self.rows, plan.batch)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
@@ -133,7 +132,7 @@ class Training:
             )
         )
         rows = last_visits(order, len(self.train))
-        key = (*phase(self.recipe, epoch), drawn is None, *map(frozenset, self.source.decided))
+        key = None if self.captured is None else self._recorded_for(epoch, drawn is None)
         with preserved(self.device):
             for done, brought in enumerate(zip(inputs, clean_inputs, partner_inputs, strict=True)):
                 if plan.schedule is not None:
@@ -160,6 +159,10 @@ class Training:
         for observer in self.observers:
             schedule = observer.fill_in(schedule)
         return schedule
+
+    def _recorded_for(self, epoch: int, unmixed: bool) -> Hashable:
+        """What a captured step takes for granted in this epoch."""
+        return (*phase(self.recipe, epoch), unmixed, *map(frozenset, self.source.decided))
 
     def _take_step(self, key: Hashable, **given: Any) -> None:
         if self.captured is None:
@@ -210,7 +213,7 @@ class Training:
             if learner.average is not None and learner.rate != 0 and len(self.train) > 1:
                 with preserved(self.device):
                     seed_global(self.device, self.plan.seed, "norms", self.epoch)
-                    renew_norms(learner.average, learner.model, self._first_views(), self.plan.precision)
+                    renew_norms(learner.average, learner.model, self._first_views(), self.plan.autocast)
         rate = self.learners[0].optimizer.param_groups[0]["lr"]
         skipped = self.step.take_skipped()
         self.epoch += 1

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import Prepared
+from thresher.core.evidence import Prepared, prepared_as
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
 from thresher.core.recipe import Recipe
 from thresher.core.rule import signals_of
 from thresher.core.seeding import generator, preserved
 from thresher.engine.device.compile import as_written
-from thresher.engine.gradients.strategy import Strategy, prepared_as
+from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.gradient_trial import choose_strategy
 from thresher.engine.step.forward import Batch, one_tensor
 from thresher.engine.step.learner import evaluating, last_linear
@@ -28,8 +28,8 @@ class Tried:
     """
 
     head: str | None
-    in_step: Strategy
-    in_sweep: Strategy
+    in_step: Strategy | None
+    in_sweep: Strategy | None
 
 
 def try_model(

@@ -7,19 +7,19 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
 from thresher.core.signals import output_gradient
 from thresher.engine.gradients.factored import NotFactored, record, refuse_batch_norm
-from thresher.engine.gradients.strategy import Factored, Plain, Strategy, Unfactored, prepared_as
+from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
 from thresher.engine.gradients.tangent import direction_of, entered
 from thresher.engine.gradients.vmapped import norms_by_vmap
 from thresher.engine.step.forward import Batch, forward_pass, untraced
 from thresher.engine.step.learner import Taps
 
 TOLERANCE = 1e-3  # of the largest value, between two ways to the same derivatives in float32
-See = Callable[[Strategy], Evidence]  # a pass over the batch under this strategy
+See = Callable[[Strategy | None], Evidence]  # a pass over the batch under this strategy
 
 
 def choose_strategy(
@@ -29,12 +29,15 @@ def choose_strategy(
     batch: Batch,
     clean: Batch | None,
     classes: int | None,
-) -> Strategy:
-    """The cheapest exact strategy for the wanted signals through this model; where there is none, a refusal."""
+) -> Strategy | None:
+    """The cheapest exact strategy for the wanted signals through this model, if any asks for derivatives.
+
+    Where there is none a refusal says why.
+    """
     norms = prepared_as(Prepared.GRADIENT_NORM, wanted)
     agreements = prepared_as(Prepared.CLEAN_AGREEMENT, wanted)
     if not norms and not agreements:
-        return Plain()
+        return None
     if norms:
         refuse_batch_norm(model)
     with preserved(batch.inputs.device), torch.enable_grad():
@@ -47,11 +50,11 @@ def choose_strategy(
         return Unfactored(norms)
     taps = Taps(model, objective.layers)
 
-    def see(strategy: Strategy) -> Evidence:
+    def see(strategy: Strategy | None) -> Evidence:
         with preserved(batch.inputs.device), torch.enable_grad():  # the same dropout masks each time
             return forward_pass(
-                model, objective, taps, batch, wanted=strategy.agreements, strategy=strategy, clean=clean,
-                leave_no_trace=True, classes=classes,
+                model, objective, taps, batch, strategy=strategy, clean=clean, leave_no_trace=True,
+                wanted=() if strategy is None else strategy.agreements, classes=classes,
             ).evidence  # fmt: skip
 
     try:
@@ -113,7 +116,7 @@ def _tried(see: See, signal: Signal, forward_mode: bool, total: Tensor) -> tuple
 def _total(model: nn.Module, see: See, names: Sequence[str]) -> Tensor:
     """Σ uᵢ = ∂Σℓᵢ/∂θ · g, which takes plain gradients only."""
     try:
-        evidence = see(Plain())
+        evidence = see(None)
     except ValueError as error:  # BatchNorm has nothing to normalise by in a batch of one
         raise ThresherError(
             f"{names[-1]} cannot take so small a clean batch ({_first_line(error)}): give two clean examples or more "

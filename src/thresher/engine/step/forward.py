@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.objective import Objective
 from thresher.engine.device.compile import as_written
-from thresher.engine.device.precision import Precision, autocast
+from thresher.engine.device.placement import Autocast
 from thresher.engine.device.streams import Aside
 from thresher.engine.gradients.factored import Factors, Recorder
-from thresher.engine.gradients.strategy import Forward, Plain, Strategy, prepared_as
+from thresher.engine.gradients.strategy import Forward, Strategy
 from thresher.engine.gradients.tangent import direction_of
 from thresher.engine.step.learner import LAST_INPUTS, Taps
 from thresher.engine.step.teacher import Teacher
@@ -52,11 +52,11 @@ def forward_pass(
     *,
     wanted: Sequence[Signal] = (),
     views: Sequence[Tensor] = (),
-    precision: Precision = None,
+    autocast: Autocast = nullcontext,
     keep_graph: bool = False,
     leave_no_trace: bool = False,
     by_prediction: bool = False,
-    strategy: Strategy = Plain(),  # noqa: B008  # a frozen value
+    strategy: Strategy | None = None,
     clean: Batch | None = None,
     teacher: Teacher | None = None,
     **facts: Any,
@@ -69,9 +69,10 @@ def forward_pass(
     views = list(views) or [batch.inputs]
     n, device = len(batch.ids), batch.inputs.device
     last_inputs = prepared_as(Prepared.LAST_INPUTS, wanted)
-    watcher, aside = strategy.watch(model), Aside(device)
+    watcher = nullcontext() if strategy is None else strategy.watch(model)
+    aside = None if clean is None else Aside(device)
     forward = partial(untraced, model) if leave_no_trace else model
-    with autocast(device, precision):
+    with autocast():
         inputs, outputs, layers = _forward(forward, views, watcher, taps, bool(last_inputs))
     evidence = Evidence(
         ids=batch.ids,
@@ -86,19 +87,21 @@ def forward_pass(
     for signal in last_inputs:
         evidence.known[signal] = evidence.layers[LAST_INPUTS].detach().flatten(1).float()
     if teacher is not None:
-        with autocast(device, precision):
+        with autocast():
             evidence = evidence.replace(others={"teacher": teacher(evidence)})
-    direction = None
-    if clean is not None:
+    direction, factors = None, None
+    if clean is not None and aside is not None:
         with aside.work():
-            trusted = _see_clean(model, objective, taps, clean, precision, facts)
-            direction = direction_of(model, trusted.losses) if strategy.agreements else None
+            trusted = _see_clean(model, objective, taps, clean, autocast, facts)
+            if strategy is not None and strategy.agreements:
+                direction = direction_of(model, trusted.losses)
         evidence = evidence.replace(others={**evidence.others, "clean": trusted})
-    made = Forward(model, inputs, precision, watcher, taps.take)
-    factors = strategy.prepare(made, evidence, direction, keep_graph)
+    if strategy is not None:
+        made = Forward(model, inputs, autocast, watcher, taps.take)
+        factors = strategy.prepare(made, evidence, direction, keep_graph)
     for signal in wanted:
         if signal.passes is not None:
-            with autocast(device, precision), as_written():
+            with autocast(), as_written():
                 evidence.known[signal] = signal.passes(model, views[0])
             taps.take()
     return Pass(evidence, outputs, layers, factors)
@@ -126,10 +129,10 @@ def _forward(
 
 
 def _see_clean(
-    model: nn.Module, objective: Objective, taps: Taps, clean: Batch, precision: Precision, facts: Mapping[str, Any]
+    model: nn.Module, objective: Objective, taps: Taps, clean: Batch, autocast: Autocast, facts: Mapping[str, Any]
 ) -> Evidence:
     """Evidence about a clean batch by a pass without trace; after the training pass, as in Algorithm 1 of L2RW."""
-    with autocast(clean.inputs.device, precision):
+    with autocast():
         outputs = untraced(model, clean.inputs).float()
     return Evidence(
         ids=clean.ids, targets=clean.targets, objective=objective, raw_outputs=outputs, inputs=clean.inputs,

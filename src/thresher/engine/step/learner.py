@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from thresher.core.errors import ThresherError
 from thresher.core.objective import Objective
@@ -14,6 +15,8 @@ from thresher.core.slots import Averaging
 from thresher.engine.device.compile import as_written
 from thresher.engine.step.optimizer import MakeOptimizer, fused_where_possible, load_optimizer
 
+# What an optimizer creates at its first step and does not start from zero.
+_STARTS = {"mu_product": 1.0}
 LAST_INPUTS = "inputs of the last Linear layer"  # the name under which taps keep them
 
 
@@ -143,6 +146,31 @@ class Learner:
         """1 - rate, which may depend on how often the average has moved."""
         assert self.rate is not None
         return 1 - self.rate if isinstance(self.rate, int | float) else self.rate.pace(self.moves)
+
+
+def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
+    """One optimizer step, undone where the device scalar `skip` is 1: parameters and state stay as they were."""
+    if all(group.get("fused") for group in optimizer.param_groups):
+        optimizer.found_inf, optimizer.grad_scale = skip, None  # type: ignore[attr-defined]
+        optimizer.step()
+        return
+    before = {
+        parameter: parameter.detach().clone() for group in optimizer.param_groups for parameter in group["params"]
+    }
+    states = {
+        parameter: {name: value.clone() for name, value in optimizer.state[parameter].items() if torch.is_tensor(value)}
+        for parameter in before
+    }
+    optimizer.step()
+    undo = skip.bool()
+    with torch.no_grad():
+        for parameter, value in before.items():
+            parameter.copy_(torch.where(undo, value, parameter))
+            for name, now in optimizer.state[parameter].items():
+                if torch.is_tensor(now):
+                    start = states[parameter].get(name)
+                    old = torch.full_like(now, _STARTS.get(name, 0.0)) if start is None else start
+                    now.copy_(torch.where(undo.to(now.device), old, now))
 
 
 @contextmanager

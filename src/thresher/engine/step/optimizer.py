@@ -12,9 +12,6 @@ from thresher.core.errors import ThresherError
 ABOUT_DEVICE = ("fused", "foreach", "capturable")  # options that say how a device computes, and not what
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
-# What an optimizer creates at its first step and does not start from zero.
-_STARTS = {"mu_product": 1.0}
-
 
 def fused_where_possible(optimizer: Optimizer) -> Optimizer:
     """Use the fused kernels where the optimizer has them and the caller did not choose otherwise: they can skip a step.
@@ -58,28 +55,3 @@ def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:
     if group.get("fused") is False:
         return False
     return all(p.is_floating_point() for p in group["params"])  # type: ignore[attr-defined]
-
-
-def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
-    """One optimizer step, undone where the device scalar `skip` is 1: parameters and state stay as they were."""
-    if all(group.get("fused") for group in optimizer.param_groups):
-        optimizer.found_inf, optimizer.grad_scale = skip, None  # type: ignore[attr-defined]
-        optimizer.step()
-        return
-    before = {
-        parameter: parameter.detach().clone() for group in optimizer.param_groups for parameter in group["params"]
-    }
-    states = {
-        parameter: {name: value.clone() for name, value in optimizer.state[parameter].items() if torch.is_tensor(value)}
-        for parameter in before
-    }
-    optimizer.step()
-    undo = skip.bool()
-    with torch.no_grad():
-        for parameter, value in before.items():
-            parameter.copy_(torch.where(undo, value, parameter))
-            for name, now in optimizer.state[parameter].items():
-                if torch.is_tensor(now):
-                    start = states[parameter].get(name)
-                    old = torch.full_like(now, _STARTS.get(name, 0.0)) if start is None else start
-                    now.copy_(torch.where(undo.to(now.device), old, now))

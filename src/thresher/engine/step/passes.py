@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from thresher.core.evidence import Evidence, Now, Prepared
+from thresher.core.evidence import Evidence, Now, Prepared, prepared_as
 from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of, signals_of
-from thresher.engine.device.precision import Precision, autocast
-from thresher.engine.gradients.strategy import Strategy, prepared_as
+from thresher.engine.device.placement import Autocast
+from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.step.blend import Blend
 from thresher.engine.step.forward import Batch, Pass, forward_pass, read_all
 from thresher.engine.step.learner import Learner, Taps
@@ -26,11 +26,11 @@ class Passes:
         recipe: Recipe,
         learners: Sequence[Learner],
         classes: int | None,
-        precision: Precision,
-        strategy: Strategy,
+        autocast: Autocast,
+        strategy: Strategy | None,
         teacher: Teacher | None,
     ):
-        self.learners, self.classes, self.precision, self.strategy = learners, classes, precision, strategy
+        self.learners, self.classes, self.autocast, self.strategy = learners, classes, autocast, strategy
         relabel = recipe.relabel_on("batch")
         asked = (recipe.each_batch, relabel)
         self.asks = any(part is not None for part in asked)
@@ -38,7 +38,7 @@ class Passes:
         self.wanted, self.needs = signals_of((*asked, recipe.mix)), needs_of(asked)
         self.last_inputs = prepared_as(Prepared.LAST_INPUTS, self.wanted)
         self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
-        inside = strategy.differentiates or bool(self.last_inputs)
+        inside = strategy is not None or bool(self.last_inputs)
         self.looks_inside = bool(learners[0].objective.layers) or (inside and recipe.mix is None)
         own = next(learners[0].objective.parameters(), None)
         self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None
@@ -68,9 +68,9 @@ class Passes:
         how: dict[str, Any] = {"views": views, "keep_graph": self.keeps_graph}
         if mixes:
             how = {"views": views[:1], "leave_no_trace": True}
-        with torch.set_grad_enabled(not mixes or self.strategy.differentiates):
+        with torch.set_grad_enabled(not mixes or self.strategy is not None):
             return forward_pass(
-                learner.model, learner.objective, learner.taps, batch, wanted=self.wanted, precision=self.precision,
+                learner.model, learner.objective, learner.taps, batch, wanted=self.wanted, autocast=self.autocast,
                 strategy=self.strategy, clean=clean, teacher=self.teacher, classes=self.classes,
                 memory=learner.batch_memory, **how, **vars(now),
             )  # fmt: skip
@@ -93,7 +93,7 @@ class Passes:
         with torch.no_grad():
             average = forward_pass(
                 learner.average, learner.objective, learner.average_taps or Taps(learner.average), batch,
-                views=views, precision=self.precision, classes=self.classes, wanted=self.last_inputs, **vars(now),
+                views=views, autocast=self.autocast, classes=self.classes, wanted=self.last_inputs, **vars(now),
             ).evidence  # fmt: skip
         return evidence.replace(others={**evidence.others, "average": average})
 
@@ -114,7 +114,7 @@ class Passes:
             outputs, layers = seen.outputs, seen.layers
         else:
             views = blend.of_inputs(views)
-            with autocast(views[0].device, self.precision), learner.taps.watching():
+            with self.autocast(), learner.taps.watching():
                 outputs = learner.model(torch.cat(views)).float()
             layers = learner.taps.take()
             targets = blend.of_targets(targets, self.classes, weights if self.weighs else None)
@@ -129,5 +129,5 @@ class Passes:
     def _with_teacher(self, evidence: Evidence) -> Evidence:
         if self.teacher is None:
             return evidence
-        with autocast(evidence.ids.device, self.precision):
+        with self.autocast():
             return evidence.replace(others={**evidence.others, "teacher": self.teacher(evidence)})

@@ -17,8 +17,7 @@ from thresher.core.rule import Decision, ask, in_epoch
 from thresher.core.slots import MixFromSet
 from thresher.engine.step.blend import Blend
 from thresher.engine.step.forward import Batch, Pass
-from thresher.engine.step.learner import Learner
-from thresher.engine.step.optimizer import step_unless
+from thresher.engine.step.learner import Learner, step_unless
 from thresher.engine.step.passes import Passes
 from thresher.record.ledger import EpochRows, Note
 
