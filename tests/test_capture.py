@@ -1,4 +1,8 @@
-"""The captured step without a GPU: what capturing relies on, and that padding and recording change nothing."""
+"""The captured step without a GPU: what capturing relies on, and that padding and recording change nothing.
+
+CUDA is replaced by fakes here. `benchmarks/engine_gpu.py` runs the real thing on a GPU: it compares captured and eager
+parameters bit for bit.
+"""
 
 import gc
 from collections.abc import Callable

@@ -26,8 +26,8 @@ from thresher import Ledger, Moment
 from thresher.__main__ import app
 from thresher.app import train_job as running
 from thresher.app.commands import demo as demo_command
-from thresher.app.commands.progress import progress
 from thresher.app.settings import Settings, make_settings, read_toml, save
+from thresher.app.terminal import progress
 from thresher.engine.settings import make_optimizer, make_schedule
 from thresher.engine.store.checkpoint import RunFolder
 from thresher.methods import METHODS
@@ -575,7 +575,7 @@ def test_optimizer_and_schedule_are_those_asked_for():
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_shows_where_training_is(terminal, monkeypatch):
-    monkeypatch.setattr("thresher.app.commands.progress.LINE_EVERY", 0.0)
+    monkeypatch.setattr("thresher.app.terminal.LINE_EVERY", 0.0)
     drawn = io.StringIO()
     record = {"metric": "accuracy", "score": 0.915, "kept": 0.6}
     console = Console(file=drawn, force_terminal=terminal, width=120, highlight=False)

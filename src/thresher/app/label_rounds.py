@@ -83,7 +83,7 @@ def open_pool(folder: Path, model: str | None = None) -> Asked:
 
 def latest(asked: Asked, aside: "Console", model: str | None = None) -> Run:
     """The run of the last round; a training that was stopped is brought to its end first."""
-    from thresher.app.commands.progress import progress
+    from thresher.app.terminal import progress
 
     for round_ in range(asked.last_round + 1):
         folder = round_folder(asked.folder, round_)

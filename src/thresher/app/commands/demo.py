@@ -12,8 +12,8 @@ from thresher.record.run_folder import REPORT
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from thresher.app.commands.results import Result
     from thresher.app.settings import Settings
+    from thresher.app.terminal import Result
 
 METHODS = ("standard", "spl", "prl-l", "l2rw", "crust")
 NOISE_RATE, CLEAN = 0.4, 50
@@ -30,8 +30,7 @@ def demo(
     Handwritten digits, 40% of the training labels flipped at random, the same network trained by each method.
     At the end there is a table, and a report to open in a browser.
     """
-    from thresher.app.commands.results import side_by_side
-    from thresher.app.consoles import plain_console
+    from thresher.app.terminal import plain_console, side_by_side
     from thresher.report import write_report
 
     console = plain_console()
@@ -70,8 +69,7 @@ def _unfinished_folder() -> Path:
 
 
 def _train_all(folder: Path, epochs: int, aside: "Console") -> "list[Result]":
-    from thresher.app.commands.progress import progress
-    from thresher.app.commands.results import result
+    from thresher.app.terminal import progress, result
     from thresher.app.train_job import prepare_job, start
 
     jobs = [prepare_job(demo_settings(name, epochs)) for name in METHODS]

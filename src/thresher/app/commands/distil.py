@@ -52,8 +52,7 @@ def _is_finished(folder: Path, _: "Settings") -> bool:
 
 
 def _distil_and_tell(job: "DistilJob", folder: Path, commit_every: float, as_json: bool) -> None:
-    from thresher.app.commands.results import side_by_side
-    from thresher.app.consoles import plain_console
+    from thresher.app.terminal import plain_console, side_by_side
     from thresher.report import write_report
 
     console, aside = plain_console(), plain_console(stderr=True)
@@ -69,8 +68,8 @@ def _distil_and_tell(job: "DistilJob", folder: Path, commit_every: float, as_jso
 
 
 def _watched(job: "DistilJob", folder: Path, commit_every: float, aside: "Console") -> "tuple[Lessons, dict[str, Run]]":
-    from thresher.app.commands.progress import progress
     from thresher.app.distil_job import STAGES, run_distil
+    from thresher.app.terminal import progress
 
     settings, parts = job.settings, job.parts
     aside.print(
@@ -93,8 +92,8 @@ def _watched(job: "DistilJob", folder: Path, commit_every: float, aside: "Consol
 def _found(job: "DistilJob", lessons: "Lessons", runs: "dict[str, Run]", folder: Path) -> dict[str, Any]:
     from dataclasses import replace
 
-    from thresher.app.commands.results import result
     from thresher.app.distil_job import title
+    from thresher.app.terminal import result
     from thresher.methods.separate_sets import surer_of
 
     settings, train, known = job.settings, lessons.train, lessons.validation

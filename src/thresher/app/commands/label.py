@@ -34,8 +34,8 @@ def label(
     The answers are checked before anything is kept. Where people disagree the majority counts, with a warning; a tie
     stays open. The same answers again change nothing. A command that was stopped goes on when it is given again.
     """
-    from thresher.app.consoles import plain_console
     from thresher.app.label_rounds import latest, open_pool
+    from thresher.app.terminal import plain_console
     from thresher.report import write_loop_report
     from thresher.report.summary import score_text
 

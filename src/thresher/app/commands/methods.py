@@ -26,7 +26,7 @@ def methods(
     from rich.table import Table
     from rich.text import Text
 
-    from thresher.app.consoles import plain_console
+    from thresher.app.terminal import plain_console
 
     table = Table(box=None, show_header=False, padding=(0, 2, 1, 0))
     table.add_column(style="bold cyan", no_wrap=True)

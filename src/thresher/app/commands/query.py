@@ -35,8 +35,8 @@ def query(
     filled in instead; and preview.html. The same question again chooses the same. Then: thresher label.
     """
     from thresher.app.annotate.question import write_question
-    from thresher.app.consoles import plain_console
     from thresher.app.label_rounds import keep_picks, latest, open_pool, remember
+    from thresher.app.terminal import plain_console
     from thresher.core.errors import ThresherError
     from thresher.core.seeding import derive
     from thresher.methods.acquisitions import acquisition

@@ -42,9 +42,8 @@ def train(
 
 
 def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json: bool) -> None:
-    from thresher.app.commands.results import one_run, result
-    from thresher.app.consoles import plain_console
     from thresher.app.folders import is_finished
+    from thresher.app.terminal import one_run, plain_console, result
     from thresher.report import write_report
 
     console, aside, page = plain_console(), plain_console(stderr=True), folder / REPORT
@@ -63,7 +62,7 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
 
 
 def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
-    from thresher.app.commands.progress import progress
+    from thresher.app.terminal import progress
     from thresher.app.train_job import fine_tuned, known_by_folds, start
     from thresher.report.run_record import noise_rate_found
     from thresher.report.summary import noise_rate_text
