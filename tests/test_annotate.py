@@ -373,9 +373,9 @@ def test_a_label_that_died_at_any_write_ends_as_if_it_had_not(run: Path, monkeyp
         "record.ledger",
         "app.annotate.stored_answers",
         "app.settings",
+        "record.loop",
         "report",
     )
-    modules = (*modules, "methods.rounds")
     for module in modules:
         monkeypatch.setattr(f"thresher.{module}.write_whole", write)
     start = tree(run)

@@ -28,9 +28,10 @@ from thresher.app import train_job as running
 from thresher.app.commands import demo as demo_command
 from thresher.app.settings import Settings, make_settings, read_toml, save
 from thresher.app.terminal import progress
+from thresher.core.files import LOCK
 from thresher.engine.settings import make_optimizer, make_schedule
 from thresher.engine.store.checkpoint import RunFolder
-from thresher.methods import METHODS
+from thresher.methods import METHODS, WEIGHTINGS, methods
 from thresher.noise.noise_rate import Estimate
 
 QUICK = ["--data", "blobs:200,3,4", "--model", "mlp:16", "--batch", "32"]
@@ -65,7 +66,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 def leftovers(folder: Path) -> list[Path]:
     """Files that were begun and not put in place."""
-    return [path for path in folder.rglob(".*") if path.is_file()]
+    return [path for path in folder.rglob(".*") if path.is_file() and path.name != LOCK]
 
 
 def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -92,9 +93,9 @@ def test_train_writes_the_run_and_ends_with_json(tmp_path):
     seconds = sum(json.loads(line)["seconds"] for line in (out / "history.jsonl").read_text().splitlines())
     assert found["seconds"] == pytest.approx(seconds)
     assert found["examples_per_second"] == pytest.approx(32 * sum(record["steps"] for record in history(out)) / seconds)
-    names = {path.name for path in out.iterdir()}
+    names = {path.name for path in out.iterdir()} - {LOCK}
     assert names == {
-        "run.toml", "history.jsonl", "ledger", "checkpoint.pt", "examples.parquet", "previews.npz", "report.html",
+        "run.toml", "model.json", "history.jsonl", "ledger", "checkpoint.pt", "examples.parquet", "previews.npz", "report.html",
     }  # fmt: skip
     assert "epoch 3/3" in result.stderr
     assert "epoch" not in result.stdout
@@ -192,7 +193,7 @@ def test_a_run_by_folds_may_have_stages_and_be_stopped_before_it_is_saved(tmp_pa
     words = [*QUICK, "--noise-rate", "folds", "--epochs", 2, "--json", "--out"]
     assert told(thresher("train", "--method", "f-correction", *words, tmp_path / "a"))["noise_rate"]["rate"] == 0.35
     given = {"method": "prl-l", "data": "blobs:200,3,4", "noise_rate": "folds", "epochs": 2}
-    job, other = (running.prepare(make_settings({**given, "seed": seed}, {})) for seed in (0, 7))
+    job, other = (running.prepare_job(make_settings({**given, "seed": seed}, {})) for seed in (0, 7))
 
     def stop(_):
         raise KeyboardInterrupt
@@ -357,7 +358,7 @@ BAD = {
     "--method standard --corrupt symmetric": "has no number",
     "--method standard --model mpl": "did you mean 'mlp'?",
     "--method standard --batch 1000": "batch=1000 does not fit 200",
-    "--method standard --epochs 0": "does nothing",
+    "--method standard --epochs 0": "epochs must be at least 1",
     "--method standard --epochs 1 --steps 1": "not both",
     "--method standard --optimizer adem": "did you mean 'adam'?",
     "--method standard --momentum 0.5": "adam takes no momentum",
@@ -376,7 +377,7 @@ BAD = {
     "--method l2rw --clean 900 --corrupt symmetric:0.4": "give 1 to 199",
     "--method l2rw --clean nowhere.npz": "There is no file or folder nowhere.npz",
     "--method l2rw --clean 9 --corrupt symmetric:0.4 --clean-batch 10": "give 1 to 9",
-    "--method standard --validation 2": "is no share",
+    "--method standard --validation 2": "must lie between 0 and 1",
     "--noise-rate 0.4": "There is no method to train with",
     "--method standard --from nowhere.toml": "There is no file nowhere.toml",
 }
@@ -490,7 +491,10 @@ def test_version_comes_without_what_it_does_not_need():
 
 def test_methods_lists_every_method():
     listed = json.loads(thresher("methods", "--json").stdout)
-    assert [row["name"] for row in listed] == list(METHODS)
+    assert [row["name"] for row in listed] == [known.name for known in methods()]
+    assert {row["kind"] for row in listed} == {"recipe", "procedure", "acquisition", "weighting"}
+    only = json.loads(thresher("methods", "--kind", "weighting", "--json").stdout)
+    assert [row["name"] for row in only] == list(WEIGHTINGS)
     assert all(list(row) == ["name", "kind", "paper", "clock", "needs", "tasks", "summary"] for row in listed)
     assert {"name": "prl-l", "needs": ["noise_rate"], "clock": "batch"}.items() <= {
         key: value for row in listed if row["name"] == "prl-l" for key, value in row.items()

@@ -297,7 +297,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an epoch of nobody": (
         lambda: call(Recipe(each_epoch=lambda evidence: torch.zeros(len(evidence))), steps=2),
-        "keeps nobody",
+        "keeps no example",
     ),
     # weigh()
     "weigh without a peer": (lambda: weigh(from_peer(KEEP), net(), *two()), "pass peer="),
