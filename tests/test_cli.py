@@ -95,7 +95,8 @@ def test_train_writes_the_run_and_ends_with_json(tmp_path):
     assert found["examples_per_second"] == pytest.approx(32 * sum(record["steps"] for record in history(out)) / seconds)
     names = {path.name for path in out.iterdir()} - {LOCK}
     assert names == {
-        "run.toml", "model.json", "history.jsonl", "ledger", "checkpoint.pt", "examples.parquet", "previews.npz", "report.html",
+        "run.toml", "model.json", "history.jsonl", "ledger", "checkpoint.pt", "examples.parquet", "previews.npz",
+        "report.html",
     }  # fmt: skip
     assert "epoch 3/3" in result.stderr
     assert "epoch" not in result.stdout
