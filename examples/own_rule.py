@@ -5,11 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from thresher import Evidence, Recipe, fit
+from thresher import Evidence, Recipe, Rule, fit, load
 from thresher.corruption import corrupt
-from thresher.data import load
-from thresher.models import build
-from thresher.rules import Rule, warmup
+from thresher.rules import warmup
 from thresher.signals import p_given
 
 
@@ -26,9 +24,8 @@ class BelievedByAverage(Rule):
 digits = load("digits")
 train = corrupt(digits.train, "symmetric:0.4", seed=0)
 recipe = Recipe(each_batch=warmup(5, BelievedByAverage()), average=0.99)
-factory = lambda: build("mlp", input_shape=train.input_shape, outputs=10)  # noqa: E731
 
-run = fit(recipe, factory, train, test=digits.test, epochs=20, batch=64)
-plain = fit(Recipe(), factory, train, test=digits.test, epochs=20, batch=64)
+run = fit(recipe, "mlp", train, test=digits.test, epochs=20, batch=64)
+plain = fit("standard", "mlp", train, test=digits.test, epochs=20, batch=64)
 print(f"accuracy in the last ten epochs: {run.last():.3f}, plain training: {plain.last():.3f}")
 assert run.last() > plain.last()

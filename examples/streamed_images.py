@@ -3,11 +3,8 @@
 import torch
 from torch.utils.data import Dataset
 
-from thresher import Examples, fit
+from thresher import Examples, fit, load
 from thresher.corruption import corrupt
-from thresher.data import load
-from thresher.methods import method
-from thresher.models import build
 
 
 class Files(Dataset):
@@ -26,12 +23,10 @@ class Files(Dataset):
 digits = load("digits")
 in_memory = corrupt(digits.train, "symmetric:0.4", seed=0)
 streamed = Examples(Files(in_memory.inputs), in_memory.targets, classes=10, columns=in_memory.columns)
-recipe = method("prl-l").recipe(noise_rate=0.4, classes=10, epochs=5)
 
 
 def train_on(examples: Examples) -> float:
-    factory = lambda: build("mlp", input_shape=(1, 8, 8), outputs=10)  # noqa: E731
-    run = fit(recipe, factory, examples, test=digits.test, epochs=5, batch=64)
+    run = fit("prl-l", "mlp", examples, test=digits.test, noise_rate=0.4, epochs=5, batch=64)
     return run.scores[-1]
 
 

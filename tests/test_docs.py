@@ -1,10 +1,14 @@
 """What the documents show runs: the README's code blocks, those of docs/, and every script in examples/."""
 
+import ast
 import re
 import runpy
 import shlex
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
+from typing import TypeGuard
 
 import click
 import pytest
@@ -94,3 +98,128 @@ def test_the_page_of_names_has_all_of_them_and_no_other() -> None:
     listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
     known = {*data.names(), *corruption.names(), *models.MODELS}
     assert listed == known | {"timm:NAME", "package.module:factory"}
+
+
+PUBLIC = ("signals", "schedules", "rules", "objectives", "slots", "data", "corruption", "models", "methods", "noise")
+PUBLIC_MODULES = ("thresher", *(f"thresher.{name}" for name in (*PUBLIC, "report", "app")))
+
+
+def private_names(code: str) -> list[str]:
+    """What a program takes from thresher that no public module has in its `__all__`."""
+    tree, modules, private = ast.parse(code), dict[str, str](), list[str]()
+
+    def take(module: str, name: str) -> str | None:
+        """The public module that this is, if it is one."""
+        if module not in PUBLIC_MODULES or name not in import_module(module).__all__:
+            private.append(f"{module}.{name}")
+        return whole if (whole := f"{module}.{name}") in PUBLIC_MODULES else None
+
+    def resolve(node: ast.expr) -> str | None:
+        if isinstance(node, ast.Name):
+            return modules.get(node.id)
+        inside = resolve(node.value) if isinstance(node, ast.Attribute) else None
+        return take(inside, node.attr) if inside and isinstance(node, ast.Attribute) else None
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for each in (each for each in node.names if each.name.partition(".")[0] == "thresher"):
+                private += [each.name] if each.name not in PUBLIC_MODULES else []
+                modules[each.asname or "thresher"] = each.name if each.asname else "thresher"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "thresher":
+            for each in node.names:
+                if module := take(node.module or "", each.name):
+                    modules[each.asname or each.name] = module
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            resolve(node)
+    return list(dict.fromkeys(private))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda page: page.name)
+def test_pages_and_examples_import_public_names_only(page: Path) -> None:
+    assert private_names(page.read_text(encoding="utf-8") if page.suffix == ".py" else code_of(page)) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "private"),
+    [
+        ("import thresher as th\nth.fit\nth.signals.loss\nth.rules.warmup(3, x).then", []),
+        ("from thresher import fit, rules\nrules.KeepSmallest", []),
+        ("from thresher.app import ThresherClassifier", []),
+        ("from thresher.core.rule import Rule", ["thresher.core.rule.Rule"]),
+        ("from thresher.methods.reclaim import short", ["thresher.methods.reclaim.short"]),
+        ("from thresher.rules import parts", ["thresher.rules.parts"]),
+        ("import thresher.engine.train", ["thresher.engine.train"]),
+        ("import thresher as th\nth.door", ["thresher.door"]),
+        ("import thresher as th\nth.rules.keep.Keep", ["thresher.rules.keep"]),
+        ("from thresher import rules as r\nr.parts(1)", ["thresher.rules.parts"]),
+    ],
+)
+def test_private_names_are_recognised(code: str, private: list[str]) -> None:
+    assert private_names(code) == private
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_what_public_modules_export_is_there(module: str) -> None:
+    there = import_module(module)
+    assert there.__all__
+    assert [name for name in there.__all__ if not hasattr(there, name)] == []
+
+
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+SHOWN = re.findall(r"^```py\n# (\S+)\n(.*?)^```", DESIGN, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize(("file", "code"), SHOWN, ids=[file for file, _ in SHOWN])
+def test_the_source_that_the_design_shows_is_the_source(file: str, code: str) -> None:
+    assert code in (ROOT / file).read_text(encoding="utf-8")
+
+
+def test_a_method_takes_four_places_and_thirty_lines() -> None:
+    assert len({file for file, _ in SHOWN}) == 4
+    without_docstrings = re.sub(r'"""(?:[^"]|"(?!""))*"""', "", "".join(code for _, code in SHOWN))
+    lines = [line for line in without_docstrings.splitlines() if line.strip()]
+    assert f"four places and {len(lines)} lines of code" in DESIGN
+    assert len(lines) <= 30
+
+
+def rows_under(heading: str) -> list[list[str]]:
+    """The cells of the table in a section of the design, without its head."""
+    section = DESIGN.split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip(" `") for cell in row] for row in rows[2:]]
+
+
+def test_every_stop_of_the_walk_is_there() -> None:
+    stops = rows_under("The walk of one example")
+    assert [int(number) for number, *_ in stops] == list(range(1, len(stops) + 1))
+    for _, file, function, _ in stops:
+        names = {
+            node.name
+            for node in ast.walk(ast.parse((ROOT / "src" / "thresher" / file).read_text()))
+            if is_definition(node)
+        }
+        assert set(function.split(".")) <= names, function
+
+
+def is_definition(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.ClassDef]:
+    return isinstance(node, ast.FunctionDef | ast.ClassDef)
+
+
+def test_there_are_twelve_words_and_twelve_laws_with_their_tests() -> None:
+    assert len(rows_under("Twelve words")) == 12
+    laws = rows_under("The laws")
+    assert [int(number) for number, *_ in laws] == list(range(1, 13))
+    for number, _, where in laws:
+        text = "".join((ROOT / file).read_text(encoding="utf-8") for file in re.findall(r"tests/\w+\.py", where))
+        tested_as = (re.findall(r"with law (\d+)", where) or [number])[0]
+        assert re.search(rf"\blaws? {tested_as}\b|law_{tested_as}_", text, re.IGNORECASE), number
+
+
+def test_the_contracts_and_the_picture_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert [row[0] for row in rows_under("The layers")] == [contract["name"] for contract in contracts]
+    drawn = re.findall(r'class="(layer|room)">(\w+)<', (ROOT / "docs" / "layers.svg").read_text())
+    for kind, contract in zip(("layer", "room"), contracts, strict=False):
+        listed = [name for layer in contract["layers"] for name in layer.split(" | ")]
+        assert [name for drawn_as, name in drawn if drawn_as == kind] == listed

@@ -17,6 +17,8 @@ from thresher.core.seeding import generator
 from thresher.corruption import labels, noisy_pools, targets
 from thresher.corruption.imbalance import imbalance
 
+__all__ = ["FOR_CLASSES", "FOR_REAL_TARGETS", "Corruption", "corrupt", "names", "recorded"]
+
 # A corruption takes the examples, the number and the option of `name:number:option`, and a generator.
 Corruption = Callable[[Examples, float, str | None, torch.Generator], Examples]
 Flip = Callable[[Tensor, float, torch.Generator, int], Tensor]

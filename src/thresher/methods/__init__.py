@@ -11,7 +11,17 @@ from thresher.methods.incv import incv
 from thresher.methods.layer_pairs import pairs_between
 from thresher.methods.method import Method, Setting
 from thresher.methods.noise_layer import noise_layer_from_confusion
-from thresher.methods.reclaim import reclaim
+from thresher.methods.reclaim import (
+    CONFIDENT,
+    DEBIASED,
+    DEBIASED_HELD_OUT,
+    agreeing,
+    central,
+    growing,
+    joint,
+    reclaim,
+    short,
+)
 from thresher.methods.registry import KINDS, METHODS, method, methods
 from thresher.methods.t_revision import t_revision
 from thresher.methods.teaching import Lessons, teach
@@ -20,6 +30,9 @@ from thresher.methods.weightings import WEIGHTINGS, Weighting, weighting
 
 __all__ = [
     "ACQUISITIONS",
+    "CONFIDENT",
+    "DEBIASED",
+    "DEBIASED_HELD_OUT",
     "KINDS",
     "METHODS",
     "WEIGHTINGS",
@@ -33,18 +46,23 @@ __all__ = [
     "Weighting",
     "acquisition",
     "active_loop",
+    "agreeing",
+    "central",
     "clean_only",
     "determinant",
     "distil",
     "fine_tune",
     "forward_correction",
+    "growing",
     "incv",
+    "joint",
     "last_rate",
     "method",
     "methods",
     "noise_layer_from_confusion",
     "pairs_between",
     "reclaim",
+    "short",
     "student_recipe",
     "t_revision",
     "teach",
