@@ -109,7 +109,7 @@ def test_anchors_are_the_surest_but_for_outliers() -> None:
 
 
 WRONG: dict[str, Any] = {
-    "not square": (lambda: ForwardCorrection(torch.ones(2, 3) / 3), "each row be of a class"),
+    "not square": (lambda: ForwardCorrection(torch.ones(2, 3) / 3), "A transition is \\[classes, classes\\]"),
     "no probabilities": (lambda: Reweighted(torch.eye(3) * 2), "sum to 1"),
     "too few classes": (lambda: ForwardCorrection(torch.eye(2))(some_evidence(4, "classes")), "make them equal"),
     "no percentile": (lambda: transition_from_anchors(torch.eye(3), 0.0), "at most 100"),
