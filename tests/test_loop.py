@@ -135,7 +135,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
         count += 1
         whole(path, fill)
 
-    for module in ("engine.store.checkpoint", "record.outcome", "record.ledger", "methods.rounds"):
+    for module in ("engine.store.checkpoint", "record.outcome", "record.ledger", "record.loop"):
         monkeypatch.setattr(f"thresher.{module}.write_whole", write)
     return lambda: count
 

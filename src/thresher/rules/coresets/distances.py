@@ -123,9 +123,9 @@ def as_points(embeddings: Tensor) -> Points:
     """
     columns = checked_rows(embeddings).T.contiguous()
     columns = columns * 2.0 ** -math.frexp(float(columns.abs().max()))[1]  # squares can neither overflow nor vanish
-    everyone = torch.arange(columns.shape[1], device=columns.device)
-    farthest = _lengths(columns, torch.zeros_like(everyone), everyone).argmax()
-    span = float(_lengths(columns, farthest.expand_as(everyone), everyone).max())
+    positions = torch.arange(columns.shape[1], device=columns.device)
+    farthest = _lengths(columns, torch.zeros_like(positions), positions).argmax()
+    span = float(_lengths(columns, farthest.expand_as(positions), positions).max())
     columns *= UNITS * 2.0 ** -math.frexp(span)[1]
     centred = (columns - columns.mean(1, keepdim=True)).T
     # Of d + 2 products, of the norms, and of _lengths; in single precision all of it is 2²⁹ times as much.
@@ -163,11 +163,11 @@ def blocks(points: Points) -> Iterator[Tensor]:
 
 def total_distances(points: Points) -> Tensor:
     """Σ_j distance(i, j) [n] in whole numbers (int64); each pair is measured once."""
-    everyone = points.positions
-    totals = torch.zeros_like(everyone)
+    positions = points.positions
+    totals = torch.zeros_like(positions)
     for rows in blocks(points):
         first, m = int(rows[0]), len(rows)
-        distances = points.distances(rows, everyone[first:])
+        distances = points.distances(rows, positions[first:])
         totals[first:] += distances.sum(0).long()  # sums of whole numbers below 2⁵³ are exact in any order
         totals[first : first + m] += distances[:, m:].sum(1).long()
     return totals
