@@ -17,7 +17,7 @@ from thresher.core.evidence import Evidence
 from thresher.corruption import corrupt
 from thresher.data.builtin import blobs
 from thresher.methods import METHODS, Trainer, incv
-from thresher.methods.incv import noise_rate_from_agreement, sort_examples, wrong_among_selected
+from thresher.methods.incv import noise_rate_from_agreement, select_examples, wrong_among_selected
 from thresher.models.mlp import MLP
 from thresher.objectives import (
     CrossEntropy,
@@ -109,7 +109,7 @@ def test_anchors_are_the_surest_but_for_outliers() -> None:
 
 
 WRONG: dict[str, Any] = {
-    "not square": (lambda: ForwardCorrection(torch.ones(2, 3) / 3), "each row be of a class"),
+    "not square": (lambda: ForwardCorrection(torch.ones(2, 3) / 3), "A transition is \\[classes, classes\\]"),
     "no probabilities": (lambda: Reweighted(torch.eye(3) * 2), "sum to 1"),
     "too few classes": (lambda: ForwardCorrection(torch.eye(2))(some_evidence(4, "classes")), "make them equal"),
     "no percentile": (lambda: transition_from_anchors(torch.eye(3), 0.0), "at most 100"),
@@ -186,7 +186,7 @@ def trainer(**changes: Any) -> Trainer:
 
 def test_cross_validation_selects_what_is_clean_and_tells_the_noise_rate() -> None:
     train = trainer(epochs=32)
-    found = sort_examples(train, iterations=2)
+    found = select_examples(train, iterations=2)
     wrong = train.train.columns["is_corrupt"]
     assert not (found.selected & found.candidate).any()
     assert float(wrong[found.selected].float().mean()) < 0.2, "half of what was there before"

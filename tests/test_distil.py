@@ -255,7 +255,7 @@ def test_what_cannot_work_is_refused_before_anything_is_trained() -> None:
 def test_labelled_examples_under_other_ids_are_found_in_the_validation_set() -> None:
     copies = replace(ALL.subset(torch.arange(14, 50)), ids=torch.arange(1000, 1036), checked=False)  # 6 are labelled
     with pytest.raises(
-        ThresherError, match=r"6 validation examples .such as id 1000. have the very inputs of labelled"
+        ThresherError, match=r"6 validation examples .such as id 1000. have the same inputs as labelled"
     ):
         lessons(validation=copies, watch=never)
 

@@ -166,7 +166,7 @@ def test_what_cannot_be_picked_is_refused() -> None:
             k_centre(rows, count)
     with pytest.raises(ThresherError, match=r"give rows \[n, c\] and \[n, d\]"):
         kmeans_plus_plus(rows, rows[:3], 2)
-    with pytest.raises(ThresherError, match="not finite"):
+    with pytest.raises(ThresherError, match="NaN or infinite"):
         kmeans_plus_plus(rows, rows / 0, 2)
     for rule in (KMeansPlusPlus, KCentre, RandomPicks):
         with pytest.raises(ThresherError, match="keeps nothing"):

@@ -253,8 +253,11 @@ REFUSALS = {
     "changed label too large": (lambda: Examples(INPUTS, LABELS).with_targets(LABELS + 1), "labels from 1 to 3"),
     "real labels": (lambda: Examples(INPUTS, LABELS + 0.5, classes=3), "real labels"),
     "soft labels too wide": (lambda: Examples(INPUTS, torch.eye(3)[LABELS], classes=4), "width 3"),
-    "soft labels no probabilities": (lambda: Examples(INPUTS, torch.ones(N, 3), classes=3), "no probabilities"),
-    "soft labels negative": (lambda: Examples(INPUTS, torch.tensor([[1.5, -0.5]]).expand(N, 2), classes=2), "no proba"),
+    "soft labels no probabilities": (lambda: Examples(INPUTS, torch.ones(N, 3), classes=3), "not probabilities"),
+    "soft labels negative": (
+        lambda: Examples(INPUTS, torch.tensor([[1.5, -0.5]]).expand(N, 2), classes=2),
+        "not proba",
+    ),
     "whole numbers in rows": (lambda: Examples(INPUTS, LABELS[:, None]), "class ids \\[n\\]"),
     "targets in blocks": (lambda: Examples(INPUTS, torch.rand(N, 2, 2)), "reshape"),
     "empty subset": (lambda: Examples(INPUTS, LABELS).subset([]), "empty"),

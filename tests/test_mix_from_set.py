@@ -78,7 +78,7 @@ def test_nothing_is_mixed_before_its_time_and_everything_from_then_on(mix: Any) 
 
 @pytest.mark.parametrize("given", [(-1, Mixup()), (3, None), (Mixup(), 3)])
 def test_a_mix_that_never_begins_or_begins_twice_is_refused(given: tuple[Any, Any]) -> None:
-    with pytest.raises(ThresherError, match="is no warm-up"):
+    with pytest.raises(ThresherError, match="is not a warm-up"):
         warmup(*given)
 
 

@@ -59,7 +59,7 @@ from thresher.rules import (
 )
 from thresher.slots.average import Growing, over
 from thresher.slots.mix import Mixup
-from thresher.slots.relabel import TeacherLabels, taught
+from thresher.slots.relabel import TeacherLabels, blended_targets
 from thresher.slots.views import Flip, Shift, View
 
 SHAPES = [(1, 2), (3, 2), (40, 10)]
@@ -119,7 +119,7 @@ def test_labels_are_those_of_the_reference(trust: float, temperature: float) -> 
     draws = torch.Generator().manual_seed(0)
     outputs, given = 2 * torch.randn(20, 4, generator=draws), torch.randint(4, (20,), generator=draws)
     believed = torch.rand(20, generator=draws) < 0.5
-    found = taught(torch.eye(4)[given], outputs, believed, trust, temperature)
+    found = blended_targets(torch.eye(4)[given], outputs, believed, trust, temperature)
     rows = zip(given.tolist(), outputs, believed.tolist(), strict=True)
     expected = [reference.lesson(*row, trust, temperature) for row in rows]
     torch.testing.assert_close(found, torch.tensor(expected))
@@ -466,7 +466,7 @@ REFUSED = {
     ),
     "no validation set": (lambda: call(reclaim(Setting(0.4, 3, 1), rest=DEBIASED)), "pass validation=Examples"),
     "nobody held out": (lambda: HoldOut(0.0), "between 0 and 1"),
-    "no epochs": (lambda: over(0), "looks back on nothing"),
+    "no epochs": (lambda: over(0), "averages nothing"),
     "away from uniform": (lambda: NearUniform(-1.0), "at least 0"),
 }
 

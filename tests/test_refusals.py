@@ -284,7 +284,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "mixed words": (lambda: call(Recipe(mix=Mixup()), words, word_examples()), "leave mix out"),
     "weights of a wrong shape": (
         lambda: call(Recipe(each_batch=lambda evidence: torch.ones(len(evidence), 1))),
-        r"let it give \[",
+        r"return \[",
     ),
     "weights that are no tensor": (lambda: call(Recipe(each_batch=lambda evidence: 1.0)), "weights"),  # noqa: ARG005
     "negative weights of an epoch": (

@@ -1,1 +1,1 @@
-"""The words everything is written in: examples, evidence, signals, rules, objectives, recipes."""
+"""The types that everything else uses: examples, evidence, signals, rules, objectives, recipes."""

@@ -1,4 +1,4 @@
-"""Map-style datasets as inputs: some of their items, several as one, and batches by loading workers."""
+"""Map-style datasets as inputs: subsets, concatenation, and batches loaded by workers."""
 
 from collections.abc import Iterable, Sequence
 from numbers import Number
@@ -13,14 +13,14 @@ from thresher.core.seeding import everything_seeded, generator
 
 
 class MapDataset(Protocol):
-    """Anything with a length and items; an item is an input (also as numbers), or a tuple that starts with one."""
+    """Anything with a length and items; an item is an input (a tensor or numbers), or a tuple that starts with one."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, position: int, /) -> Any: ...
 
 
 class Picked:
-    """A map-style dataset seen through a list of positions."""
+    """The items of a map-style dataset at a list of positions."""
 
     def __init__(self, dataset: MapDataset, positions: list[int]):
         self.dataset, self.positions = dataset, positions
@@ -33,7 +33,7 @@ class Picked:
 
 
 class Seeded:
-    """Items whose random transforms depend on (seed, epoch, id) only, in whichever worker they run."""
+    """Items whose random transforms depend on (seed, epoch, id) only, not on the worker that loads them."""
 
     def __init__(self, dataset: MapDataset, ids: list[int], seed: int, epoch: int):
         self.dataset, self.ids, self.seed, self.epoch = dataset, ids, seed, epoch
@@ -47,7 +47,7 @@ class Seeded:
 
 
 def _as_input(item: Any) -> Tensor:
-    """The item, or what it starts with; numbers are all of an input, and so are lists of lists of them."""
+    """The input of an item: its first part, or all of it where it is made of numbers (also nested in lists)."""
     plain = (Number, list) if isinstance(item, list) else Number
     if isinstance(item, (tuple, list)) and not isinstance(item[0], plain):
         item = item[0]
@@ -55,13 +55,13 @@ def _as_input(item: Any) -> Tensor:
         return torch.as_tensor(item)
     except (TypeError, ValueError, RuntimeError):
         raise ThresherError(
-            f"An item's input is a {type(item).__name__}, which makes no tensor: "
+            f"An item's input is a {type(item).__name__}, which cannot become a tensor: "
             "let the dataset give a tensor, or a tuple that starts with one."
         ) from None
 
 
 def _stacked(inputs: list[Tensor]) -> Tensor:
-    """A batch, of inputs of one shape."""
+    """The inputs as one batch; they must have the same shape."""
     for each in inputs:
         if each.shape != inputs[0].shape:
             shapes = f"{list(inputs[0].shape)} and {list(each.shape)}"
@@ -83,6 +83,6 @@ def loaded(items: Seeded, order: Iterable[Tensor], workers: int, pinned: bool) -
 
 
 def joined(parts: Sequence[Tensor | MapDataset]) -> Tensor | MapDataset:
-    """The inputs of several sets as those of one: in memory if all of them are."""
+    """The inputs of several sets as one: a tensor if all of them are tensors."""
     tensors = [part for part in parts if isinstance(part, Tensor)]
     return torch.cat(tensors) if len(tensors) == len(parts) else ConcatDataset(parts)  # type: ignore[arg-type]

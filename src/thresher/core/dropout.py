@@ -1,4 +1,4 @@
-"""Monte-Carlo dropout: how far a model disagrees with itself when parts of it are left out."""
+"""Monte-Carlo dropout: how far the predictions of several passes with dropout disagree."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from thresher.core.errors import ThresherError
 class MutualInformation:
     """H(mean p) - mean H(p) [n] of the class probabilities p of several passes with dropout (BALD, Gal et al. 2017).
 
-    It is high where single passes are sure of different classes, and 0 where all of them are equally unsure.
+    It is high where single passes are sure of different classes, and 0 where all passes agree.
     """
 
     passes: int = 20
@@ -31,12 +31,12 @@ class MutualInformation:
 
 @contextmanager
 def dropping(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode but for its dropout; every layer afterwards in the mode it had."""
+    """Evaluation mode except for dropout layers; every layer has its former mode afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     dropouts = [m for m in model.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0]
     if not dropouts:
         raise ThresherError(
-            "The mutual information comes from dropout, and this model has none: "
+            "The mutual information needs dropout, and this model has none: "
             "use one with nn.Dropout layers, such as mlp-dropout:512 or wrn-28-10:0.3."
         )
     model.eval()

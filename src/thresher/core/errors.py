@@ -1,5 +1,5 @@
-"""Errors that a person can act on: one sentence that names the fix."""
+"""The error for wrong input: one sentence that names the fix."""
 
 
 class ThresherError(ValueError):
-    """Wrong input, said in one sentence that names the fix; the command line exits with 2."""
+    """Wrong input: the message is one sentence that names the fix; the command line exits with 2."""

@@ -1,4 +1,4 @@
-"""Evidence: what is known about n examples at one moment, lazy and read-only; and signals, which are read from it."""
+"""Evidence: what is known about n examples at one moment, computed when first read; and the signals read from it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ OTHER_EXAMPLES = frozenset({"clean", "labelled", "validation"})  # all other evi
 
 
 class Prepared(Enum):
-    """What the engine takes from a forward pass for a signal, because afterwards is too late."""
+    """What the engine has to record during the forward pass for a signal."""
 
     LAST_INPUTS = "the inputs of the last Linear layer"
     GRADIENT_NORM = "the norm of each example's gradient"
@@ -25,15 +25,15 @@ class Prepared(Enum):
 
 @dataclass(frozen=True)
 class Signal:
-    """A named function `Evidence -> [n]` or `[n, width]`, with what the engine must prepare for it.
+    """A named function `Evidence -> [n]` or `[n, width]`, and what the engine must prepare for it.
 
-    tasks     for which it is defined
-    prepared  how the engine prepares it, where it is not a function of the evidence alone
-    needs     other evidence that it is taken from: "clean", "average", ...
-    of_targets  it looks at no outputs, so that no sweep is needed for it
-    made_of   the signals it is made of, which the engine computes in its place
-    passes    (model, inputs) -> [n], where it takes more passes over a batch
-    timeless  it never looks at the epoch, so that a captured step may be replayed in every epoch
+    tasks     the tasks it is defined for
+    prepared  what the engine records for it, where it is not a function of the evidence alone
+    needs     other evidence it reads: "clean", "average", ...
+    of_targets  it reads no outputs, so no sweep is needed for it
+    made_of   the signals it is computed from, which the engine records in its place
+    passes    (model, inputs) -> [n], where it takes further passes over a batch
+    timeless  it never reads the epoch, so a captured step may be replayed in every epoch
     """
 
     name: str
@@ -50,7 +50,7 @@ class Signal:
         return self.function(evidence)
 
     def phase(self, epoch: int) -> int | None:
-        """What a captured step takes for granted about the epoch: it is recorded again when this changes."""
+        """What a captured step assumes about the epoch: it is captured again when this changes."""
         return None if self.timeless else epoch
 
 
@@ -60,7 +60,7 @@ def prepared_as(kind: Prepared, wanted: Iterable[Signal]) -> tuple[Signal, ...]:
 
 
 class Losses(Protocol):
-    """What evidence asks of an objective."""
+    """What evidence needs of an objective."""
 
     def __call__(self, evidence: "Evidence", /) -> Tensor: ...
     def output_gradient(self, evidence: "Evidence") -> Tensor: ...
@@ -68,11 +68,11 @@ class Losses(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a signal, a rule or an objective may look at; every signal is computed once, when first read.
+    """What a signal, a rule or an objective may read; every signal is computed once, when first read.
 
-    outputs   [n, classes or d] of the model, or a function that sweeps for them when they are first needed
+    outputs   [n, classes or d] of the model, or a function that computes them by a sweep when first read
     targets   [n] class ids, [n, classes] soft labels or [n, d] real targets, as given
-    objective losses [n] from evidence: the recipe's own
+    objective the recipe's own: losses [n] from evidence
     others    further evidence by name: `peer`, `average`, `clean`, `teacher`, `validation`, ...
     """
 
@@ -110,13 +110,13 @@ class Evidence:
 
     @property
     def losses(self) -> Tensor:
-        """The objective's losses [n], still attached to the graph where there is one."""
+        """The objective's losses [n], attached to the graph where there is one."""
         if "losses" not in self.known:
             losses = self.objective(self)
             if losses.shape != self.outputs.shape[:1]:
                 raise ThresherError(
                     f"The objective gave losses of shape {list(losses.shape)} for outputs {list(self.outputs.shape)}: "
-                    'let it give one for each example, as by reduction="none".'
+                    'return one loss for each example, as with reduction="none".'
                 )
             self.known["losses"] = losses
         return self.known["losses"]
@@ -124,13 +124,13 @@ class Evidence:
     def read(self, signal: Signal) -> Tensor:
         """The signal's value for each example, detached."""
         if signal not in self.known and not signal.of_targets:
-            _ = self.outputs  # a sweep brings the declared signals along
+            _ = self.outputs  # a sweep computes the declared signals too
         if signal not in self.known:
             self.known[signal] = signal(self).detach()
         return self.known[signal]
 
     def value(self, setting: float | Schedule) -> float | Tensor:
-        """A setting of a rule now: the number itself, or a schedule's value as a device scalar."""
+        """The current value of a setting: the number itself, or a schedule's value as a device scalar."""
         if not isinstance(setting, Schedule):
             return setting
         if setting in self.scalars:
@@ -138,26 +138,26 @@ class Evidence:
         return torch.tensor(setting(self.epoch, self.epochs), dtype=torch.float64, device=self.ids.device)
 
     def layer(self, name: str) -> Tensor:
-        """The output of the named layer, which the objective or signal that reads it has declared."""
+        """The output of the named layer, which the objective has declared in `layers`."""
         if name not in self.layers:
-            raise ThresherError(f"Layer {name} was not recorded: name it in the objective's `layers`.")
+            raise ThresherError(f"Layer {name} was not recorded: list it in the objective's `layers`.")
         return self.layers[name]
 
     def other(self, name: str) -> "Evidence":
-        """Evidence from elsewhere: the peer, the averaged model, the clean set, ..."""
+        """Other evidence by name: of the peer, the averaged model, the clean set, ..."""
         if name not in self.others:
             raise ThresherError(f"This rule reads {name!r}, which is missing: {HOW_TO_GIVE.get(name, 'pass it.')}")
         return self.others[name]
 
     def replace(self, **changes: Any) -> "Evidence":
-        """The same evidence with some facts changed; what was computed from the old facts is forgotten."""
+        """The same evidence with some fields replaced; values computed from the old ones are dropped."""
         facts = {name: getattr(self, name) for name in self.__dataclass_fields__}
         stale = {"targets", "raw_outputs", "objective"} & changes.keys()
         facts["known"] = {} if stale else self.known
         return Evidence(**{**facts, **changes})
 
     def subset(self, positions: Tensor) -> "Evidence":
-        """The evidence about the examples at these positions, with the signals known so far."""
+        """The evidence about the examples at these positions, with the signals computed so far."""
         n = len(self)
         outputs = self.outputs[positions]
         pick = {name: value[positions] for name, value in self.columns.items()}
@@ -177,7 +177,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Now:
-    """Where the run is: the epoch (from 0), how many there will be, the generator and the schedules' values.
+    """The place in the run: the epoch (from 0), the number of epochs, the generator and the schedules' values.
 
     Evidence has fields of the same names, so that it takes all of them as `**vars(now)`.
     """
@@ -190,7 +190,7 @@ class Now:
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep over a set brings back: outputs [n, ...] and the declared signals."""
+    """The result of a sweep over a set: outputs [n, ...] and the declared signals."""
 
     outputs: Tensor
     signals: dict[Any, Tensor]

@@ -1,4 +1,4 @@
-"""The set of examples: inputs, targets, stable ids and named columns."""
+"""A set of examples: inputs, targets, stable ids and named columns."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,13 +13,13 @@ from thresher.core.errors import ThresherError
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """n examples: inputs, given targets, and whatever else is known about each, addressed by a stable id.
+    """n examples: inputs, given targets and named columns, each example with a stable id.
 
     inputs   a tensor [n, ...], kept on the training device, or a map-style dataset, streamed by workers
     targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]
     columns  named facts of length n: `is_corrupt`, `true_target`, `teacher_output`, ...
     normalise  (mean, std) applied to uint8 inputs on their way to the model; (0, 255) unless given
-    target_scale  (mean, deviation), each [d], that were taken out of real targets: records show them put back in
+    target_scale  (mean, deviation), each [d], by which real targets were standardised: records undo it
     preparation  how a loader made the inputs from raw data: thresher.data.preparation_of reads it
 
     >>> letters = Examples(torch.zeros(3, 4), torch.tensor([0, 2, 1]))
@@ -81,14 +81,14 @@ class Examples:
 
     @property
     def outputs(self) -> int:
-        """How many numbers a model must give for each example: the classes, or the real targets."""
+        """The number of outputs a model must have: the classes, or the real targets."""
         return self.classes if self.classes is not None else self.targets.shape[1]
 
     @property
     def labels(self) -> Tensor:
         """The given class of each example [n], the likeliest one where the targets are soft."""
         if self.classes is None:
-            raise ThresherError(f"{self.name} has real targets and so no labels: use targets instead.")
+            raise ThresherError(f"{self.name} has real targets and no labels: use targets instead.")
         return self.targets if self.targets.ndim == 1 else self.targets.argmax(1)
 
     @property
@@ -98,7 +98,7 @@ class Examples:
         return tuple(Seeded(self.inputs, [0], 0, 0)[0].shape)
 
     def subset(self, positions: Tensor | Sequence[int]) -> "Examples":
-        """The examples at these positions, in this order, or where this mask is true; with their ids and columns."""
+        """The examples at these positions, in this order, or where a mask is true, with their ids and columns."""
         device = self.targets.device
         chosen = torch.as_tensor(positions, device=device)
         at = torch.arange(len(self), device=device)[chosen if chosen.dtype == torch.bool else chosen.long()]
@@ -119,7 +119,7 @@ class Examples:
         return replace(self, targets=targets, columns={**self.columns, **columns}, checked=False)
 
     def to(self, device: torch.device | str) -> "Examples":
-        """Everything that is in memory, on this device; a streamed dataset stays where it is."""
+        """All tensors on this device; a streamed dataset is left as it is."""
         return replace(
             self,
             inputs=self.inputs.to(device) if isinstance(self.inputs, Tensor) else self.inputs,
@@ -130,7 +130,7 @@ class Examples:
         )
 
     def as_given(self, values: Tensor) -> Tensor:
-        """Real targets, or predictions of them, [n, d] in the unit in which they came, on the host.
+        """Real targets, or predictions of them, [n, d] in their original unit, on the host.
 
         >>> scale = (torch.tensor([1.0]), torch.tensor([1.0]))
         >>> heights = Examples(torch.zeros(2, 1), torch.tensor([-1.0, 1.0]), target_scale=scale)
@@ -144,7 +144,7 @@ class Examples:
         return values.float()
 
     def as_model_input(self, inputs: Tensor) -> Tensor:
-        """Floats for the model: uint8 inputs are normalised, everything else passes as it is."""
+        """Inputs for the model: uint8 inputs are normalised, others are unchanged."""
         if inputs.dtype != torch.uint8:
             return inputs
         if self.normalise is None:
@@ -169,7 +169,7 @@ class Examples:
 
 
 def join(*sets: Examples) -> Examples:
-    """All these examples as one set, with the columns that every one of them has; all else is the first's.
+    """All these examples as one set, with the columns that all sets have; all else is that of the first set.
 
     >>> two = Examples(torch.zeros(2, 1), torch.tensor([0, 1]))
     >>> join(two, replace(two, ids=torch.tensor([7, 8]))).ids.tolist()
@@ -194,7 +194,7 @@ def join(*sets: Examples) -> Examples:
 
 
 def _check(examples: Examples) -> None:
-    """Refuse what no training can use, before any training."""
+    """Refuse what cannot be trained on."""
     name, targets, n = examples.name, examples.targets, len(examples.targets)
     if n == 0:
         raise ThresherError(f"{name} is empty: give at least one example.")
@@ -242,4 +242,4 @@ def _check_classes(examples: Examples) -> None:
             f"{name} has soft labels of width {targets.shape[1]} but classes={classes}: make them equal."
         )
     if targets.ndim == 2 and (targets.min() < 0 or not torch.allclose(targets.sum(1), targets.new_ones(()), atol=1e-3)):
-        raise ThresherError(f"{name} has soft labels that are no probabilities: make each row non-negative with sum 1.")
+        raise ThresherError(f"{name} has soft labels that are not probabilities: make rows non-negative with sum 1.")

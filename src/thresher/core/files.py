@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and folders in which one process works at a time."""
+"""Atomic writes, and folders locked by one process at a time."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ LOCK = ".lock"  # in the folder of a run, while a process works there and afterw
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write(temporary)` fill a file beside `path`, then put it in place in one move."""
+    """Let `write(temporary)` fill a file beside `path`, then move it into place."""
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,9 +47,9 @@ def _umask() -> int:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Refuse where another process is at work in this folder; its lock ends with it, however it ends.
+    """Lock a folder, or refuse where another process has locked it; the lock ends with its process.
 
-    File systems that know no locks have none.
+    On file systems without locks nothing is locked.
     """
     lock = FileLock(folder / LOCK)
     try:

@@ -1,4 +1,4 @@
-"""What to say when somebody asks for a name that does not exist."""
+"""The error for a name that does not exist."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

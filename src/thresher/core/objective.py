@@ -1,4 +1,4 @@
-"""What an objective is: losses [n] from evidence, never reduced."""
+"""The base class of objectives: losses [n] from evidence, never reduced."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,15 +17,15 @@ class Objective(nn.Module, Reader, ABC):
     """Losses [n] of the evidence; its own parameters, if any, join the optimizer."""
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
-    layers: tuple[str, ...] = ()  # names of the model's layers it looks at, by evidence.layer(name)
+    layers: tuple[str, ...] = ()  # names of the model's layers it reads, by evidence.layer(name)
     teacher_layers: tuple[str, ...] = ()  # and of the teacher's, by evidence.other("teacher").layer(name)
 
     @abstractmethod
     def forward(self, evidence: Evidence) -> Tensor:
-        """ℓᵢ for each example; each may depend on its own outputs only, anything of the batch is detached."""
+        """ℓᵢ for each example; each may depend on its own outputs only, quantities of the batch are detached."""
 
     def output_gradient(self, evidence: Evidence) -> Tensor:
-        """∂ℓᵢ/∂outputsᵢ; on a leaf of its own, because the graph of the losses may already be spent."""
+        """∂ℓᵢ/∂outputsᵢ, computed on a separate leaf, because the graph of the losses may already be freed."""
         with torch.enable_grad():
             leaf = evidence.outputs.detach().requires_grad_()
             return torch.autograd.grad(self(evidence.replace(raw_outputs=leaf)).sum(), leaf)[0]

@@ -1,4 +1,4 @@
-"""Observers: what looks at every epoch of a run, and finds out what a schedule of its recipe waits for."""
+"""Observers: they read every epoch of a run and find a value that a schedule of its recipe waits for."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -13,21 +13,21 @@ Columns = Mapping[str, np.ndarray[Any, Any]]  # of one network and one epoch, ea
 
 
 class Observer(Protocol):
-    """Made for the schedules of a recipe that ask for it; it refuses at once a run in which it could find nothing."""
+    """Made for the schedules of a recipe that ask for it; a run in which it could find nothing is refused at once."""
 
     def __init__(self, asked: Sequence[Schedule], train: Examples, epochs: float): ...
 
     def observe(self, epoch: int, networks: Sequence[Columns]) -> None:
-        """Look at what an epoch (from 1) left in the ledger, of each network."""
+        """Read the ledger columns of an epoch (from 1), one mapping for each network."""
 
     def fill_in(self, schedule: Schedule) -> Schedule:
-        """The schedule with what was found, if something was, in every place that waits for it."""
+        """The schedule with the value that was found, if any, in every place that waits for it."""
 
     def record(self) -> dict[str, Any]:
-        """What the history keeps of it."""
+        """The fields it adds to the history."""
 
     def columns(self) -> Columns:
-        """What the ledger keeps of it."""
+        """The columns it adds to the ledger."""
 
     def state(self) -> dict[str, Any]: ...
     def load_state(self, saved: Mapping[str, Any]) -> None: ...

@@ -11,14 +11,14 @@ from thresher.core.slots import Averaging, Clip, Draw, MixLike, Relabel, View, s
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train on data that cannot be fully trusted; every slot has plain training as its default.
+    """How to train on data that cannot be fully trusted; the default of every slot is plain training.
 
     each_batch, each_epoch  rules: how much each example counts (batch weight = epoch weight × batch rule's weight)
     relabel    what an example should teach, where the given target is not trusted
     objective  losses [n]: an Objective, or a function (outputs, targets) -> [n]
     views      augmented copies of a batch; signals are read on the first
     mix        train on blends of examples, of the same batch or of the whole set
-    draw       in which order, and how often, an epoch visits the examples
+    draw       the order in which, and how often, an epoch visits the examples
     clip       a bound on the norm of the whole gradient, or a function of the parameters that changes their gradients
     peers      how many networks are trained side by side
     average    the rate of a moving average of parameters and buffers: 0.999, `over(1)` epochs, or Growing(0.999)
@@ -48,5 +48,5 @@ class Recipe:
             raise ThresherError(f'divide_by={self.divide_by!r} is unknown: give "weights" or "batch".')
 
     def relabel_on(self, clock: str) -> Relabel | None:
-        """The relabelling, where it is asked on this clock: "batch" or "epoch"."""
+        """The relabelling, if it is asked on this clock: "batch" or "epoch"."""
         return self.relabel if self.relabel is not None and self.relabel.clock == clock else None

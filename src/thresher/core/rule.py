@@ -1,4 +1,4 @@
-"""What a rule is: evidence in, weights out, and a declaration of what it reads."""
+"""The base class of rules: evidence in, weights out, and a declaration of what is read."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -17,7 +17,7 @@ from thresher.core.signals import signal_named
 
 @dataclass(frozen=True)
 class Decision:
-    """Weights [n], with named columns for the ledger and `mix`, and memory for the next time the rule is asked."""
+    """Weights [n], named columns for the ledger and `mix`, and memory for the next call of the rule."""
 
     weights: Tensor
     columns: Mapping[str, Tensor] = field(default_factory=dict)
@@ -25,16 +25,16 @@ class Decision:
 
 
 class Reader:
-    """Something that reads evidence: a frozen dataclass whose fields declare the signals, and this what else.
+    """Something that reads evidence: a frozen dataclass whose fields hold the signals, with declarations of the rest.
 
-    A class that defines its own `__call__` or `forward` also says by itself whether it is timeless.
+    A class that defines its own `__call__` or `forward` must declare itself whether it is timeless.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()  # other evidence: "peer", "average", "clean", ...
     columns: ClassVar[frozenset[str]] = frozenset()  # columns of the examples
-    decided: ClassVar[Mapping[str, str]] = {}  # columns that a rule of each_epoch gives, and one that gives them
-    provides: ClassVar[frozenset[str]] = frozenset()  # of needs and columns, what it gives to the rules inside it
-    timeless: ClassVar[bool] = False  # it never looks at the epoch but through schedules and the parts inside it
+    decided: ClassVar[Mapping[str, str]] = {}  # columns that a rule of each_epoch must give, each with such a rule
+    provides: ClassVar[frozenset[str]] = frozenset()  # needs and columns that it provides to the rules inside it
+    timeless: ClassVar[bool] = False  # it reads the epoch only through schedules and the parts inside it
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -42,7 +42,7 @@ class Reader:
             cls.timeless = False
 
     def phase(self, epoch: int) -> Hashable:
-        """What a captured step takes for granted about the epoch: it is recorded again when this changes."""
+        """What a captured step assumes about the epoch: it is captured again when this changes."""
         return None if self.timeless else epoch
 
 
@@ -54,7 +54,7 @@ class Rule(Reader, ABC):
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch", "epoch", "round"})
     gives: ClassVar[frozenset[str]] = frozenset()  # columns of its decisions, for `mix`, `relabel` and the ledger
-    about: ClassVar[str | None] = None  # whose evidence rules inside it are asked about: "peer", "average" (its own)
+    about: ClassVar[str | None] = None  # the evidence that rules inside it read: "peer", "average" (None: its own)
 
     def __post_init__(self) -> None:
         for name in ("by", "of"):
@@ -62,16 +62,16 @@ class Rule(Reader, ABC):
                 object.__setattr__(self, name, signal_named(given))
 
     def allowed_clocks(self) -> frozenset[str]:
-        """When it can be asked: every "batch", every "epoch", every "round"."""
+        """The clocks on which it can be asked: every "batch", every "epoch", every "round"."""
         return self.clocks
 
     @property
     def reads_groups(self) -> bool:
-        """Whether it heeds evidence.groups, which per_class sets; otherwise per_class asks it class by class."""
+        """Whether it ranks within evidence.groups, which per_class sets; otherwise per_class asks it class by class."""
         return False
 
     def refuse(self, epochs: float) -> None:
-        """Refuse settings that would fail later in a run of so many epochs."""
+        """Refuse settings that would fail later in a run of this many epochs."""
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor | Decision:
@@ -82,22 +82,22 @@ RuleLike = Rule | Callable[[Evidence], Tensor | Decision]
 
 
 def reads_groups(rule: RuleLike) -> bool:
-    """Whether per_class may leave the classes to the rule itself."""
+    """Whether the rule itself ranks within groups, so that per_class need not ask it class by class."""
     return isinstance(rule, Rule) and rule.reads_groups
 
 
 def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
-    """The rule's decision; inside a combinator `scope` keeps the memories of several rules apart."""
+    """The rule's decision; inside a combinator `scope` separates the memories of several rules."""
     if scope:
         own = {name[len(scope) + 1 :]: value for name, value in evidence.memory.items() if name.startswith(f"{scope}.")}
         evidence = evidence.replace(memory=own)
     answer = rule(evidence)
     decision = answer if isinstance(answer, Decision) else Decision(answer)
     if not isinstance(decision.weights, Tensor):
-        raise ThresherError(f"A rule gave a {type(decision.weights).__name__}: let it give a tensor of weights [n].")
+        raise ThresherError(f"A rule gave a {type(decision.weights).__name__}: return a tensor of weights [n].")
     if decision.weights.shape != evidence.ids.shape:
         shape, n = list(decision.weights.shape), len(evidence)
-        raise ThresherError(f"A rule gave weights of shape {shape} for {n} examples: let it give [{n}].")
+        raise ThresherError(f"A rule gave weights of shape {shape} for {n} examples: return [{n}].")
     memory = {f"{scope}.{name}": value for name, value in decision.memory.items()} if scope else decision.memory
     return replace(decision, weights=decision.weights.float(), memory=memory)
 
@@ -122,9 +122,9 @@ def _inside(value: Any) -> list[Any]:
 
 
 def signals_of(value: Any) -> list[Signal]:
-    """The signals to compute for a rule, or for all rules of a recipe; in the order they are declared, each once.
+    """The signals to record for a rule, or for all rules of a recipe; in the order they are declared, each once.
 
-    A signal made of others is not among them: it is put together from those when a rule reads it.
+    A signal made of others is not included: it is computed from those when a rule reads it.
     """
     return list(dict.fromkeys(part for part in parts(value) if isinstance(part, Signal) and not part.made_of))
 
@@ -132,18 +132,17 @@ def signals_of(value: Any) -> list[Signal]:
 def needs_of(value: Any) -> frozenset[str]:
     """The other evidence that a rule, or all rules of a recipe, read and that no rule around them provides."""
     own: frozenset[str] = value.needs if isinstance(value, Reader | Signal) else frozenset()
-    return own | _less_provided(value, [needs_of(item) for item in _inside(value)])
+    return own | (frozenset().union(*map(needs_of, _inside(value))) - _provided(value))
 
 
 def columns_of(value: Any) -> frozenset[str]:
     """The columns of the examples that a rule, or all rules of a recipe, read and that no rule around them provides."""
     own: frozenset[str] = value.columns if isinstance(value, Reader) else frozenset()
-    return own | _less_provided(value, [columns_of(item) for item in _inside(value)])
+    return own | (frozenset().union(*map(columns_of, _inside(value))) - _provided(value))
 
 
-def _less_provided(value: Any, inner: list[frozenset[str]]) -> frozenset[str]:
-    provided: frozenset[str] = value.provides if isinstance(value, Reader) else frozenset()
-    return frozenset().union(*inner) - provided
+def _provided(value: Any) -> frozenset[str]:
+    return value.provides if isinstance(value, Reader) else frozenset()
 
 
 def decided_of(value: Any) -> dict[str, str]:
@@ -151,10 +150,10 @@ def decided_of(value: Any) -> dict[str, str]:
     return {name: by for part in parts(value) if isinstance(part, Reader) for name, by in part.decided.items()}
 
 
-def asked_about(whose: str, value: Any) -> tuple[Any, ...]:
-    """What is asked about the evidence of the peer, or of the average, inside a rule."""
+def asked_about(name: str, value: Any) -> tuple[Any, ...]:
+    """The parts of a rule that read the evidence of this name: "peer" or "average"."""
     return tuple(
-        item for part in parts(value) if isinstance(part, Rule) and part.about == whose for item in _inside(part)
+        item for part in parts(value) if isinstance(part, Rule) and part.about == name for item in _inside(part)
     )
 
 
@@ -169,7 +168,7 @@ def schedules_of(value: Any) -> list[Schedule]:
 
 
 def check_size(rule: str, fraction: float | Schedule | None, count: int | None) -> None:
-    """Refuse a rule that does not say how many it keeps, or says it twice."""
+    """Refuse a rule with neither or both of fraction and count, or with one out of range."""
     if (fraction is None) == (count is None):
         raise ThresherError(f"{rule} needs fraction= or count=: give exactly one of them.")
     if not isinstance(fraction, Schedule | None) and not 0 < fraction <= 1:
@@ -185,7 +184,7 @@ def check_count(count: int) -> None:
 
 
 def checked_count(count: int, n: int) -> int:
-    """The count, if so many can be chosen of n."""
+    """The count, if n examples are enough for it."""
     if not (isinstance(count, Integral) and 1 <= count <= n):
         raise ThresherError(f"count={count} cannot be chosen of {n} examples: give a whole number from 1 to {n}.")
     return count
@@ -193,10 +192,10 @@ def checked_count(count: int, n: int) -> int:
 
 @dataclass(frozen=True)
 class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
-    """From epoch `epochs` on what stands in `then`, and `before` during the first `epochs` epochs.
+    """`before` during the first `epochs` epochs, and `then` from epoch `epochs` on.
 
-    In a rule's place, `then` and `before` are rules; without `before` every example counts the same until then. In the
-    place of a mix, `then` is a mix, and nothing is mixed before.
+    As a rule, `then` and `before` are rules; without `before` every example counts the same at first. As a mix, `then`
+    is a mix, and nothing is mixed at first.
     """
 
     epochs: int
@@ -206,7 +205,7 @@ class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
     def __post_init__(self) -> None:
         if not (isinstance(self.epochs, int | float) and self.epochs >= 0) or self.then is None:
             raise ThresherError(
-                f"warmup({self.epochs}, {self.then}) is no warm-up: give a number of epochs, and then a rule."
+                f"warmup({self.epochs}, {self.then}) is not a warm-up: give a number of epochs, and then a rule."
             )
 
     @property
@@ -225,7 +224,7 @@ class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
 
 
 def in_epoch(epoch: float, value: Any) -> Any:
-    """What stands in a slot in this epoch: the value itself, or what its warm-up has come to.
+    """The content of a slot in this epoch: the value itself, or the part of its warm-up that applies.
 
     >>> in_epoch(4, warmup(5, "mix")), in_epoch(5, warmup(5, "mix")), in_epoch(0, "mix")
     (None, 'mix', 'mix')

@@ -1,4 +1,4 @@
-"""Schedules: settings that change over training, as functions of how far it has come."""
+"""Schedules: settings that change over training, as functions of its progress."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,10 +11,10 @@ from thresher.core.errors import ThresherError
 class Schedule(ABC):
     """A frozen dataclass: the value after `epoch` epochs (fractions count) of a run of `epochs`.
 
-    It is hashable and compares by value, so that the engine can keep one device scalar for each.
+    It is hashable and compares by value, so that the engine keeps one device scalar for each.
     """
 
-    observer: ClassVar[Any] = None  # the kind of `core.observer.Observer` that finds out what this schedule waits for
+    observer: ClassVar[Any] = None  # the class of `core.observer.Observer` that finds the value it waits for
 
     @abstractmethod
     def __call__(self, epoch: float, epochs: float) -> float: ...
@@ -24,7 +24,7 @@ class Schedule(ABC):
 class ramp(Schedule):  # noqa: N801  # used like a function: ramp(1.0, 0.6, epochs=10)
     """From `start` to `end` in a straight line over `epochs` epochs, beginning after `after` of them.
 
-    The end may be a schedule itself, such as an estimate that comes later (thresher.noise.estimated).
+    The end may itself be a schedule, such as an estimate that comes later (thresher.noise.estimated).
 
     >>> keep = ramp(1.0, 0.6, epochs=10)
     >>> [round(keep(epoch, 50), 2) for epoch in (0, 5, 10, 40)]
@@ -67,7 +67,7 @@ class step(Schedule):  # noqa: N801
 
 @dataclass(frozen=True)
 class stairs(Schedule):  # noqa: N801
-    """`start`, times the factor of the last of these (share of the run, factor) that has passed.
+    """`start` times the factor of the last pair (share of the run, factor) whose share has passed.
 
     >>> [stairs(1.0, ((0.4, 0.1), (0.9, 0.0005)))(epoch, 200) for epoch in (79, 80, 180)]
     [1.0, 0.1, 0.0005]

@@ -1,4 +1,4 @@
-"""Where every random number of a run comes from: the seed and a place in the run, never the global state."""
+"""Seeds for every random number of a run: from its seed and the place in the run, never from the global state."""
 
 import hashlib
 import random
@@ -34,7 +34,7 @@ def seed_global(device: torch.device, *parts: int | str) -> None:
 
 @contextmanager
 def preserved(device: torch.device | None = None) -> Iterator[None]:
-    """Whatever happens inside, torch's global random state afterwards is what it was before."""
+    """Restore torch's global random state afterwards."""
     state = torch.get_rng_state()
     cuda_state = torch.cuda.get_rng_state(device) if device is not None and device.type == "cuda" else None
     try:

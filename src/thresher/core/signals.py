@@ -18,9 +18,7 @@ from thresher.core.naming import unknown
 
 
 def _declared_first(evidence: Evidence) -> Tensor:  # noqa: ARG001
-    raise ThresherError(
-        "This signal comes from the forward pass itself: let a rule declare it (by=...) before the pass."
-    )
+    raise ThresherError("This signal is recorded during the forward pass: let a rule declare it (by=...) beforehand.")
 
 
 def _loss(evidence: Evidence) -> Tensor:
@@ -41,7 +39,7 @@ def _confidence(evidence: Evidence) -> Tensor:
 
 
 def margins(outputs: Tensor) -> Tensor:
-    """How much likelier the likeliest class is than the next [n].
+    """The probability of the likeliest class minus that of the next [n].
 
     >>> margins(torch.tensor([[0.5, 0.2, 0.3]]).log())
     tensor([0.2000])
@@ -55,8 +53,8 @@ def _margin(evidence: Evidence) -> Tensor:
 
 
 def _entropy(evidence: Evidence) -> Tensor:
-    surprise: Tensor = torch.special.entr(evidence.outputs.softmax(1))  # 0 at 0, where p log p is NaN
-    return surprise.sum(1)
+    terms: Tensor = torch.special.entr(evidence.outputs.softmax(1))  # 0 at 0, where p log p is NaN
+    return terms.sum(1)
 
 
 def _predicted(evidence: Evidence) -> Tensor:
@@ -73,7 +71,7 @@ def _p_given(evidence: Evidence) -> Tensor:
 
 def _average_divergence(evidence: Evidence) -> Tensor:
     own, average = evidence.read(features), evidence.other("average").read(features)
-    step = rows_at_once(own.shape[1], own)  # all differences of a pool would take as much room as its features
+    step = rows_at_once(own.shape[1], own)  # all differences of a pool would take as much memory as its features
     pieces = zip(torch.split(own, step), torch.split(average, step), strict=True)
     return torch.cat([(mine - theirs).abs().mean(1) for mine, theirs in pieces])
 
@@ -119,18 +117,18 @@ p_given = _signal("p_given", _p_given, CLASSES)
 mutual_information = _signal(
     "mutual_information", _declared_first, CLASSES, prepared=Prepared.MORE_PASSES, passes=MutualInformation()
 )
-"""What an answer would tell about the model, by Monte-Carlo dropout: H(mean p) - mean H(p), which BALD looks for."""
+"""H(mean p) - mean H(p) over passes with dropout: what a label would tell about the model (BALD)."""
 hidden_difference = _signal("hidden_difference", _hidden_difference, needs=AVERAGE, made_of=(features,))
 """The features minus those of the model's moving average [n, width]."""
 average_divergence = _signal("average_divergence", _average_divergence, needs=AVERAGE, made_of=(features,))
-"""How far the features are from those of the moving average: the mean of |hᵢ - h̄ᵢ|, by which S-BADGE scales."""
+"""The mean of |hᵢ - h̄ᵢ|, the distance of the features from those of the moving average, by which S-BADGE scales."""
 loss_difference = _signal("loss_difference", _loss_difference, needs=AVERAGE, made_of=(loss,))
-"""|ℓᵢ - ℓ̄ᵢ|: how far the losses of the model and of its moving average are apart."""
+"""|ℓᵢ - ℓ̄ᵢ|: the difference between the losses of the model and of its moving average."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Outer products leftᵢ ⊗ rightᵢ [n, width of left · width of right], each times scaleᵢ: kept apart, never made."""
+    """Outer products scaleᵢ · leftᵢ ⊗ rightᵢ [n, width of left · width of right], kept as factors, never multiplied."""
 
     left: Signal
     right: Signal
@@ -139,7 +137,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class _Product:
-    """The product of two signals, of which the second has one number for each example."""
+    """The product of a signal and another one that has one number for each example."""
 
     signal: Signal
     by: Signal
@@ -154,7 +152,7 @@ def scaled(signal: Signal, by: Signal) -> Signal: ...
 @overload
 def scaled(signal: Pair, by: Signal) -> Pair: ...
 def scaled(signal: Signal | Pair, by: Signal) -> Signal | Pair:
-    """The signal, each example's times its value of `by` [n].
+    """The signal times the value of `by` [n], example by example.
 
     S-BADGE is BADGE by `scaled(gradient_embedding, average_divergence)`, and nothing else.
 
@@ -174,7 +172,7 @@ def scaled(signal: Signal | Pair, by: Signal) -> Signal | Pair:
 
 
 gradient_embedding = Pair(output_gradient, features)
-"""∂ℓᵢ/∂W of the last layer, as the pair it is the outer product of; on a pool ℓᵢ is that of the predicted class."""
+"""∂ℓᵢ/∂W of the last layer, as the factors of its outer product; on a pool ℓᵢ is that of the predicted class."""
 
 SIGNALS = {value.name: value for value in tuple(vars().values()) if isinstance(value, Signal)}
 PAIRS = {"gradient_embedding": gradient_embedding}

@@ -1,4 +1,4 @@
-"""What the slots of a recipe take: the protocols of views, draws, mixes, relabelling, averages and clipping."""
+"""The protocols of the slots of a recipe: views, draws, mixes, relabelling, averages and clipping."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -28,18 +28,18 @@ def shuffled(positions: Tensor, examples: Examples, generator: Generator) -> Ten
 
 
 class Averaging(Protocol):
-    """The rate of a moving average that is more than a number."""
+    """The rate of a moving average that is not a fixed number."""
 
     def for_epochs_of(self, steps: float) -> "Averaging":
-        """The same for epochs of so many steps."""
+        """The same for epochs of this many steps."""
 
     def pace(self, moves: Tensor) -> float | Tensor:
-        """1 - rate, after the average has moved so often."""
+        """1 - rate after this many moves of the average."""
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """Which example is mixed with which: i with `partner[i]`, of which it keeps the share `share[i]` of itself."""
+    """The mixing partners of a batch: i is mixed with `partner[i]` and keeps the share `share[i]` of itself."""
 
     partner: Tensor
     share: Tensor
@@ -49,9 +49,9 @@ class Pairing:
         return blend(self.share, values, values[self.partner])
 
     def blend_by_weight(self, labels: Tensor, weights: Tensor) -> Tensor:
-        """Labels [n, classes] by share · weight, which makes λwᵢℓ(yᵢ) + (1 - λ)wⱼℓ(yⱼ): a dropped one teaches nothing.
+        """Labels [n, classes] blended by share · weight, so that the loss is λwᵢℓ(yᵢ) + (1 - λ)wⱼℓ(yⱼ).
 
-        Where neither counts, it is the plain blend of both.
+        A dropped example then teaches nothing; where both weights are 0, it is the plain blend.
 
         >>> half = Pairing(torch.tensor([1, 0]), torch.tensor([0.5, 0.5]))
         >>> half.blend_by_weight(torch.eye(2), torch.tensor([3.0, 0.0])).tolist()
@@ -80,7 +80,7 @@ class Mix(Protocol):
 
 @dataclass(frozen=True)
 class Visits:
-    """What an epoch is about to visit: positions [steps, batch] of the examples, and what its rules decided [n]."""
+    """What an epoch is about to visit: positions [steps, batch] of the examples, and the columns of its rules [n]."""
 
     order: Tensor
     examples: Examples
@@ -90,13 +90,13 @@ class Visits:
 
 
 class MixFromSet(Reader, ABC):
-    """Mixing with partners from the whole training set, drawn when an epoch begins, so that a stream can fetch them.
+    """Mixing with partners from the whole training set, drawn when an epoch begins, so that a stream can load them.
 
     A mixed example has the weight of its first part; the partner's weight is ignored.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
-    timeless: ClassVar[bool] = True  # what it draws reaches a step as tensors
+    timeless: ClassVar[bool] = True  # its draws reach a step as tensors
     blends_targets: ClassVar[bool] = True
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Targets in the form that blends and soft labels need."""
+"""Targets as rows of probabilities, for blends and soft labels."""
 
 import torch
 from torch import Tensor

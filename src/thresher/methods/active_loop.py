@@ -29,12 +29,12 @@ from thresher.objectives import as_objective
 from thresher.rules.expected_trust import scaled_by_trust
 
 HARMLESS = ("workers", "commit_every")  # settings that change nothing in the result
-MakeRule = Callable[[int], RuleLike]  # the rule for so many picks
+MakeRule = Callable[[int], RuleLike]  # from the number of picks
 
 
 @dataclass(frozen=True)
 class Loop:
-    """What a loop leaves: its last training, one record a round, and the ids bought, those of the start first."""
+    """The result of a loop: its last training, one record a round, and the ids bought, those of the start first."""
 
     run: Run
     history: list[Record]
@@ -87,11 +87,11 @@ def active_loop(
     """Buy `start` labels at random, then in each round `count` that a rule chooses; train from scratch each time.
 
     recipe    how to train: any recipe; rules that read the moving average need one, such as average=Growing(0.999)
-    pool      its targets are what the oracle answers; nothing reads them before they are bought
+    pool      its targets are the oracle's answers; they are not read before they are bought
     by        a name such as "s-badge", or a function of the count that gives a rule
-    avoid     Run.trust keeps away from what is like examples whose labels the model could not believe
+    avoid     Run.trust avoids examples like those whose labels were not believed in training
     out       a folder; a loop that was interrupted goes on where it was, with the same result
-    on_disk   a folder for what `acquire` keeps of the pool, where that does not fit into memory
+    on_disk   a folder for the features and outputs of the pool, where they do not fit into memory
     settings  go to `fit`: epochs, batch, optimizer, until=TrainedTo(0.99), ...
     """
     rule = (acquisition(by).rule if isinstance(by, str) else by)(count)
@@ -105,7 +105,7 @@ def active_loop(
     done = Rounds(out, told, pool.class_names)
     first = torch.randperm(len(pool), generator=generator(seed, "start"))[:start]
     bought = [pool.ids.cpu()[first].tolist(), *(record["picked"] for record in done.records)]
-    for place in range(min(len(done.records), rounds), rounds + 1):  # of a finished loop the last training is read
+    for place in range(min(len(done.records), rounds), rounds + 1):  # a finished loop reads its last training
         began = time.perf_counter()
         is_bought = torch.isin(pool.ids, torch.tensor(list(chain(*bought)), device=where))
         labelled = pool.subset(is_bought)
@@ -130,7 +130,7 @@ def active_loop(
 
 
 def chosen(rule: RuleLike, run: Run, pool: Examples, labelled: Examples, *, seed: int, **settings: Any) -> Examples:
-    """What the rule picks of a pool, by the run's first network and its moving average."""
+    """The picks of the rule from a pool, by the run's first network and its moving average."""
     average = run.averages[0] if run.averages else None
     own = None if run.recipe is None else run.recipe.objective
     ids = acquire(rule, run.model, pool, labelled=labelled, average=average, objective=own, seed=seed, **settings)
@@ -138,7 +138,7 @@ def chosen(rule: RuleLike, run: Run, pool: Examples, labelled: Examples, *, seed
 
 
 def _measured(run: Run, test: Examples | None, workers: int) -> Record:
-    """What the training of a round came to; the test set is looked at once, because every epoch would cost more."""
+    """The scores of a round; the test set is evaluated once, because doing so every epoch would cost more."""
     last = run.history[-1]
     found = {"metric": last["metric"], "score": None, "epochs": last["epoch"], "train_score": last["train_score"]}
     if test is not None:
@@ -150,7 +150,7 @@ def _measured(run: Run, test: Examples | None, workers: int) -> Record:
 
 
 def _picks(picked: Examples | None) -> Record:
-    """The ids that a round chose, and how many of them are clean, where that is known."""
+    """The ids that a round chose, and how many of them are clean, if known."""
     if picked is None:
         return {"picked": [], "clean_picks": None}
     corrupt = picked.columns.get("is_corrupt")
@@ -160,7 +160,7 @@ def _picks(picked: Examples | None) -> Record:
 def _identity(
     by: str | MakeRule, rule: RuleLike, recipe: Recipe, pool: Examples, start: int, rounds: int, seed: int
 ) -> Record:
-    """What makes this loop this loop and no other."""
+    """What tells this loop from others: a folder continues only the same one."""
     name = by if isinstance(by, str) else type(rule).__name__
     about = {"recipe": recipe, "rule": rule, "pool": [pool.ids, pool.targets]}
     told = {"by": name, "start": start, "rounds": rounds, "seed": seed}

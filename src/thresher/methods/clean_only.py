@@ -1,4 +1,4 @@
-"""What a few clean examples teach by themselves."""
+"""Training on the clean examples alone."""
 
 from dataclasses import replace
 
@@ -12,11 +12,11 @@ from thresher.methods.trainer import Trainer
 from thresher.rules import OnlyClean
 from thresher.slots.draw import repeated
 
-FEW = 8  # inputs of a stream that are looked at
+FEW = 8  # inputs of a stream that are compared
 
 
 def clean_only(train: Trainer) -> Run:
-    """Train on the clean set alone, for as many steps as on everything; the ledger still judges every example."""
+    """Train on the clean set alone, for as many steps as on the whole set; the ledger has rows for all examples."""
     clean = train.need_clean("clean-only")
     joined = with_clean(train.train, clean)
     times = -(-len(joined) // len(clean))
@@ -39,7 +39,7 @@ def with_clean(train: Examples, clean: Examples) -> Examples:
         _refuse_other_inputs(train.subset(within), clean.subset(places))
     targets, facts = train.targets.clone(), {"is_clean": within}
     targets[within] = clean.targets[places].to(targets.dtype)
-    if "is_corrupt" in train.columns:  # a clean target is not corrupt, whatever it was before
+    if "is_corrupt" in train.columns:  # a clean target is not corrupt
         facts["is_corrupt"] = train.columns["is_corrupt"].bool() & ~within
     corrected = train.with_targets(targets, **facts)
     if not new.any():
@@ -50,7 +50,7 @@ def with_clean(train: Examples, clean: Examples) -> Examples:
 
 
 def _refuse_other_inputs(train: Examples, clean: Examples) -> None:
-    """Refuse sets of the same ids, in the same order, whose inputs are not the same; of streams the first count."""
+    """Refuse sets with the same ids but other inputs; of streams the first few are compared."""
     count = len(train) if train.in_memory and clean.in_memory else min(FEW, len(train))
     rows = [torch.arange(count, device=train.ids.device)]
     ours, theirs = (next(iter(each.batches(rows))) for each in (train, replace(clean, normalise=train.normalise)))

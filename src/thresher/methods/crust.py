@@ -1,4 +1,4 @@
-"""Coresets for robust training (CRUST, Mirzasoleiman et al. 2020), and what it is compared with."""
+"""Coresets for robust training (CRUST, Mirzasoleiman et al. 2020), and two of its baselines."""
 
 from thresher.core.recipe import Recipe
 from thresher.methods.method import Setting
@@ -6,7 +6,7 @@ from thresher.rules import Centrality, Dimensionality, FacilityLocation, per_cla
 from thresher.slots.mix import ClusterMixup, Mixup, SameClassMixup
 from thresher.slots.relabel import PredictedLabels
 
-WARM_EPOCHS = 5  # on everything, as in the released code; the paper names none
+WARM_EPOCHS = 5  # on all examples, as in the released code; the paper names none
 FRACTION = 0.5  # of each class
 STRONG = 8.0  # the α of mixup: 1 is the usual one, 8 their choice for wrong labels
 
@@ -14,7 +14,7 @@ STRONG = 8.0  # the α of mixup: 1 is the usual one, 8 their choice for wrong la
 def crust(setting: Setting) -> Recipe:  # noqa: ARG001
     """The most central half of each predicted class, every epoch: the selection of the released code.
 
-    It groups by the given label; by the predicted one, as the paper has it, the half is cleaner under heavy noise.
+    The code groups by the given label; by the predicted one, as in the paper, the half is cleaner under heavy noise.
     """
     rule = per_class(Centrality(fraction=FRACTION))
     return Recipe(each_epoch=warmup(WARM_EPOCHS, rule), mix=warmup(WARM_EPOCHS, SameClassMixup()))
@@ -32,8 +32,8 @@ def mixup(setting: Setting) -> Recipe:  # noqa: ARG001
 
 
 def d2l(setting: Setting) -> Recipe:
-    """Once the dimensionality of the features rises, labels give way to predictions (Ma et al. 2018).
+    """Predictions replace labels once the dimensionality of the features rises (Ma et al. 2018).
 
-    The released code begins to look for that after 5 of 50 epochs on MNIST and after 40 of 120 on CIFAR-10.
+    The released code begins to test for that after 5 of 50 epochs on MNIST and after 40 of 120 on CIFAR-10.
     """
     return Recipe(each_epoch=Dimensionality(start=round(0.1 * setting.epochs)), relabel=PredictedLabels())

@@ -28,12 +28,12 @@ def distil(
     temperature: float = 1.0,
     **settings: Any,
 ) -> Run:
-    """Teacher, its labels, a pretrained student, weights and the student's training: Algorithm 1, in one call.
+    """Algorithm 1 in one call: teacher, its labels, a pretrained student, weights and the student's training.
 
     weights  a rule for the epoch clock, or one of WEIGHTINGS, estimated once, by margin; None or "unweighted": none
     recipe   how the student is trained otherwise, such as method("prl-l").recipe(noise_rate=0.3)
 
-    Everything else is as for `teach`, whose Lessons can be learnt by several recipes from one start.
+    Everything else is as for `teach`, whose Lessons train students by several recipes from one start.
     """
     rule = weighting(weights, hard=hard, temperature=temperature) if isinstance(weights, str) else weights
     full = student_recipe(rule, recipe or Recipe(), temperature)
@@ -42,9 +42,9 @@ def distil(
 
 
 def student_recipe(weights: RuleLike | None, recipe: Recipe, temperature: float = 1.0) -> Recipe:
-    """The recipe with these weights on top of its own, and the loss at this temperature unless it brings another.
+    """The recipe with these weights besides its own, and the loss at this temperature unless it has another.
 
-    Algorithm 1 divides by the number of examples, not by the sum of weights, so a batch of doubtful labels moves less.
+    Algorithm 1 divides by the number of examples, not by the sum of weights: batches of low weight take small steps.
     """
     rules = [rule for rule in (recipe.each_epoch, weights) if rule is not None]
     return replace(

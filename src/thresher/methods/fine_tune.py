@@ -10,14 +10,14 @@ from thresher.engine.run import Run
 from thresher.engine.train import train_recipe
 from thresher.slots.draw import repeated
 
-LOOKS = 20  # how often the test set is looked at on the way
-LEAST = 0.01  # of the learning rate: with less nothing would move
+LOOKS = 20  # how often the test set is evaluated
+LEAST = 0.01  # of the learning rate
 
 
 def fine_tune(run: Run, clean: Examples, *, steps: int = 5000, batch: int = 100, **settings: Any) -> Run:
     """Train the networks of a run, in place, on the clean set alone (L2RW, section 4.2); `settings` go to `fit`.
 
-    Its history has about twenty records rather than one for each of the many passes over so small a set.
+    Its history has about twenty records, not one for each of the many passes over a small set.
     """
     if steps < 1:
         raise ThresherError(f"Fine-tuning takes at least 1 step, not {steps}.")
@@ -30,7 +30,7 @@ def fine_tune(run: Run, clean: Examples, *, steps: int = 5000, batch: int = 100,
 
 
 def last_rate(schedule: Schedule | None, epochs: float) -> float:
-    """What the learning rate is multiplied by where a training of so many epochs ends, for going on from there.
+    """The factor of the learning rate at the end of a training of this many epochs, at least 0.01.
 
     >>> from thresher.core.schedules import cosine, step
     >>> last_rate(step(1.0, at=(80, 100)), 90), last_rate(cosine(1.0), 90), last_rate(None, 90)

@@ -1,4 +1,4 @@
-"""F-correction: learn how labels turn wrong from a first training, then train through that."""
+"""F-correction: estimate the transition of labels by a first training, then train through it."""
 
 import torch
 from torch import Tensor
@@ -13,10 +13,10 @@ from thresher.objectives import ForwardCorrection, as_objective, transition_from
 
 
 def forward_correction(train: Trainer, baseline: Recipe | None = None) -> Run:
-    """Train plainly, estimate the transition by what that network predicts for the surest examples, train through it.
+    """Train plainly, estimate the transition from the predictions for the surest examples, then train through it.
 
-    Patrini et al. (2017), with the 97th percentile of their released code. A network that has learnt the wrong labels
-    by heart predicts no confusion: its last word would be the identity, so the first training has half the length.
+    Patrini et al. (2017), with the 97th percentile of their released code. A network that has memorised the wrong
+    labels would give the identity, so the first training has half the length.
     """
     refuse_regression(train.train, "F-correction")
     first = train(baseline or Recipe(), stage="baseline", **train.part(0.5))
@@ -35,6 +35,6 @@ def outputs_of(run: Run, examples: Examples) -> Tensor:
     return swept.to(torch.device("cpu"))
 
 
-def refuse_regression(examples: Examples, who: str) -> None:
+def refuse_regression(examples: Examples, method: str) -> None:
     if examples.is_regression:
-        raise ThresherError(f"{who} is defined for classification only: choose another method.")
+        raise ThresherError(f"{method} is defined for classification only: choose another method.")

@@ -1,4 +1,4 @@
-"""INCV: sort the examples by trainings that did not see them, then let two networks learn from what was found clean."""
+"""INCV: select examples by cross-validation, then train two networks on the selected ones."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -20,12 +20,12 @@ from thresher.rules import KeepSmallest, Selected, from_peer, warmup
 
 # As in the released code, of its 200 epochs: four iterations of 50, candidates joining after 40, a ramp of 10.
 ITERATIONS, LENGTH, JOIN, RAMP = 4, 0.25, 0.2, 10
-MOST_DROPPED = 2.0  # for each example selected
+MOST_DROPPED = 2.0  # at most, for each example selected
 
 
 @dataclass(frozen=True)
-class Sorted:
-    """What iterative noisy cross-validation found: masks [n], and the share of wrong labels it estimated."""
+class Selection:
+    """The result of iterative noisy cross-validation: masks [n], and the estimated share of wrong labels."""
 
     selected: Tensor
     candidate: Tensor
@@ -33,13 +33,13 @@ class Sorted:
 
 
 def incv(train: Trainer) -> Run:
-    """Sort the examples, then Co-teaching on the selected ones, which candidates join after a fifth of the epochs.
+    """Select examples, then Co-teaching on them; the remaining candidates join after a fifth of the epochs.
 
-    Chen et al. (2019), Algorithms 2 and 3. The released code keeps what it drops when told the noise is asymmetric;
-    ours is told nothing, and takes the last epoch of each training where that code takes the best on held-out labels.
+    Chen et al. (2019), Algorithms 2 and 3. The released code drops nothing if told that the noise is asymmetric, and
+    takes the best epoch on held-out labels; this is told nothing and takes the last epoch of each training.
     """
     refuse_regression(train.train, "INCV")
-    found = sort_examples(train)
+    found = select_examples(train)
     marked = train.train.with_columns(selected=found.selected, candidate=found.candidate)
     left = wrong_among_selected(found.noise_rate, train.train.outputs)
     chosen, waiting = int(found.selected.sum()), int(found.candidate.sum())
@@ -50,10 +50,10 @@ def incv(train: Trainer) -> Run:
     return train(Recipe(peers=2, each_epoch=Selected(joining), each_batch=rule), train=marked)
 
 
-def sort_examples(train: Trainer, iterations: int = ITERATIONS) -> Sorted:
-    """Who is selected, and who is left: each half is judged by a network that learnt from the other, several times.
+def select_examples(train: Trainer, iterations: int = ITERATIONS) -> Selection:
+    """Select examples: each half is judged by a network trained on the other, several times.
 
-    Whoever's label such a network predicts is selected; of the others those with the largest losses are dropped.
+    Examples whose label is predicted are selected; of the others those with the largest losses are dropped.
     """
     n = len(train.train)
     selected, candidate = torch.zeros(n, dtype=torch.bool), torch.ones(n, dtype=torch.bool)
@@ -66,7 +66,7 @@ def sort_examples(train: Trainer, iterations: int = ITERATIONS) -> Sorted:
             learnt = selected.clone()
             learnt[parts[1 - half]] = True
             if int(learnt.sum()) < (train.settings.batch or 1) or len(held) == 0:
-                continue  # hardly anybody is left to judge
+                continue  # too few are left to train on, or none to judge
             agrees, losses = _judged(train, learnt, held, stage=f"half-{turn}-{half}")
             if rate is None:
                 rate = noise_rate_from_agreement(float(agrees.float().mean()), train.train.outputs)
@@ -77,11 +77,11 @@ def sort_examples(train: Trainer, iterations: int = ITERATIONS) -> Sorted:
         candidate &= ~(agreed | dropped)
     if rate is None or int(selected.sum()) < (train.settings.batch or 1):
         raise ThresherError("INCV selected fewer examples than a batch: give more epochs, or lower batch=.")
-    return Sorted(selected, candidate, rate)
+    return Selection(selected, candidate, rate)
 
 
 def _judged(train: Trainer, learnt: Tensor, held: Tensor, stage: str) -> tuple[Tensor, Tensor]:
-    """Whether each held-out example's label is predicted, and its loss, by a network that learnt from the others."""
+    """Whether the label of each held-out example is predicted, and its loss, by a network trained on the others."""
     marked: Examples = train.train.with_columns(selected=learnt, candidate=torch.zeros_like(learnt))
     run = train(Recipe(each_epoch=Selected()), train=marked, stage=stage, test=None, **train.part(LENGTH))
     last = run.ledger.table(["id", "prediction", "target", "loss"], pc.field("epoch") == run.history[-1]["epoch"])

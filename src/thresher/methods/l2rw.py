@@ -1,4 +1,4 @@
-"""Learning to reweight examples (L2RW, Ren et al. 2018), and what it is compared with."""
+"""Learning to reweight examples (L2RW, Ren et al. 2018), and its baselines."""
 
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import ramp
@@ -49,7 +49,7 @@ def s_model(setting: Setting) -> Recipe:
 
 
 def mentornet(setting: Setting) -> Recipe:
-    """MentorNet's predefined curriculum (PD, Jiang et al. 2018): everyone, then a cut, at last a slope of width 1."""
+    """MentorNet's predefined curriculum (PD, Jiang et al. 2018): all examples, then a cut, then a slope of width 1."""
     soft = ramp(0.0, 1.0, epochs=1, after=round(SOFT_FROM * setting.epochs) - 1)  # from one epoch to the next
     return Recipe(each_batch=warmup(round(BURN_IN * setting.epochs), Curriculum(fraction=setting.keep(), width=soft)))
 

@@ -15,7 +15,7 @@ from thresher.objectives.variational import by_place
 def pairs_between(
     student: nn.Module, teacher: nn.Module, layers: Mapping[str, str], inputs: Tensor
 ) -> tuple[LayerPair, ...]:
-    """Pairs of layers by name, student's to teacher's, with their widths as a pass over some inputs shows them.
+    """Pairs of layers by name, student's to teacher's, with their widths in a pass over some inputs.
 
     >>> small, large = nn.Sequential(nn.Linear(2, 3)), nn.Sequential(nn.Linear(2, 7))
     >>> pairs_between(small, large, {"0": "0"}, torch.zeros(1, 2))

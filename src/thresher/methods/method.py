@@ -1,4 +1,4 @@
-"""What the registry knows of a method."""
+"""An entry of the registry: a method, and the setting it depends on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ BOTH, CLASSES = ("classification", "regression"), ("classification",)
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method may depend on: the share of corrupt targets it should assume, the classes, the epochs.
+    """What a recipe may depend on: the share of corrupt targets to assume, the classes, the epochs.
 
     A noise rate of "auto" (or None) is estimated by the run itself, from its warm-up.
     """
@@ -26,7 +26,7 @@ class Setting:
     epochs: float
 
     def keep(self) -> float | Schedule:
-        """The share to keep: 1 - noise_rate, or one that the run will find.
+        """The share to keep: 1 - noise_rate, or one that the run will estimate.
 
         >>> Setting(0.25, None, 1).keep(), Setting("auto", None, 1).keep()(0, 60)
         (0.75, 1.0)
@@ -40,7 +40,7 @@ class Setting:
             )
         if isinstance(self.noise_rate, str) or self.noise_rate is None or not 0 <= self.noise_rate < 1:
             raise ThresherError(
-                f"noise_rate={self.noise_rate!r} is no share of the data: give a number from 0 up to 1, or 'auto'."
+                f"noise_rate={self.noise_rate!r} is not a share of the data: give a number from 0 up to 1, or 'auto'."
             )
         return 1 - self.noise_rate
 

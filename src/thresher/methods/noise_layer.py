@@ -1,4 +1,4 @@
-"""S-Model with a start that was seen: the confusion of a trained baseline."""
+"""S-Model+Conf: a noise layer that starts from the confusion of a trained baseline."""
 
 import pyarrow.compute as pc
 import torch
@@ -11,10 +11,10 @@ from thresher.objectives import NoiseLayer, smoothed_confusion
 
 
 def noise_layer_from_confusion(train: Trainer, baseline: Recipe | None = None) -> Run:
-    """Train a baseline, then a noise layer that starts from how its classes go with the given labels (S-Model+Conf).
+    """Train a baseline, then a noise layer that starts from its confusion with the given labels (S-Model+Conf).
 
-    The confusion is that on the training set, in the epoch that the baseline is kept from: the last one, or the one
-    that early stopping chose (L2RW, section 4.2).
+    The confusion is that on the training set in the epoch the baseline is kept from: the last one, or the one that
+    early stopping chose (L2RW, section 4.2).
     """
     if train.train.is_regression:
         raise ThresherError("A noise layer is defined for classification only: choose another method.")

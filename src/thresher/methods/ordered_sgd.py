@@ -1,4 +1,4 @@
-"""Active learning on heteroskedastic distributions: what its theory trains by."""
+"""Ordered SGD, by which the theory of active learning on heteroskedastic distributions trains."""
 
 from thresher.core.recipe import Recipe
 from thresher.core.signals import loss

@@ -1,4 +1,4 @@
-"""Provable robust learning under agnostic corrupted supervision (PRL), and what it is compared with."""
+"""Provable robust learning under agnostic corrupted supervision (PRL), and its baselines."""
 
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import Schedule, ramp
@@ -17,7 +17,7 @@ def _falling(setting: Setting) -> Schedule:
 
 
 def standard(setting: Setting) -> Recipe:  # noqa: ARG001
-    """Plain training: everyone counts the same."""
+    """Plain training: every example counts the same."""
     return Recipe()
 
 

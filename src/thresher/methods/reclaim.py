@@ -1,9 +1,9 @@
-"""Reclaim: the five papers as one loop, in which what cannot be trusted is labelled anew instead of dropped.
+"""Reclaim: the five papers as one loop, in which labels that are not trusted are replaced instead of dropped.
 
-Every epoch a moving average of the model is asked about the whole set. A rule selects the examples whose labels are
+Every epoch the moving average of the model is evaluated on the whole set. A rule selects the examples whose labels are
 trusted (PRL, CRUST, or agreement); the average labels the rest (the averaged model of the active-learning paper as the
-teacher of the distillation paper), and each of those counts as far as the teacher can be believed. A batch rule may
-correct the weights by clean examples (L2RW).
+teacher of the distillation paper), weighted by how far it can be believed. A batch rule may correct the weights by
+clean examples (L2RW).
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ from thresher.slots.relabel import TeacherLabels
 
 Trusted = Callable[[Setting], RuleLike]
 WARM, SURE = 15 / 115, 10 / 115  # shares of the run: 15 and 10 of the 115 epochs for which they were found
-SMALL = 0.4  # of each given class, what is called sure by its small losses
+SMALL = 0.4  # of each given class, the share trusted by its small losses
 CONFIDENT = from_average(KeepAbove(by=confidence, bound=0.8))
 DEBIASED = average_teaches(Debias())
 DEBIASED_HELD_OUT = average_teaches_held_out(Debias(), held_out=HoldOut(0.1))
@@ -67,16 +67,16 @@ def central(setting: Setting) -> RuleLike:
 
 
 def short(setting: Setting) -> RuleLike:
-    """The smallest output gradients within each given class, as PRL(L) would have it."""
+    """The smallest output gradients within each given class, as in PRL(L)."""
     return per_class(KeepSmallest(by=output_gradient_norm, fraction=setting.keep()), of=given)
 
 
 def joint(setting: Setting, *, enough: float = 0.8, balanced: float = 0.5) -> RuleLike:
     """Labels that are predicted, and those of the smallest output gradients: as many as are clean.
 
-    For the share `balanced` of the run as many of each given class, which holds on to classes that the average predicts
-    too seldom; later of all. An average that has become good then predicts as many by itself, and of the labels that it
-    contradicts most are wrong. As long as it predicts less than `enough` of what is clean, everyone is trusted.
+    For the share `balanced` of the run they are counted within each given class, which keeps classes that the average
+    predicts too seldom; later over the whole set. As long as the average predicts less than `enough` of what is clean,
+    all labels are trusted.
     """
     later = either(Agree(), KeepSmallest(by=output_gradient_norm, fraction=setting.keep()))
     split = warmup(round(balanced * setting.epochs), later, before=either(Agree(), short(setting)))
@@ -86,8 +86,8 @@ def joint(setting: Setting, *, enough: float = 0.8, balanced: float = 0.5) -> Ru
 def growing(setting: Setting, *, begin: float = WARM, span: float = 0.5) -> RuleLike:
     """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths.
 
-    It grows for the share `span` of the run, after the share `begin`. Where most labels are wrong few confidences come
-    near 0.8 for long, and the surest are still mostly right.
+    It grows for the share `span` of the run, after the share `begin`. Where most labels are wrong few confidences
+    reach 0.8 for long, but the surest are mostly right.
     """
     share = ramp(0.2, 0.9, epochs=max(span * setting.epochs, 1), after=warm_epochs(setting, begin))
     return from_average(per_class(KeepLargest(by=confidence, fraction=share)))
@@ -108,15 +108,15 @@ def reclaim(
 ) -> Recipe:
     """Trust some labels, let the averaged model label the rest, and train on both.
 
-    trusted   what selects, asked about the averaged model once an epoch: joint, agreeing, central, short
-    rest      how much the others count under the averaged model's labels: 1 where its confidence is above 0.8
+    trusted   the rule that selects, by the averaged model once an epoch: joint, agreeing, central, short
+    rest      the weights of the others under the averaged model's labels: 1 where its confidence is above 0.8
               (CONFIDENT), the surest of each class (growing(setting)), by Debias on a validation set or on held-out
               trusted examples (DEBIASED, DEBIASED_HELD_OUT), or not at all (None)
     correct   a batch rule on top, after the warm-up, such as MetaGradient() where there are clean examples
     trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
-    uniform   the strength of the term that holds the mean prediction near uniform
-    mix       what mixes after the warm-up, which learns sooner without; warmup(0, Mixup()) mixes from the beginning
-    views     weak and strong copies, where the trainer has none for all methods alike
+    uniform   the strength of the term that keeps the mean prediction near uniform
+    mix       the mix after the warm-up, which learns faster without; warmup(0, Mixup()) mixes from the beginning
+    views     weak and strong copies, if the training has none for all methods alike
     """
     warm = warm_epochs(setting)
     rule = warmup(warm, trusting(from_average(trusted(setting)), rest))
@@ -135,9 +135,9 @@ def reclaim(
 def patient(setting: Setting) -> Recipe:
     """Reclaim where most labels are wrong: learn from all of them for longer, then reclaim the surest, slowly.
 
-    Of ten classes an average that predicts 0.8 of what is clean is right on 78% of the examples if 40% of the labels
-    are wrong, but on at most 64% if 80% are; and what it then teaches, it goes on to believe. So in the first half of
-    the run it has to predict 0.9.
+    With ten classes an average that predicts 0.8 of what is clean is right on 78% of the examples if 40% of the labels
+    are wrong, but on at most 64% if 80% are, and its errors reinforce themselves. So in the first half of the run it
+    has to predict 0.9.
     """
 
     def late(setting: Setting) -> RuleLike:

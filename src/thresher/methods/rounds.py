@@ -1,4 +1,4 @@
-"""The rounds of an active-learning loop on disk: what was bought, and how good the model was."""
+"""The rounds of an active-learning loop on disk: the ids bought, and the scores."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from thresher.record.run_folder import ROUNDS
 
 
 class Rounds:
-    """The finished rounds of a loop, kept in one file that is written whole; without a folder, in memory only.
+    """The finished rounds of a loop, in one file that is written atomically; without a folder, in memory only.
 
     `rounds/3` is the folder of the third training while it goes on; only the latest is kept. `picks/3.npz` shows what
     that round chose.
@@ -42,7 +42,7 @@ class Rounds:
         return None if self.out is None else self.out / ROUNDS / str(place)
 
     def finish(self, record: Record, picked: Examples | None) -> None:
-        """Remember a round and what it chose; the move of the file into place is the moment at which it counts."""
+        """Store a round and its picks; the round counts once its file is moved into place."""
         if self.out is not None and picked is not None:
             save_picks(self.out, len(self.records), picked, targets=picked.targets)
         self.records.append(record)

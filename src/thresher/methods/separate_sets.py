@@ -1,4 +1,4 @@
-"""Labelled, unlabelled and validation examples have to be different ones: refusals where they are not."""
+"""Refusals where labelled, unlabelled and validation sets share examples."""
 
 import math
 
@@ -14,7 +14,7 @@ CHANCE = 3  # deviations by which validation examples may repeat labelled ones m
 
 
 def check_apart(labelled: Examples, unlabelled: Examples, validation: Examples | None) -> None:
-    """Refuse sets that cannot be told apart, or that would make the teacher its own judge."""
+    """Refuse sets that share examples, on which the teacher would judge itself."""
     if labelled.is_regression:
         raise ThresherError("Distillation is defined for classification only: give class labels.")
     named = {"labelled": labelled, "validation": validation}
@@ -35,7 +35,7 @@ def check_apart(labelled: Examples, unlabelled: Examples, validation: Examples |
 
 
 def refuse_seen(ids: Tensor, where: str) -> None:
-    """Refuse a validation set of which the teacher has learnt these."""
+    """Refuse a validation set that contains these ids, which the teacher was trained on."""
     if len(ids):
         raise ThresherError(
             f"{len(ids)} validation examples (such as id {int(ids[0])}) are in {where}: hold them out of the teacher's "
@@ -46,7 +46,7 @@ def refuse_seen(ids: Tensor, where: str) -> None:
 def surer_of(known: Tensor, others: Tensor) -> float:
     """By how many standard errors the mean margin of outputs [n, classes] is higher on known examples than on others.
 
-    More than a few say that the teacher has learnt from the known ones, or that the others are of another kind.
+    More than a few mean that the teacher was trained on the known ones, or that the others are of another kind.
     """
     ours, theirs = (margins(outputs.double()) for outputs in (known, others))
     error = ours.var(correction=0) / len(ours) + theirs.var(correction=0) / len(theirs)
@@ -54,9 +54,9 @@ def surer_of(known: Tensor, others: Tensor) -> float:
 
 
 def _refuse_copies(labelled: Examples, unlabelled: Examples, validation: Examples) -> None:
-    """Refuse a validation set that holds labelled examples under other ids, which their inputs betray.
+    """Refuse a validation set that contains labelled examples under other ids, recognised by their inputs.
 
-    Some sets repeat inputs by nature, tables with few columns above all. Then unlabelled examples repeat labelled ones
+    Some sets repeat inputs by nature, above all tables with few columns. Then unlabelled examples repeat labelled ones
     as often as validation examples do, up to chance.
     """
     copied = validation.ids[overlapping(validation, labelled).to(validation.ids.device)]
@@ -65,7 +65,7 @@ def _refuse_copies(labelled: Examples, unlabelled: Examples, validation: Example
     usual = len(validation) * overlapping(unlabelled, labelled).double().mean().item()
     if len(copied) > usual + CHANCE * math.sqrt(usual + 1):
         raise ThresherError(
-            f"{len(copied)} validation examples (such as id {int(copied[0])}) have the very inputs of labelled ones, "
+            f"{len(copied)} validation examples (such as id {int(copied[0])}) have the same inputs as labelled ones, "
             "far more than unlabelled examples do: hold them out of the teacher's training."
         )
 

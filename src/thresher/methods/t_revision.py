@@ -15,7 +15,7 @@ def t_revision(train: Trainer) -> Run:
     """Estimate the transition early, train on reweighted losses, then revise the transition together with the model.
 
     Xia et al. (2019). The estimate takes a tenth of the epochs, the revision a quarter, at a hundredth of the learning
-    rate. The released code picks epochs by their accuracy on noisy validation data; ours goes on from the last.
+    rate. The released code picks epochs by their accuracy on noisy validation data; this continues from the last.
     """
     refuse_regression(train.train, "T-Revision")
     early = train(Recipe(), stage="estimate", **train.part(ESTIMATE))

@@ -1,4 +1,4 @@
-"""What a student learns from: its labels, what a teacher says of the rest, and a start made on the labels."""
+"""Preparing distillation: a teacher, its labels for the unlabelled examples, and pretrained students."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +47,8 @@ class Lessons:
     validation: Examples | None
     trainer: Trainer
     students: Sequence[nn.Module]
-    teacher: nn.Module | None = None  # where it is a network
-    taught: Run | None = None  # the teacher's training, where it was trained here
+    teacher: nn.Module | None = None  # if it is a network
+    taught: Run | None = None  # the teacher's training, if it was trained here
     pretrained: Run | None = None
     watch: Watch | None = None
 
@@ -95,14 +95,14 @@ def teach(
     """Algorithm 1 of weighted distillation up to the student's training: teacher, its labels, a pretrained student.
 
     student     a function that makes one, to be pretrained on the labelled examples, or a module that already is
-    unlabelled  its targets are never looked at, so zeros will do; a column `true_target` only tells how often the
-                teacher is right
+    unlabelled  its targets are never read, so zeros will do; a column `true_target` only serves to report how often
+                the teacher is right
     validation  for `Debias`: labelled examples the teacher has not seen, which the student may see; they are also the
-                clean examples of a recipe that asks for some, such as l2rw's, if no clean= is given
+                clean examples of a recipe that needs some, such as l2rw's, if no clean= is given
     teacher     a function that makes a network, trained here on the labelled examples; a trained network; or a table of
                 probabilities (Predictions, or the path of a Parquet, CSV or npz file)
-    recipes     some by which students will learn: what they lack is refused before anything is trained, and there will
-                be as many students as they have peers
+    recipes     recipes for the students: what they need and lack is refused before anything is trained, and as many
+                students are pretrained as they have peers
     settings    go to `fit` in every stage: batch, optimizer, schedule, test, device, seed, out, ...
     """
     check_apart(labelled, unlabelled, validation)
@@ -111,7 +111,7 @@ def teach(
         if count is not None and count < 1:
             raise ThresherError(f"{name}={count} trains nothing: give at least 1.")
     sets = {"train": labelled, "unlabelled": unlabelled, "validation": validation}
-    # What is learnt together is seen on one scale.
+    # Sets that are learnt together are normalised alike.
     given = {name: replace(each, normalise=labelled.normalise) for name, each in sets.items() if each is not None}
     trainer = Trainer(student, labelled).changed(epochs=epochs, **settings)
     if isinstance(teacher, Path | str):
@@ -135,17 +135,17 @@ def teach(
 
 
 def _try(model: TeacherLike, sets: Mapping[str, Examples]) -> nn.Module | None:
-    """Try a model on an example of each set now, not after the teacher is trained; the model, if it is no table."""
+    """Try a model on an example of each set before anything is trained; returns it, or None for a table."""
     if isinstance(model, Predictions):
         width, classes = model.probabilities.shape[1], sets["train"].outputs
         if width != classes:
-            raise ThresherError(f"{model.name} speaks of {width} classes: give one column for each of {classes}.")
+            raise ThresherError(f"{model.name} has {width} classes: give one column for each of {classes}.")
         if "validation" in sets:
             refuse_seen(model.learnt_from(sets["validation"]), f"what {model.name} learnt from")
         return None
     if not callable(model):
         raise ThresherError(
-            f"A {type(model).__name__} is no model: give a network, a function that makes one, or a teacher's table."
+            f"A {type(model).__name__} is not a model: give a network, a function that makes one, or a teacher's table."
         )
     with preserved():
         made = model if isinstance(model, nn.Module) else model()
@@ -157,7 +157,7 @@ def _try(model: TeacherLike, sets: Mapping[str, Examples]) -> nn.Module | None:
 def _rehearse(
     recipes: Sequence[Recipe], sets: Mapping[str, Examples], trainer: Trainer, network: nn.Module | None
 ) -> None:
-    """Refuse now, not after the teacher is trained, a recipe that asks for what nobody will have."""
+    """Refuse recipes that need what will be missing, before the teacher is trained."""
     first = {name: examples.subset([0]) for name, examples in sets.items()}
     ids, classes = torch.cat([examples.ids.cpu() for examples in first.values()]), sets["train"].outputs
     train, known = _union(Predictions(ids, torch.full((len(ids), classes), 1 / classes)), first)
@@ -169,14 +169,14 @@ def _rehearse(
             )
         if "is_corrupt" in columns_of(recipe) - train.columns.keys():
             raise ThresherError(
-                "An oracle has to know which labels are right: give the unlabelled set its column true_target, or "
+                "An oracle needs to know which labels are right: give the unlabelled set a column true_target, or "
                 "choose other weights."
             )
         said = train.columns[TEACHER_OUTPUT] if network is None else network
         given = {"validation": known, "teacher": said, "peer": recipe.peers > 1 or None, "average": recipe.average}
         given["clean"] = _clean(recipe, known, trainer)
         check_recipe(recipe, as_objective(recipe.objective, classes), train, {"test": trainer.test, **given})
-        observers_of(recipe, train, trainer.epochs)  # which refuse a run too short for them
+        observers_of(recipe, train, trainer.epochs)  # they refuse a run that is too short
 
 
 def _name_of(model: object) -> str | None:
@@ -184,7 +184,7 @@ def _name_of(model: object) -> str | None:
 
 
 def _clean(recipe: Recipe, validation: Examples | None, trainer: Trainer) -> Examples | None:
-    """The clean examples that the recipe asks for: those given, or else the validation set, whose labels are right."""
+    """The clean examples that the recipe needs: those given, or else the validation set, whose labels are right."""
     if trainer.clean is None and validation is not None and "clean" in needs_of(recipe):
         return _labelled(validation)
     return trainer.clean
@@ -193,7 +193,7 @@ def _clean(recipe: Recipe, validation: Examples | None, trainer: Trainer) -> Exa
 def _union(
     teacher: nn.Module | Predictions, sets: Mapping[str, Examples], student_sees_validation: bool = False
 ) -> tuple[Examples, Examples | None]:
-    """What the student learns from, and the validation set, both with what the teacher says."""
+    """The student's training set and the validation set, both with the teacher's outputs."""
     labelled, known = sets["train"], None
     asked = _with_teacher(teacher, replace(sets["unlabelled"], name="the unlabelled set"))
     parts = [_labelled(_with_teacher(teacher, labelled, labels_known=True)), _unlabelled(asked, labelled.outputs)]
@@ -225,7 +225,7 @@ def _plain(
 
 
 def _with_teacher(teacher: nn.Module | Predictions, examples: Examples, labels_known: bool = False) -> Examples:
-    """The examples with the column `teacher_output`; where a table is silent about known labels, it says the label."""
+    """The examples with the column `teacher_output`; where a table lacks rows, known labels stand in for them."""
     if isinstance(teacher, Predictions):
         chances, known = teacher.of(examples)
         if labels_known:
@@ -243,16 +243,16 @@ def _with_teacher(teacher: nn.Module | Predictions, examples: Examples, labels_k
 
 
 def _labelled(examples: Examples) -> Examples:
-    """Examples that keep the label they have, as a row of probabilities."""
-    nobody = torch.zeros(len(examples), dtype=torch.bool, device=examples.targets.device)
-    truth = {"true_target": examples.labels, "is_corrupt": nobody, **examples.columns}
+    """Examples that keep their label, as a row of probabilities."""
+    none = torch.zeros(len(examples), dtype=torch.bool, device=examples.targets.device)
+    truth = {"true_target": examples.labels, "is_corrupt": none, **examples.columns}
     soft = one_hot_if_ids(examples.targets, examples.columns[TEACHER_OUTPUT].shape[1])
     columns = {name: truth[name] for name in (TEACHER_OUTPUT, "true_target", "is_corrupt")}
-    return replace(examples, targets=soft, classes=soft.shape[1], columns={**columns, "from_teacher": nobody})
+    return replace(examples, targets=soft, classes=soft.shape[1], columns={**columns, "from_teacher": none})
 
 
 def _unlabelled(examples: Examples, classes: int) -> Examples:
-    """Examples whose label is what the teacher says of them."""
+    """Examples with the teacher's label."""
     outputs = examples.columns[TEACHER_OUTPUT]
     columns = {TEACHER_OUTPUT: outputs, "from_teacher": torch.ones_like(outputs[:, 0], dtype=torch.bool)}
     if (true := examples.columns.get("true_target")) is not None:

@@ -1,4 +1,4 @@
-"""A training with everything settled but the recipe, which is what a procedure is given."""
+"""The trainer that a procedure is given: everything a training needs but the recipe."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -22,7 +22,7 @@ from thresher.record.run_folder import STAGES
 class Trainer:
     """`train(recipe)` trains by it; a procedure may change any of the rest by name, settings too.
 
-    Earlier stages of a procedure have folders of their own inside the run's: they are not repeated when it goes on.
+    Earlier stages of a procedure have folders inside the run's: a resumed run does not repeat them.
     """
 
     model: nn.Module | Callable[[], nn.Module]
@@ -49,7 +49,7 @@ class Trainer:
         return {"epochs": max(1, round(share * self.epochs)), "steps": None}
 
     def need_clean(self, who: str) -> Examples:
-        """The clean set, which the procedure of this name cannot do without."""
+        """The clean set, refused with the name of the procedure where it is missing."""
         if self.clean is None:
             raise ThresherError(f"{who} needs a clean set: pass clean=Examples(...), or --clean on the command line.")
         return self.clean

@@ -1,4 +1,4 @@
-"""How much is corrupt: estimates by a run itself, or by trainings that hold examples out."""
+"""Estimates of the noise rate: by the run itself, or by trainings that hold examples out."""
 
 from thresher.noise.folds import confident_joint, noise_rate_by_folds, out_of_fold
 from thresher.noise.noise_rate import Estimate, estimated

@@ -1,4 +1,4 @@
-"""How much is corrupt? Asked of networks that have not seen the examples they judge."""
+"""The noise rate by cross-validation: networks judge examples they were not trained on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ from thresher.noise.noise_rate import CLEAN, Estimate, separation, wilson
 from thresher.objectives import as_objective
 from thresher.rules import KeepSmallest
 
-SEPARATE = 12.0  # a network that learns from half of the examples leaves heavier tails to the others
+SEPARATE = 12.0  # residuals of a network trained on half of the examples have heavier tails
 TRIMMED = Recipe(each_batch=KeepSmallest(by=loss, fraction=0.5))
 
 
@@ -27,10 +27,10 @@ def noise_rate_by_folds(
     """The share of corrupt targets by out-of-fold predictions, for `folds` trainings of `epochs` epochs.
 
     For classes the confident joint (Northcutt et al. 2021); for real targets the residuals of networks that learn from
-    the smaller half of the losses, which withstands half the targets being wrong. `settings` go to `fit`.
+    the smaller half of the losses, which tolerates half of the targets being wrong. `settings` go to `fit`.
     """
     if not 2 <= folds <= len(train):
-        raise ThresherError(f"folds={folds} leaves nothing to learn from or to judge: give 2 to {len(train)}.")
+        raise ThresherError(f"folds={folds} leaves nothing to train on or to judge: give 2 to {len(train)}.")
     recipe = TRIMMED if train.is_regression else Recipe()
     outputs = out_of_fold(recipe, model, train, folds=folds, epochs=epochs, seed=seed, **settings)
     if train.is_regression:
@@ -55,10 +55,10 @@ def out_of_fold(
 
 
 def confident_joint(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """How many examples [classes, classes] carry label i and surely belong to class j.
+    """How many examples [classes, classes] have label i and confidently belong to class j.
 
-    Surely: the probability of j is at least the mean one among the examples labelled j (Northcutt et al. 2021, Eq. 1);
-    of several such classes the likeliest counts, and an example without one does not.
+    Confidently: the probability of j is at least its mean over the examples labelled j (Northcutt et al. 2021, Eq. 1);
+    of several such classes the likeliest counts; an example without one is left out.
 
     >>> sure, unsure = [0.9, 0.1], [0.55, 0.45]
     >>> confident_joint(torch.tensor([sure, sure, unsure, sure[::-1], sure]), torch.tensor([0, 0, 0, 1, 1])).tolist()
@@ -74,12 +74,12 @@ def confident_joint(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 def from_joint(joint: Tensor, labelled: Tensor) -> Estimate:
-    """The share of the confident joint off its diagonal, every row stretched to the examples [classes] labelled so."""
+    """The share of the confident joint off its diagonal, each row scaled to the number of examples with that label."""
     rows, counted = joint.sum(1), int(joint.sum())
     wrong = (rows - joint.diagonal()) / rows.clamp_min(1)
     share = float((wrong * labelled).sum() / labelled.sum())
     low, high = wilson(share, max(counted, 1))
-    why = f"of {counted} examples that networks trained without them are sure about, {share:.0%} carry another label"
+    why = f"of {counted} examples that networks trained without them are sure about, {share:.0%} have another label"
     if share < CLEAN:
         return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
     return Estimate(high, low, high, why)

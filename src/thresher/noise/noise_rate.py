@@ -1,4 +1,4 @@
-"""How much is corrupt? An estimate that a run makes of itself, once, when its warm-up is over."""
+"""The noise rate as a run estimates it, once, at the end of its warm-up."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,14 +14,14 @@ from thresher.noise.mixture import share_of_wide
 
 Array = np.ndarray[Any, Any]
 
-# Chosen by looking at digits, MNIST, small tables, generated targets and face key-points, so that what they give while
-# clean lies below; benchmarks/noise_rate.py reports on some of the same sets. Where clean and corrupt sets give the
-# same, a set passes for clean, because no data is dropped without a reason.
+# Chosen on digits, MNIST, small tables, generated targets and face key-points, so that clean sets lie below;
+# benchmarks/noise_rate.py reports on some of the same sets. Where clean and corrupt sets look alike, a set passes for
+# clean, so that no data is dropped without a reason.
 CLEAN = 0.02  # the share of wrong targets
-SEPARATE = 8.0  # how many times larger the squared residuals of wrong targets are
-LEAN = 0.02  # added, because to assume a little too much costs less than too little (PRL, Table 3)
+SEPARATE = 8.0  # how many times as large the squared residuals of wrong targets are, at least
+LEAN = 0.02  # added, because assuming a little too much costs less than too little (PRL, Table 3)
 SUREST = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
-ENOUGH = 20_000  # residuals are enough to tell their distribution
+ENOUGH = 20_000  # residuals are enough to estimate their distribution
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Estimate:
 
 
 def from_predictions(wrong: Array, confidence: Array) -> Estimate:
-    """From how far predictions contradict the given labels [n], and how sure they are [n].
+    """From how far predictions contradict the given labels [n], and their confidence [n].
 
-    Where a network is surest it errs least, so what it contradicts there is the labels' fault, not its own. Its own
-    errors can only add to that: of several shares of surest examples the one with the smallest upper limit (by two
-    deviations) counts, and that limit, with `LEAN` added, is the rate.
+    A network errs least where it is most confident, so labels that it contradicts there are mostly wrong; its own
+    errors only add to that. Of several shares of the most confident examples the one with the smallest upper limit (by
+    two deviations) counts, and that limit, with `LEAN` added, is the rate.
 
     >>> from_predictions(np.arange(1000) % 5 == 0, np.ones(1000)).why
     'of the 1000 labels the networks are surest about they contradict 20%'
@@ -57,7 +57,7 @@ def from_predictions(wrong: Array, confidence: Array) -> Estimate:
 
 
 def wilson(share: float, count: int, deviations: float = 2.0) -> tuple[float, float]:
-    """The interval in which a share of something may lie that was found to be `share` among `count`.
+    """The Wilson interval of a share that was found to be `share` among `count`.
 
     >>> [round(limit, 3) for limit in wilson(0.0, 96)]
     [0.0, 0.04]
@@ -70,7 +70,7 @@ def wilson(share: float, count: int, deviations: float = 2.0) -> tuple[float, fl
 
 @dataclass(frozen=True)
 class Separation:
-    """How residuals fall apart: the share that is too large, from surely to maybe, and by how many times it is."""
+    """How residuals separate: the share of large ones, its limits, and how many times as large their squares are."""
 
     share: float
     low: float
@@ -78,7 +78,7 @@ class Separation:
     times: float
 
     def estimate(self, separate: float = SEPARATE) -> Estimate:
-        """The rate to assume, with `LEAN` added; none where clean residuals may be so."""
+        """The rate to assume, with `LEAN` added; 0 where the residuals may be those of a clean set."""
         why = f"{self.share:.0%} of the residuals are too large for the rest (squared, by {self.times:.0f} times)"
         if self.share < CLEAN or self.times < separate:
             return Estimate(0.0, 0.0, self.high, f"{why}, which the heavy tails of a clean set may be")
@@ -86,10 +86,10 @@ class Separation:
 
 
 def separation(residuals: Array) -> Separation:
-    """From residuals [n, d]: the share of a wide component beside half-normal inliers (thresher.noise.mixture).
+    """The share of a wide component beside half-normal inliers in residuals [n, d] (thresher.noise.mixture).
 
-    Every column is divided by its robust deviation, 1.48 · median |r|. Surely wide is what is nine to one, and maybe
-    what is not one to nine.
+    Every column is divided by its robust deviation, 1.48 · median |r|. The limits are the shares with a probability
+    above 0.9 and above 0.1.
     """
     residuals = residuals[:: max(1, len(residuals) // ENOUGH)]
     scale = 1.4826 * np.median(np.abs(residuals), axis=0)
@@ -101,12 +101,12 @@ def separation(residuals: Array) -> Separation:
 
 
 class NoiseRate:
-    """What a run knows of its noise rate: nothing at first, and one estimate when its warm-up is over."""
+    """The observer of the noise rate: one estimate at the end of the warm-up."""
 
     def __init__(self, asked: Sequence[Schedule], train: Examples, epochs: float):
         if len(asked) > 1:
             listed = list(asked)
-            raise ThresherError(f"A recipe estimates its noise rate once, not as {listed}: use one of them everywhere.")
+            raise ThresherError(f"A recipe estimates its noise rate once, not by {listed}: use one of them everywhere.")
         self.train = train
         self.after = next(schedule.after for schedule in asked if isinstance(schedule, estimated))
         self.clearest: Separation | None = None
@@ -118,7 +118,7 @@ class NoiseRate:
             )
 
     def fill_in(self, schedule: Schedule) -> Schedule:
-        """The schedule with the rate that was found, if one was, in every place that waits for it."""
+        """The schedule with the rate that was found, if any, in every place that waits for it."""
         if isinstance(schedule, estimated) and self.estimate is not None:
             return replace(schedule, found=self.estimate.rate)
         inner = {each.name: getattr(schedule, each.name) for each in fields(schedule)}  # type: ignore[arg-type]
@@ -126,10 +126,10 @@ class NoiseRate:
         return replace(schedule, **changed) if changed else schedule  # type: ignore[type-var]
 
     def observe(self, epoch: int, networks: Sequence[Mapping[str, Array]]) -> None:
-        """Look at an epoch (from 1) of the warm-up, at the mean over the networks of their columns [n].
+        """Read an epoch (from 1) of the warm-up: the mean over the networks of their columns [n].
 
-        Labels are judged when it ends. Real targets are judged by the epoch in which they fell apart most clearly: a
-        small network needs some to learn anything, and squared error soon teaches it the wrong values themselves.
+        Labels are judged at its end. Real targets are judged by the epoch in which they separate most clearly: a small
+        network needs some epochs to learn anything, and squared error soon fits the wrong values too.
         """
         if epoch > self.after:
             return
@@ -146,11 +146,11 @@ class NoiseRate:
             self.estimate = from_predictions(wrong, np.mean([columns["confidence"] for columns in networks], axis=0))
 
     def record(self) -> dict[str, Any]:
-        """What the history keeps of it."""
+        """The fields it adds to the history."""
         return {"noise_rate": None if self.estimate is None else asdict(self.estimate)}
 
     def columns(self) -> dict[str, Array]:
-        """What the ledger keeps of it, from the epoch on that it was found in."""
+        """The columns it adds to the ledger, from the epoch in which the rate was found."""
         found = self.estimate
         return {} if found is None else {"noise_rate": np.full(len(self.train), found.rate, np.float32)}
 
@@ -167,8 +167,8 @@ class NoiseRate:
 class estimated(Schedule):  # noqa: N801  # used like a function: KeepSmallest(by=loss, fraction=estimated())
     """The share to keep, 1 - noise rate, where the run finds the rate itself in its first `after` epochs.
 
-    Until then it is 1: every example counts. Later a network begins to learn wrong targets by heart and finds too
-    little; one that has learned little yet finds too much. The engine fills in `found`.
+    Until then it is 1: every example counts. A later estimate would be too low, because the network memorises wrong
+    targets; an earlier one too high. The engine fills in `found`.
 
     >>> estimated()(2, 50), estimated(found=0.4)(3, 50)
     (1.0, 0.6)
@@ -181,7 +181,7 @@ class estimated(Schedule):  # noqa: N801  # used like a function: KeepSmallest(b
 
     def __post_init__(self) -> None:
         if self.after < 1:
-            raise ThresherError(f"estimated(after={self.after}) has no losses to look at: give at least 1 epoch.")
+            raise ThresherError(f"estimated(after={self.after}) has no epoch to estimate from: give at least 1.")
 
     def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002
         return 1.0 if self.found is None else 1 - self.found

@@ -1,4 +1,4 @@
-"""Objectives: what each example should teach."""
+"""Objectives: the loss of each example."""
 
 import copy
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def as_objective(given: ObjectiveLike | None, classes: int | None) -> Objective:
-    """An objective of one's own: a copy of the one given, a wrapped function, or the task's default."""
+    """A copy of the given objective, a wrapped function, or the task's default."""
     if given is None:
         return SquaredError() if classes is None else CrossEntropy()
     own = copy.deepcopy(given) if isinstance(given, nn.Module) else given

@@ -22,7 +22,7 @@ class Bootstrap(Objective):
     def __init__(self, beta: float = 0.8):
         super().__init__()
         if not 0 <= beta <= 1:
-            raise ThresherError(f"beta={beta} is the share of the given label: give a number from 0 to 1.")
+            raise ThresherError(f"beta={beta} is not a share of the given label: give a number from 0 to 1.")
         self.beta = beta
 
     def forward(self, evidence: Evidence) -> Tensor:
@@ -31,7 +31,7 @@ class Bootstrap(Objective):
         return self.beta * given + (1 - self.beta) * self.own(outputs)
 
     def own(self, outputs: Tensor) -> Tensor:
-        """What the model's own prediction adds [n]."""
+        """The term of the model's own prediction [n]."""
         return functional.cross_entropy(outputs, outputs.argmax(1), reduction="none")
 
     def extra_repr(self) -> str:
@@ -41,7 +41,7 @@ class Bootstrap(Objective):
 class SoftBootstrap(Bootstrap):
     """ℓᵢ = beta · CE(outputsᵢ, targetᵢ) + (1 - beta) · entropy(softmax(outputsᵢ)): the soft form, Eq. 6.
 
-    As in the paper, the gradient goes through both sides of the entropy, which makes the model surer of itself.
+    As in the paper, the gradient goes through both sides of the entropy, which makes predictions more confident.
     """
 
     def __init__(self, beta: float = 0.95):

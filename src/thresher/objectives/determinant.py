@@ -1,4 +1,4 @@
-"""L_DMI: a loss that is blind to which labels are wrong, as long as the noise does not depend on the example."""
+"""L_DMI: a loss with the same minimum under label noise that does not depend on the example."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from thresher.core.evidence import Evidence
 from thresher.core.objective import Objective
 from thresher.core.targets import one_hot_if_ids
 
-DAMPING = 1e-3  # beside |det U|, as in the released code
+DAMPING = 1e-3  # added to |det U|, as in the released code
 
 
 class DeterminantLoss(Objective):

@@ -1,4 +1,4 @@
-"""Learning what a teacher says (Hinton et al. 2015)."""
+"""Distillation: learning a teacher's predictions (Hinton et al. 2015)."""
 
 from typing import ClassVar
 
@@ -14,8 +14,8 @@ from thresher.core.objective import Objective
 class Distillation(Objective):
     """ℓᵢ = T² · CE(softmax(log targetᵢ / T), softmax(outputsᵢ / T)): both sides at the temperature T.
 
-    The targets are what the teacher says, soft or hard; one class alone, as hard labels and people have it, is the same
-    at every temperature. T² keeps the size of gradients; T = 1 is plain cross entropy.
+    The targets are the teacher's predictions, soft or hard; a one-hot target is the same at every temperature. T² keeps
+    the size of gradients; T = 1 is plain cross entropy.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
@@ -24,7 +24,7 @@ class Distillation(Objective):
     def __init__(self, temperature: float = 1.0):
         super().__init__()
         if not 0 < temperature < float("inf"):
-            raise ThresherError(f"temperature={temperature} divides outputs: give a number above 0.")
+            raise ThresherError(f"temperature={temperature} cannot divide outputs: give a number above 0.")
         self.temperature = temperature
 
     def forward(self, evidence: Evidence) -> Tensor:
@@ -32,7 +32,7 @@ class Distillation(Objective):
         return self.temperature**2 * losses
 
     def output_gradient(self, evidence: Evidence) -> Tensor:
-        """T · (softmax(outputs / T) - what is taught), which needs no graph."""
+        """T · (softmax(outputs / T) - target at T), which needs no graph."""
         chances, taught = (evidence.outputs.detach() / self.temperature).softmax(1), self._taught(evidence)
         if taught.ndim == 1:
             taught = torch.zeros_like(chances).scatter(1, taught[:, None], 1.0)

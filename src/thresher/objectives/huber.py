@@ -21,7 +21,7 @@ def huber(outputs: Tensor, targets: Tensor, delta: float) -> Tensor:
 
 
 class Huber(Objective):
-    """ℓᵢ = huber(outputsᵢ, targetᵢ): no target pulls harder than `delta`, in the targets' own unit; ∞ is SquaredError.
+    """ℓᵢ = huber(outputsᵢ, targetᵢ): gradients of at most `delta`, in the targets' unit; delta = ∞ is SquaredError.
 
     The PRL paper names no delta. 0.1, the smallest tried, did best on test data of 0.1, 0.3, 0.5, 1 and 2 (one seed;
     generated targets and standardised face key-points; mean R² over corruptions of the generated 0.88, with 1 0.73).

@@ -1,4 +1,4 @@
-"""A term that keeps a model from giving up classes: its mean prediction stays near uniform."""
+"""A term that keeps the mean prediction of a batch near uniform, so that no class is given up."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from thresher.objectives.standard import CrossEntropy
 def near_uniform(outputs: Tensor) -> Tensor:
     """Terms [n] whose mean has the value and the gradient of KL(uniform ‖ m), m the mean prediction of the batch.
 
-    tᵢ = KL(u ‖ m) + 1 - Σ_c u_c pᵢc / m_c, with m and the first term detached: each looks at its own outputs only.
+    tᵢ = KL(u ‖ m) + 1 - Σ_c u_c pᵢc / m_c, with m and the first term detached: each depends on its own outputs only.
 
     >>> near_uniform(torch.tensor([[0.75, 0.25], [0.25, 0.75]]).log())
     tensor([0., 0.])
@@ -27,9 +27,9 @@ def near_uniform(outputs: Tensor) -> Tensor:
 
 
 class NearUniform(Objective):
-    """ℓᵢ = the objective's loss + strength · tᵢ, which holds the mean prediction of a batch near uniform.
+    """ℓᵢ = the objective's loss + strength · tᵢ, which keeps the mean prediction of a batch near uniform.
 
-    It is for training alone: in evaluation mode, as in a sweep, the losses are the objective's own.
+    In evaluation mode, as in a sweep, the losses are the objective's own.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
@@ -48,7 +48,7 @@ class NearUniform(Objective):
         return losses + self.strength * near_uniform(evidence.outputs) if self.training else losses
 
     def output_gradient(self, evidence: Evidence) -> Tensor:
-        """The objective's own outside training; else with the term's."""
+        """That of the objective and, in training, of the term."""
         return super().output_gradient(evidence) if self.training else self.objective.output_gradient(evidence)
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""The noise adaptation layer: what is learnt is the true label, and how it turns into the given one (S-Model)."""
+"""The noise adaptation layer: the true class, and the transition to the given one, are learnt together (S-Model)."""
 
 from typing import ClassVar
 
@@ -14,8 +14,8 @@ from thresher.objectives.transition import checked_transition, rounded_rows, tra
 class NoiseLayer(Objective):
     """ℓᵢ = -log Σ_c softmax(outputsᵢ)_c T_c,targetᵢ, with T = softmax of a trained matrix, row by row.
 
-    The simple model of Goldberger & Ben-Reuven (2017); `start` [classes, classes] is what T is at first: row c says how
-    often class c is given each label. The model's own outputs are what predicts.
+    The simple model of Goldberger & Ben-Reuven (2017); `start` [classes, classes] is the initial T: row c holds how
+    often class c is given each label. Predictions are the model's own outputs.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
@@ -25,7 +25,7 @@ class NoiseLayer(Objective):
         super().__init__()
         start = checked_transition(start)
         if not (start > 0).all():
-            raise ThresherError("NoiseLayer starts from probabilities that can move: make each row positive.")
+            raise ThresherError("NoiseLayer cannot move from a probability of 0: make each row positive.")
         self.logits = nn.Parameter(start.log())
 
     @property
@@ -52,7 +52,7 @@ def smoothed_identity(classes: int, smoothing: float = 0.1) -> Tensor:
 
 
 def smoothed_confusion(predicted: Tensor, given: Tensor, classes: int, smoothing: float = 0.01) -> Tensor:
-    """How often a trained model's class goes with each given label: rows are predicted classes, made positive.
+    """The share of each given label among the examples of each predicted class (rows), made positive.
 
     >>> smoothed_confusion(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), 2, smoothing=0.0).tolist()
     [[0.5, 0.5], [0.0, 1.0]]
@@ -61,5 +61,5 @@ def smoothed_confusion(predicted: Tensor, given: Tensor, classes: int, smoothing
     rows = counts.sum(1, keepdim=True)
     shares = torch.where(
         rows > 0, counts / rows.clamp_min(1), torch.eye(classes)
-    )  # a class nobody predicts stays itself
+    )  # a class that is never predicted keeps its label
     return (1 - smoothing) * shares + smoothing / classes

@@ -1,4 +1,4 @@
-"""Losses that know how true labels turn into given ones: a transition T [classes, classes], row c for true class c."""
+"""Losses through a transition T [classes, classes]: row c holds the probabilities of given labels for true class c."""
 
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from thresher.core.targets import one_hot_if_ids
 class ForwardCorrection(Objective):
     """ℓᵢ = -log Σ_c softmax(outputsᵢ)_c T_c,targetᵢ with a fixed T (Patrini et al. 2017, Theorem 2).
 
-    T = identity is plain cross entropy. The model's own outputs are what predicts.
+    T = identity is plain cross entropy. Predictions are the model's own outputs.
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
@@ -36,8 +36,8 @@ class ForwardCorrection(Objective):
 class Reweighted(Objective):
     """ℓᵢ = βᵢ CE(outputsᵢ, targetᵢ) with βᵢ = p_target / (Tᵀp)_target, p = softmax(outputsᵢ) (Liu & Tao 2016).
 
-    With `revised` T + ΔT stands for T, ΔT is learnt beside the model, and the gradient goes through β as well; without
-    it β is a weight like any other (T-Revision, Xia et al. 2019, and its released code).
+    With `revised`, T + ΔT replaces T, ΔT is learnt with the model, and the gradient goes through β too; without it β is
+    a constant weight (T-Revision, Xia et al. 2019, and its released code).
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
@@ -62,7 +62,7 @@ class Reweighted(Objective):
 
 
 def given_probabilities(outputs: Tensor, transition: Tensor) -> Tensor:
-    """The probabilities [n, classes] of given labels: those of softmax(outputs) gone through the transition.
+    """The probabilities [n, classes] of given labels: softmax(outputs) @ transition.
 
     >>> given_probabilities(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.5, 0.5]])).tolist()
     [[0.75, 0.25]]
@@ -82,16 +82,16 @@ def transition_losses(outputs: Tensor, transition: Tensor, targets: Tensor) -> T
 
 
 def transition_from_anchors(probabilities: Tensor, percentile: float = 97.0) -> Tensor:
-    """T from predicted probabilities [n, classes]: row c is what is predicted for an example that is surely of class c.
+    """T from predicted probabilities [n, classes]: row c is the prediction for the anchor of class c.
 
-    That is the one whose p_c is the largest below the percentile, because the very largest may be an outlier, as in
-    the released code of Patrini et al. (2017); a percentile of 100 takes the largest itself. Rows sum to 1.
+    The anchor is the example with the largest p_c below the percentile, because the very largest may be an outlier, as
+    in the released code of Patrini et al. (2017); a percentile of 100 takes the largest itself. Rows sum to 1.
 
     >>> transition_from_anchors(torch.tensor([[0.8, 0.2], [0.4, 0.6], [0.3, 0.7]]), 100.0)[1].tolist()
     [0.30000001192092896, 0.699999988079071]
     """
     if not 0 < percentile <= 100:
-        raise ThresherError(f"percentile={percentile} is no percentile: give a number above 0 and at most 100.")
+        raise ThresherError(f"percentile={percentile} is out of range: give a number above 0 and at most 100.")
     bounds = torch.quantile(probabilities.double(), percentile / 100, dim=0, interpolation="higher")
     if percentile == 100:
         bounds = torch.full_like(bounds, torch.inf)
@@ -101,16 +101,16 @@ def transition_from_anchors(probabilities: Tensor, percentile: float = 97.0) -> 
 
 
 def checked_transition(transition: Tensor) -> Tensor:
-    """Probabilities [classes, classes], refused where they are none."""
+    """The transition in float32, refused where its rows are not probabilities."""
     transition = torch.as_tensor(transition, dtype=torch.float32)
     square = transition.ndim == 2 and transition.shape[0] == transition.shape[1]
     if not square or not (transition >= 0).all() or not (transition.sum(1) - 1).abs().max() < 1e-4:
         raise ThresherError(
-            "A transition is [classes, classes] probabilities: let each row be of a class, and sum to 1."
+            "A transition is [classes, classes] probabilities: make each row non-negative and sum to 1."
         )
     return transition
 
 
 def rounded_rows(transition: Tensor) -> list[list[float]]:
-    """A transition in figures that tell two runs apart."""
+    """The transition rounded, for the description of a run."""
     return [[round(value, 4) for value in row] for row in transition.tolist()]

@@ -1,4 +1,4 @@
-"""Variational information distillation: the student's layers should tell the teacher's (VID, Ahn et al. 2019)."""
+"""Variational information distillation: the student's layers predict the teacher's (VID, Ahn et al. 2019)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from thresher.core.evidence import Evidence
 from thresher.objectives.distillation import Distillation
 
 LEAST_VARIANCE = 1e-5
-FIRST_VARIANCE = 5.0  # wide enough that at first the labels lead
+FIRST_VARIANCE = 5.0  # large enough that the labels dominate at first
 
 
 @dataclass(frozen=True)
 class LayerPair:
-    """A layer of the student, the layer of the teacher it should tell, and how many channels each has."""
+    """A layer of the student, the layer of the teacher it predicts, and how many channels each has."""
 
     student: str
     teacher: str
@@ -31,8 +31,8 @@ class Variational(Distillation):
 
     s and t are outputs of a pair of layers: vectors [n, channels], tokens [n, places, channels] or maps [n, channels,
     height, width]. μ is a head of two linear layers at each place x, and σ² a softplus for each of the teacher's
-    channels c; they are trained with the student. The mean, where the paper sums, lets `strength` mean the same for
-    layers of any size.
+    channels c; they are trained with the student. The mean, where the paper sums, makes `strength` independent of the
+    size of layers.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"teacher"})

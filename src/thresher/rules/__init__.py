@@ -1,4 +1,4 @@
-"""Rules: how much should each example count, now?"""
+"""Rules: how much each example should count."""
 
 from thresher.core.rule import Decision, Rule, RuleLike, ask, warmup
 from thresher.rules.clip import ClipNorm

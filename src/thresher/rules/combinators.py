@@ -15,7 +15,7 @@ from thresher.core.signals import predicted
 
 @dataclass(frozen=True)
 class every(Rule):  # noqa: N801
-    """Ask the rule every `period` epochs and keep its answer in between; for the epoch clock."""
+    """Ask the rule every `period` epochs and repeat its decision in between; for the epoch clock."""
 
     period: float
     rule: RuleLike
@@ -37,7 +37,7 @@ class every(Rule):  # noqa: N801
 
 
 def once(rule: RuleLike) -> every:
-    """Ask the rule once and keep its answer for the rest of the run."""
+    """Ask the rule once and repeat its decision for the rest of the run."""
     return every(float("inf"), rule)
 
 
@@ -62,7 +62,7 @@ class from_peer(Rule):  # noqa: N801
 
 @dataclass(frozen=True)
 class from_average(Rule):  # noqa: N801
-    """The rule's weights from the evidence of the averaged model, which errs less than the one in training."""
+    """The rule's weights from the evidence of the averaged model, which errs less than the trained one."""
 
     rule: RuleLike
 
@@ -86,7 +86,7 @@ class from_average(Rule):  # noqa: N801
 
 @dataclass(frozen=True, init=False)
 class product(Rule):  # noqa: N801
-    """The product of the rules' weights: an example counts as far as every rule lets it."""
+    """The product of the rules' weights."""
 
     rules: tuple[RuleLike, ...]
 
@@ -94,7 +94,7 @@ class product(Rule):  # noqa: N801
 
     def __init__(self, *rules: RuleLike):
         if not rules:
-            raise ThresherError(f"{type(self).__name__}() is made of rules: give at least one.")
+            raise ThresherError(f"{type(self).__name__}() combines rules: give at least one.")
         object.__setattr__(self, "rules", rules)
 
     @property
@@ -114,7 +114,7 @@ class product(Rule):  # noqa: N801
 
 
 class either(product):  # noqa: N801
-    """The largest of the rules' weights: an example counts as far as any rule lets it."""
+    """The largest of the rules' weights."""
 
     @staticmethod
     def combine(one: Tensor, other: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class per_class(Rule):  # noqa: N801
             )
 
     def allowed_clocks(self) -> frozenset[str]:
-        """Inside a step only rules that rank within groups by themselves: asking class by class waits for the host."""
+        """On the batch clock only with rules that read groups: asking class by class would wait for the device."""
         return self.clocks if reads_groups(self.rule) else self.clocks - {"batch"}
 
     def __call__(self, evidence: Evidence) -> Decision:

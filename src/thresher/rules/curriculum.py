@@ -18,7 +18,7 @@ class Curriculum(Rule):
     """1 where the signal is below λ₁, falling in a straight line to 0 at λ₁ + λ₂ (Jiang et al. 2018, Eq. 5).
 
     λ₁ is a moving average, over batches, of the signal's `fraction` quantile; λ₂ is `width`, and 0 cuts sharply. The
-    rate of the average is what the released training commands have.
+    rate of the average is that of the released training commands.
     """
 
     fraction: float | Schedule
@@ -41,7 +41,7 @@ class Curriculum(Rule):
         if "level" in evidence.memory:
             level = self.rate * evidence.memory["level"] + (1 - self.rate) * level
         width = _scalar(evidence.value(self.width), values.device)
-        # So narrow a slope is a cut: whatever lies above the level falls to zero.
+        # A slope of width zero is a cut: values above the level get weight zero.
         weights = (1 - (values - level) / width.clamp_min(torch.finfo(values.dtype).tiny)).clamp(0, 1)
         return Decision(weights, memory={"level": level})
 
@@ -58,5 +58,5 @@ def quantile(values: Tensor, fraction: float | Tensor) -> Tensor:
 
 
 def _scalar(number: float | Tensor, device: torch.device) -> Tensor:
-    """The number on the device, by a sum there: a copy from the host would wait, and no graph could hold it."""
+    """The number on the device, by an addition there: a copy from the host would wait, and could not be captured."""
     return torch.zeros((), dtype=torch.float64, device=device) + number

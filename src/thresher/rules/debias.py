@@ -1,4 +1,4 @@
-"""How far to believe a teacher's label: by the neighbours among examples whose truth is known, or by its entropy."""
+"""How far to believe a teacher's label: by nearby validation examples, or by the entropy of its prediction."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from thresher.core.rule import Decision, Rule
 from thresher.core.signals import entropy, given, margin, predicted
 from thresher.rules.plane_neighbours import mean_of_nearest
 
-LEAST_LOSS = torch.finfo(torch.float32).eps  # a smaller cross entropy is 0 in float32
+LEAST_LOSS = torch.finfo(torch.float32).eps  # float32 rounds a smaller cross entropy to 0
 
 
 def debias_weights(
@@ -28,11 +28,11 @@ def debias_weights(
     """wᵢ = min(1, 1 / (1 + p̂ᵢ (d̂ᵢ - 1))) [n], Algorithm 2 of "Weighted distillation with unlabeled examples" (2022).
 
     p̂ and d̂ are means over the k = ⌈√q / 2⌉ validation examples whose pair of confidences (the teacher's, the student's)
-    is nearest; those where the teacher is right enter as p = 0, d = 1. Of equally near ones the first count.
+    is nearest; those where the teacher is right enter as p = 0, d = 1. Ties go to the first.
     An infinite distortion makes the weight 0, which is the formula's limit.
 
-    However many neighbours there are, that is 1 / (1 + p² (d - 1)) where the paper's Eq. 4 has 1 / (1 + p (d - 1)),
-    because d̂ is a mean that p = 0 has already drawn towards 1. `consistent` gives Eq. 4, min(1, 1 / d̂ᵢ).
+    With many neighbours this tends to 1 / (1 + p² (d - 1)) where the paper's Eq. 4 has 1 / (1 + p (d - 1)), because the
+    mean d̂ already contains the examples with d = 1. `consistent` gives Eq. 4, min(1, 1 / d̂ᵢ).
 
     >>> near_wrong = torch.tensor([[0.1, 0.1], [0.9, 0.9]])
     >>> debias_weights(near_wrong, torch.tensor([True, False]), torch.tensor([4.0, 1.0]), near_wrong).tolist()
@@ -43,7 +43,9 @@ def debias_weights(
         shapes = f"{list(validation_confidences.shape)} and {list(confidences.shape)}"
         raise ThresherError(f"debias_weights reads pairs of confidences, not {shapes}: give [q, 2] and [n, 2].")
     if teacher_wrong.shape != (q,) or distortions.shape != (q,):
-        raise ThresherError(f"debias_weights needs one distortion, and whether the teacher was wrong, for each of {q}.")
+        raise ThresherError(
+            f"debias_weights needs teacher_wrong and distortions for each of {q} validation examples: give [{q}] each."
+        )
     wrong = teacher_wrong.bool()
     d = torch.where(wrong, distortions, 1.0).double()
     boundless = d.isinf()
@@ -53,19 +55,19 @@ def debias_weights(
     d_mean = torch.where(share > 0, torch.inf, d_mean)
     if consistent:
         p_mean = torch.ones_like(d_mean)
-    # Without a wrong neighbour the weight is 1, and 0 · (∞ - 1) does not come up: only wrong ones have d = ∞.
+    # 0 · (∞ - 1) does not occur: only wrong neighbours have d = ∞, and with one of them p is above 0.
     weights: Tensor = (1 / (1 + p_mean * (d_mean - 1))).clamp(0, 1).float()
     return weights
 
 
 @dataclass(frozen=True)
 class Debias(Rule):
-    """Teacher labels weighed by `debias_weights`; whoever has a label of its own (column `from_teacher`) counts 1.
+    """Teacher labels weighed by `debias_weights`; examples with a label of their own (column `from_teacher`) count 1.
 
     The distortion is ℓ(teacher's label, student) / ℓ(truth, student) in cross entropy at this temperature, where the
-    teacher's label is its prediction or, `hard`, its likeliest class. A student that is certain of the truth has a loss
-    of 0, which counts as 1.2e-7, the least that float32 can tell from 0: so near it the weight nearly vanishes.
-    Asked every epoch the weights follow the student; `once(Debias())` estimates them by the student at the start.
+    teacher's label is its prediction or, `hard`, its likeliest class. The loss of the truth counts as at least 1.2e-7,
+    the resolution of float32. Asked every epoch the weights follow the student; `once(Debias())` estimates them by the
+    student at the start.
     """
 
     by: Signal = margin
@@ -80,7 +82,7 @@ class Debias(Rule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.temperature > 0:
-            raise ThresherError(f"temperature={self.temperature} divides outputs: give a number above 0.")
+            raise ThresherError(f"temperature={self.temperature} cannot divide outputs: give a number above 0.")
 
     def __call__(self, evidence: Evidence) -> Decision:
         known = evidence.other("validation")
@@ -113,7 +115,7 @@ class Debias(Rule):
 class Fidelity(Rule):
     """exp(-entropy / mean entropy) of the teacher's prediction, for teacher labels (Dehghani et al. 2017).
 
-    The mean is over all training examples. It looks at no student, and so cannot take out the bias of its loss.
+    The mean is over all training examples. It does not read the student, and so cannot remove the bias of its loss.
     """
 
     by: Signal = entropy
@@ -143,7 +145,7 @@ class OnlyCorrect(Rule):
 
 
 def teacher_labels(outputs: Tensor, hard: bool = False, temperature: float = 1.0) -> Tensor:
-    """What a teacher with these outputs says: probabilities [n, classes] at this temperature or, hard, 1 for one class.
+    """The labels of a teacher with these outputs: probabilities [n, classes] at this temperature or, hard, one-hot.
 
     >>> teacher_labels(torch.tensor([[0.0, 2.0, 1.0]]), hard=True).tolist()
     [[0.0, 1.0, 0.0]]

@@ -1,4 +1,4 @@
-"""D2L: how far given labels are still believed, by the dimensionality of what the network has learnt."""
+"""D2L: how far given labels are believed, by the local dimensionality of the learnt features."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from thresher.core.evidence import Evidence, Signal
 from thresher.core.rule import Decision, Rule
 from thresher.core.signals import features
 
-SAMPLES, TOGETHER = 1280, 128  # as in the released code: so many examples, compared within groups of so many
+SAMPLES, TOGETHER = 1280, 128  # as in the released code: examples drawn, and the size of the groups compared
 
 
 def local_dimensionality(points: Tensor, neighbours: int = 20) -> Tensor:
@@ -25,7 +25,7 @@ def local_dimensionality(points: Tensor, neighbours: int = 20) -> Tensor:
     """
     count = min(neighbours, len(points) - 1)
     if count < 2:
-        raise ThresherError(f"{len(points)} points have too few neighbours for a dimensionality: give at least 3.")
+        raise ThresherError(f"{len(points)} points are too few for a dimensionality: give at least 3.")
     near = torch.cdist(points.double(), points.double()).topk(count + 1, largest=False).values[:, 1:]
     near = near.clamp_min(torch.finfo(torch.float32).tiny)
     return (-(near / near[:, -1:]).log().mean(1)).clamp_min(1e-6).reciprocal().to(points.dtype)
@@ -33,11 +33,11 @@ def local_dimensionality(points: Tensor, neighbours: int = 20) -> Tensor:
 
 @dataclass(frozen=True)
 class Dimensionality(Rule):
-    """Weight 1 for everyone, and the column `given_share`: α = exp(-progress · LID / least LID so far) (D2L, Eq. 7).
+    """Weight 1 for all, and the column `given_share`: α = exp(-progress · LID / least LID so far) (D2L, Eq. 7).
 
     α is 1 until the turning point, where the mean LID of the features rises above the mean of the last `window` epochs
-    by twice their deviation, though not before `start` + `window` epochs (Ma et al. 2018). The released code also goes
-    back to the parameters of the epoch before; ours goes on from where it is.
+    by twice their deviation, though not before `start` + `window` epochs (Ma et al. 2018). The released code also
+    restores the parameters of the epoch before; this does not.
     """
 
     start: int = 5

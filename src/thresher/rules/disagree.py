@@ -14,7 +14,7 @@ from thresher.core.signals import predicted
 class Disagree(Rule):
     """Weight 1 where this network's value of `of` differs from the peer's, 0 elsewhere (Malach & Shalev-Shwartz 2017).
 
-    Where the networks agree about a whole batch nobody counts, and the step is skipped.
+    Where the networks agree about a whole batch all weights are 0, and the step is skipped.
     """
 
     of: Signal = predicted

@@ -1,4 +1,4 @@
-"""Rules that look at whole classes: how frequent each is, and how much of it is clean."""
+"""Weights by class: how frequent each class is, and how much of it is clean."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from thresher.rules.keep import keep_smallest
 
 
 def class_sizes(labels: Tensor, classes: int, counted: Tensor | None = None) -> Tensor:
-    """How many examples each class has [classes], or what `counted` [n] sums to in it; without host synchronisation.
+    """The number of examples of each class [classes], or the sum of `counted` [n] in it; no host synchronisation.
 
     >>> class_sizes(torch.tensor([0, 2, 2]), 3).tolist()
     [1.0, 0.0, 2.0]
@@ -24,7 +24,7 @@ def class_sizes(labels: Tensor, classes: int, counted: Tensor | None = None) -> 
 
 @dataclass(frozen=True)
 class InverseFrequency(Rule):
-    """n / (present classes · size of the example's class): every class counts the same in all (L2RW's Proportion)."""
+    """n / (present classes · size of the example's class): classes weigh the same in total (L2RW's Proportion)."""
 
     of: Signal = given
 
@@ -57,7 +57,7 @@ class CleanShare(Rule):
 
 @dataclass(frozen=True)
 class HardestOfMajority(Rule):
-    """Everyone, but of the largest class only as many as the second largest has: those with the largest signal.
+    """Weight 1 for all, but of the largest class only for as many as the second largest has: by the largest signal.
 
     Hard mining as in the L2RW paper, section 4.1, which does not say how many to keep.
     """
@@ -76,7 +76,7 @@ class HardestOfMajority(Rule):
 
 @dataclass(frozen=True)
 class OnlyClean(Rule):
-    """Weight 1 where the column `is_clean` says so, 0 elsewhere: what a few trusted examples teach by themselves."""
+    """Weight 1 where the column `is_clean` is true, 0 elsewhere."""
 
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
     columns: ClassVar[frozenset[str]] = frozenset({"is_clean"})

@@ -32,7 +32,7 @@ def keep_smallest(
     n = len(values)
     if values.shape != ids.shape:
         raise ThresherError(
-            f"Ranking {n} examples needs one number each, not {list(values.shape)}: choose a signal that gives [n]."
+            f"Ranking {n} examples needs one number each, not {list(values.shape)}: choose a signal of shape [n]."
         )
     order = ids.argsort()
     order = order[values[order].argsort(stable=True)]
@@ -83,14 +83,14 @@ class KeepSmallest(Rule):
         return True
 
     def refuse(self, epochs: float) -> None:
-        """Refuse a share to keep that leaves (0, 1] on its way."""
+        """Refuse a share to keep that leaves (0, 1] during the run."""
         if not isinstance(self.fraction, Schedule):
             return
         for epoch in range(math.ceil(epochs) + 1):
             share = self.fraction(epoch, epochs)
             if not 0 < share <= 1:
                 raise ThresherError(
-                    f"The share to keep is {share:g} in epoch {epoch + 1}: let it stay above 0 and at most 1."
+                    f"The share to keep is {share:g} in epoch {epoch + 1}: keep it above 0 and at most 1."
                 )
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -113,7 +113,7 @@ class KeepLargest(KeepSmallest):
 
 @dataclass(frozen=True)
 class KeepAbove(Rule):
-    """Weight 1 where the signal is above `bound`, 0 elsewhere: as many or as few as there are."""
+    """Weight 1 where the signal is above `bound`, 0 elsewhere; how many are kept depends on the data."""
 
     by: Signal
     bound: float | Schedule
@@ -130,7 +130,7 @@ class KeepAbove(Rule):
 
 @dataclass(frozen=True)
 class Uniform(Rule):
-    """Weight 1 for everyone: plain training."""
+    """Weight 1 for all examples: plain training."""
 
     timeless: ClassVar[bool] = True
 

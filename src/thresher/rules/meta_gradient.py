@@ -1,4 +1,4 @@
-"""The rule of L2RW: an example counts as far as learning from it helps a few clean ones."""
+"""The rule of L2RW: an example counts as far as its gradient helps a few clean ones."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,10 +13,10 @@ from thresher.core.signals import clean_agreement
 
 @dataclass(frozen=True)
 class MetaGradient(Rule):
-    """wᵢ = max(uᵢ, 0) / Σⱼ max(uⱼ, 0), where uᵢ is how far example i's gradient agrees with the clean batch's.
+    """wᵢ = max(uᵢ, 0) / Σⱼ max(uⱼ, 0), where uᵢ is the product of example i's gradient with the clean batch's.
 
-    Algorithm 1 of "Learning to reweight examples" (Ren et al. 2018), exactly. Where no example helps, all weights are
-    zero, and the step is skipped: the paper's optimizer would still move there, by its momentum.
+    Algorithm 1 of "Learning to reweight examples" (Ren et al. 2018), exactly. Where no u is positive all weights are
+    zero and the step is skipped, where the paper's optimizer would still move by its momentum.
     """
 
     by: Signal = clean_agreement

@@ -1,4 +1,7 @@
-"""Means over the nearest neighbours in a plane, for many queries at once and exactly, on the host."""
+"""Exact means over the nearest neighbours in the plane, for many queries at once, on the host.
+
+Tiles of queries share their candidates, which is quicker than a tree for millions of queries and keeps ties exact.
+"""
 
 from typing import Any
 
@@ -8,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[Any]
-TILE = 256  # queries that are answered together, on average
-# Shifts and masks that move the 32 lower bits of a number to its even places.
+TILE = 256  # queries answered together, on average
+# Shifts and masks that spread the 32 lower bits of a number over its even bits.
 SPREAD = (
     (16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F0F0F0F0F), (2, 0x3333333333333333),
     (1, 0x5555555555555555),
@@ -19,7 +22,7 @@ SPREAD = (
 def mean_of_nearest(points: Tensor, values: Tensor, queries: Tensor, count: int) -> Tensor:
     """The mean [n, v] of the values [q, v] at the `count` points [q, 2] nearest to each query [n, 2].
 
-    Of equally near points the first count.
+    Ties go to the first points.
 
     >>> places, worth = torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]]), torch.tensor([[5.0], [6.0], [7.0]])
     >>> mean_of_nearest(places, worth, torch.zeros(1, 2), 1)
@@ -39,9 +42,9 @@ def mean_of_nearest(points: Tensor, values: Tensor, queries: Tensor, count: int)
 
 
 def _tiles(queries: Array) -> tuple[Array, list[int]]:
-    """An order of the queries along a curve that fills the plane (Morton's), and where tiles of it start.
+    """The order of the queries along Morton's space-filling curve, and where its tiles start.
 
-    A tile of it lies close together unless the curve jumps, so every tile starts where it jumps farthest.
+    Queries of a tile lie close together unless the curve jumps, so every tile starts at the farthest jump.
     """
     above = queries - queries.min(0).astype(np.float64)
     cells = (above * ((2**32 - 1) / (above.max() or 1.0))).astype(np.uint64)
@@ -58,8 +61,8 @@ def _tiles(queries: Array) -> tuple[Array, list[int]]:
 def _within_reach(there: Array, some: Array, count: int) -> Array:
     """The places, in order, of all points [2, q] that can be among the `count` nearest to any of these queries [2, n].
 
-    At least `count` points lie no further from any query than the bound, so whoever is further from all of their
-    rectangle is out. Rounding keeps the order of distances, so that nobody is lost by it.
+    At least `count` points lie no further from any query than the bound, so points further from the rectangle around
+    the queries are left out. Rounding keeps the order of distances, so that it loses no point.
     """
     below, above = some.min(1, keepdims=True) - there, there - some.max(1, keepdims=True)
     farthest = np.square(np.minimum(below, above)).sum(0)
@@ -75,7 +78,7 @@ def _nearest(there: Array, some: Array, count: int) -> Array:
     squares += up
     last = np.partition(squares, count - 1, axis=1)[:, count - 1 : count]
     near: Array = squares <= last
-    if np.count_nonzero(near) > len(near) * count:  # some are as near as the last
+    if np.count_nonzero(near) > len(near) * count:  # ties with the last
         tied = squares == last
         room = count - np.count_nonzero(squares < last, axis=1, keepdims=True)
         near &= ~tied | (tied.cumsum(1) <= room)

@@ -1,4 +1,4 @@
-"""Weights that say nothing about the examples."""
+"""Random weights and random picks."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,7 +16,7 @@ from thresher.rules.meta_gradient import rectified
 class RandomWeights(Rule):
     """max(zᵢ, 0) / Σⱼ max(zⱼ, 0) with zᵢ ~ N(0, 1), anew in every batch: a strong regularizer (L2RW, Eq. 16).
 
-    Where no z is positive, which Eq. 16 leaves open, everyone counts the same.
+    Where no z is positive, which Eq. 16 leaves open, all weights are equal.
     """
 
     clocks: ClassVar[frozenset[str]] = frozenset({"batch", "round"})
@@ -25,7 +25,9 @@ class RandomWeights(Rule):
     def __call__(self, evidence: Evidence) -> Tensor:
         ids = evidence.ids
         drawn = torch.randn(len(ids), generator=evidence.generator, device=ids.device)
-        weights = rectified(drawn.scatter(0, ids.argsort(), drawn))  # by id, whatever their order in the batch
+        weights = rectified(
+            drawn.scatter(0, ids.argsort(), drawn)
+        )  # by id, so that the order in the batch does not matter
         return torch.where(weights.sum() > 0, weights, 1.0 / len(ids))
 
 

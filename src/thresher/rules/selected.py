@@ -1,4 +1,4 @@
-"""Examples that were sorted before training: some to learn from, some to look at later."""
+"""Weights from a selection made before training, which candidates may join later."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from thresher.core.rule import Rule
 
 @dataclass(frozen=True)
 class Selected(Rule):
-    """Weight 1 where the column `selected` says so, and after `epochs` epochs where `candidate` does too; else 0."""
+    """Weight 1 where the column `selected` is true, and after `epochs` epochs also where `candidate` is; else 0."""
 
     epochs: float = float("inf")
 

@@ -1,4 +1,4 @@
-"""Rules that tell examples whose label is trusted from the rest, which someone else has to label."""
+"""Rules that decide which labels are trusted; the averaged model may label the rest."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -31,8 +31,7 @@ class Agree(Rule):
 class trusting(Rule):  # noqa: N801  # used like a function: trusting(Agree(), KeepAbove(confidence, 0.8))
     """Weights of `rule` where it keeps an example, whose label is then `trusted`; elsewhere those of `rest`.
 
-    What the rest should teach is for `relabel` to say, which reads the column `trusted`, as `rest` may do. Without
-    `rest` they are dropped.
+    `relabel` and `rest` may read the column `trusted`. Without `rest` the other examples are dropped.
     """
 
     rule: RuleLike
@@ -56,9 +55,9 @@ class trusting(Rule):  # noqa: N801  # used like a function: trusting(Agree(), K
 
 @dataclass(frozen=True)
 class if_predicted(Rule):  # noqa: N801
-    """The rule in epochs in which at least `enough` of the share `clean` of given labels are predicted.
+    """The rule in epochs in which at least `enough` · `clean` of the given labels are predicted; else weight 1 for all.
 
-    In others weight 1 for everyone: whoever predicts fewer labels than are right knows less than the labels do.
+    A model that predicts fewer labels than are right knows less than the labels do.
     """
 
     clean: float | Schedule
@@ -88,7 +87,7 @@ class HoldOut(Rule):
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise ThresherError(f"HoldOut({self.share}) is no share of the examples: give a number between 0 and 1.")
+            raise ThresherError(f"HoldOut({self.share}) is not a share of the examples: give a number between 0 and 1.")
 
     def places(self, ids: Tensor) -> Tensor:
         """Whether each of these ids is held out; multiples of the golden ratio fill [0, 1) evenly (Knuth)."""
@@ -100,10 +99,10 @@ class HoldOut(Rule):
 
 @dataclass(frozen=True)
 class average_teaches(Rule):  # noqa: N801
-    """A rule about a teacher, such as Debias, with the averaged model as the teacher of the one in training.
+    """A rule about a teacher, such as Debias, with the averaged model as the teacher.
 
-    It needs a validation set whose targets are right: fit(validation=...). A part of the training set that is as
-    corrupt as the rest would call a good teacher wrong.
+    It needs a validation set whose targets are right: fit(validation=...). On targets as corrupt as the training set a
+    good teacher would look wrong.
     """
 
     rule: RuleLike
@@ -114,23 +113,22 @@ class average_teaches(Rule):  # noqa: N801
 
     def __call__(self, evidence: Evidence) -> Decision:
         known = self.known(evidence)
-        if not len(known):  # nobody can say how good the teacher is
+        if not len(known):  # the teacher cannot be judged
             return Decision(torch.zeros(len(evidence), device=evidence.ids.device))
         taught = torch.ones(len(evidence), dtype=torch.bool, device=evidence.ids.device)
         others = {"teacher": evidence.other("average"), "validation": _with_teacher(known)}
         return ask(self.rule, evidence.replace(others=others, columns={**evidence.columns, "from_teacher": taught}))
 
     def known(self, evidence: Evidence) -> Evidence:
-        """The examples whose truth is known."""
+        """The examples by which the teacher is judged."""
         return evidence.other("validation")
 
 
 @dataclass(frozen=True)
 class average_teaches_held_out(average_teaches):  # noqa: N801
-    """The same where there is no validation set: on examples that are held out and trusted, as if they were right.
+    """The same without a validation set: the teacher is judged on held-out examples whose labels are trusted.
 
-    They are not all right, and whoever trusts by what the teacher says will find the teacher right: the weights are
-    then too large.
+    Not all of these labels are right, and where trust means agreement with the teacher, the weights are too large.
     """
 
     held_out: HoldOut = HoldOut()
@@ -140,7 +138,7 @@ class average_teaches_held_out(average_teaches):  # noqa: N801
     def known(self, evidence: Evidence) -> Evidence:
         if "trusted" not in evidence.columns:
             raise ThresherError(
-                "average_teaches_held_out asks which examples are trusted: use it as the rest of trusting(rule, rest)."
+                "average_teaches_held_out reads the column trusted: use it as the rest of trusting(rule, rest)."
             )
         places = self.held_out.places(evidence.ids) & (evidence.columns["trusted"] > 0)
         return evidence.subset(places.nonzero()[:, 0])

@@ -1,4 +1,4 @@
-"""What fills the slots of a recipe beside rules and objectives: views, mix, relabel, draw, clip, average."""
+"""Values for the slots of a recipe beside rules and objectives: views, mix, relabel, draw, clip, average."""
 
 from thresher.core.slots import MixFromSet, Pairing, Relabel, Visits, shuffled
 from thresher.slots.average import Growing, over

@@ -1,4 +1,4 @@
-"""Rates of moving averages that are more than a number."""
+"""Rates of moving averages that depend on the step or the length of an epoch."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ from thresher.core.errors import ThresherError
 class Growing:
     """min(1 - 1/(t + 1), rate) at step t = 0, 1, ...: the mean of all steps so far, until the rate is reached.
 
-    A fixed rate of 0.999 remembers the random start for thousands of steps; this forgets it after the first. The
-    released code of the heteroskedastic active-learning paper averages so.
+    A fixed rate of 0.999 keeps the random start for thousands of steps; this drops it after the first. As in the
+    released code of the heteroskedastic active-learning paper.
 
     >>> [Growing(0.999).rate_at(step) for step in (0, 1, 3, 5000)]
     [0.0, 0.5, 0.75, 0.999]
@@ -32,13 +32,13 @@ class Growing:
         return self
 
     def pace(self, moves: Tensor) -> Tensor:
-        """1 - rate after so many moves, without host synchronisation."""
+        """1 - rate after this many moves, without host synchronisation."""
         return torch.clamp_min(1 / (moves + 1), 1 - self.rate)
 
 
 @dataclass(frozen=True)
 class over:  # noqa: N801  # used like a function: average=over(1)
-    """A growing average that looks back on about so many epochs, however many steps an epoch has.
+    """A growing average over about this many epochs, however many steps an epoch has.
 
     >>> over(5).rate(steps=200)
     0.999
@@ -48,15 +48,15 @@ class over:  # noqa: N801  # used like a function: average=over(1)
 
     def __post_init__(self) -> None:
         if not self.epochs > 0:
-            raise ThresherError(f"over({self.epochs}) looks back on nothing: give a number of epochs above 0.")
+            raise ThresherError(f"over({self.epochs}) averages nothing: give a number of epochs above 0.")
 
     def for_epochs_of(self, steps: float) -> Growing:
-        """The growing average that this is for epochs of so many steps."""
+        """The growing average for epochs of this many steps."""
         return Growing(self.rate(steps))
 
     def pace(self, moves: Tensor) -> Tensor:  # noqa: ARG002
         raise ThresherError("over() depends on how many steps an epoch has: call for_epochs_of(steps) first.")
 
     def rate(self, steps: float) -> float:
-        """1 - 1 / (epochs · steps), for epochs of so many steps; 0 where that is less than one step."""
+        """1 - 1 / (epochs · steps) for epochs of this many steps; 0 where epochs · steps is below 1."""
         return max(0.0, 1 - 1 / (self.epochs * steps))

@@ -1,4 +1,4 @@
-"""What a recipe's `clip` may do to gradients beside bounding their whole norm."""
+"""Clipping of gradients other than by their whole norm."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

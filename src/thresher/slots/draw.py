@@ -1,4 +1,4 @@
-"""Drawing: in which order, and how often, an epoch visits the examples."""
+"""Draws: the order in which, and how often, an epoch visits the examples."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ from thresher.core.slots import shuffled
 
 
 def class_balanced(positions: Tensor, examples: Examples, generator: torch.Generator) -> Tensor:
-    """As many visits as there are examples, every class equally often: drawn with replacement, rare classes repeat."""
+    """As many visits as there are examples, with every class equally likely: drawn with replacement."""
     if examples.is_regression:
-        raise ThresherError("class_balanced draws by class, which real targets do not have: choose another draw.")
+        raise ThresherError("class_balanced draws by class, and real targets have none: choose another draw.")
     labels = examples.labels.cpu()[positions]
     share = 1.0 / torch.bincount(labels).double()[labels]
     return positions[torch.multinomial(share, len(positions), replacement=True, generator=generator)]
@@ -21,7 +21,7 @@ def class_balanced(positions: Tensor, examples: Examples, generator: torch.Gener
 
 @dataclass(frozen=True)
 class repeated:  # noqa: N801  # used like a function: repeated(10)
-    """Every example `times` times, in as many random orders: longer epochs for a set so small."""
+    """Every example `times` times, each time in another random order: longer epochs for a small set."""
 
     times: int
 

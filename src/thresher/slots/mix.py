@@ -22,7 +22,7 @@ class Mixup(Reader):
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _refuse_no_beta("Mixup", alpha=self.alpha)
+        _check_beta("Mixup", alpha=self.alpha)
 
     def __call__(self, evidence: Evidence) -> Pairing:
         n, device = len(evidence), evidence.ids.device
@@ -43,10 +43,10 @@ class ClusterMixup(MixFromSet):
     decided: ClassVar[Mapping[str, str]] = {"cluster": "FacilityLocation(fraction=0.5)"}
 
     def __post_init__(self) -> None:
-        _refuse_no_beta("ClusterMixup", alpha=self.alpha)
+        _check_beta("ClusterMixup", alpha=self.alpha)
 
     def draw(self, visits: Visits) -> Pairing | None:
-        if "cluster" not in visits.decided:  # a warm-up has none
+        if "cluster" not in visits.decided:  # during a warm-up
             return None
         share = beta(self.alpha, self.alpha, visits.generator, torch.device("cpu"), visits.order.shape)
         return _within(visits.decided["cluster"], share, visits)
@@ -56,7 +56,7 @@ class ClusterMixup(MixFromSet):
 class SameClassMixup(MixFromSet):
     """The inputs alone, each with a random other one of the same given class, λ ~ Beta(a, b) a batch.
 
-    The code released with CRUST does this, where λ is mostly near 1, after 5 epochs; Algorithm 1 is `ClusterMixup`.
+    As in the code released with CRUST, after 5 epochs; λ is mostly near 1. Its Algorithm 1 is `ClusterMixup`.
     """
 
     a: float = 1.0
@@ -66,7 +66,7 @@ class SameClassMixup(MixFromSet):
     blends_targets: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _refuse_no_beta("SameClassMixup", a=self.a, b=self.b)
+        _check_beta("SameClassMixup", a=self.a, b=self.b)
 
     def draw(self, visits: Visits) -> Pairing:
         steps, batch = visits.order.shape
@@ -75,14 +75,14 @@ class SameClassMixup(MixFromSet):
 
 
 def _within(groups: Tensor, share: Tensor, visits: Visits) -> Pairing:
-    """Partners within the same group [n]; an example that has none keeps all of itself."""
+    """Partners within the same group [n]; an example without one is not mixed."""
     order = visits.order
     partner = random_partners(groups.cpu(), order.cpu(), visits.generator).to(order.device)
     return Pairing(partner, share.to(order.device).where(partner != order, 1.0))
 
 
 def random_partners(groups: Tensor, positions: Tensor, generator: torch.Generator) -> Tensor:
-    """For each position a random other one of the same group [n], all equally likely; a lone one gets itself.
+    """For each position a random other one of the same group [n], all equally likely; itself where there is no other.
 
     >>> random_partners(torch.tensor([7, 3, 7, 5]), torch.tensor([[0, 1], [2, 0]]), torch.Generator()).tolist()
     [[2, 1], [0, 2]]
@@ -108,7 +108,7 @@ def beta(
     return (gammas[0] / gammas.sum(0)).float()
 
 
-def _refuse_no_beta(what: str, **numbers: float) -> None:
+def _check_beta(what: str, **numbers: float) -> None:
     for name, value in numbers.items():
         if not value > 0:
-            raise ThresherError(f"{what}({name}={value}) is no Beta distribution: give {name} above 0.")
+            raise ThresherError(f"{what}({name}={value}) is not a Beta distribution: give {name} above 0.")

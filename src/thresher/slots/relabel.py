@@ -1,4 +1,4 @@
-"""Relabelling: what an example should teach, where its given target is not trusted."""
+"""Relabelling: the targets to train on, where the given ones are not trusted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +14,13 @@ from thresher.core.slots import Relabel
 from thresher.core.targets import one_hot_if_ids
 
 
-def taught(given_targets: Tensor, outputs: Tensor, trusted: Tensor, trust: float, temperature: float) -> Tensor:
+def blended_targets(
+    given_targets: Tensor, outputs: Tensor, trusted: Tensor, trust: float, temperature: float
+) -> Tensor:
     """trust · given + (1 - trust) · p where trusted [n], else p^(1/temperature) scaled to sum 1; p = softmax(outputs).
 
     >>> rows = torch.tensor([[0.75, 0.25], [0.75, 0.25]]).log()
-    >>> taught(torch.eye(2), rows, torch.tensor([True, False]), 0.8, 0.5)
+    >>> blended_targets(torch.eye(2), rows, torch.tensor([True, False]), 0.8, 0.5)
     tensor([[0.9500, 0.0500],
             [0.9000, 0.1000]])
     """
@@ -28,7 +30,7 @@ def taught(given_targets: Tensor, outputs: Tensor, trusted: Tensor, trust: float
 
 @dataclass(frozen=True)
 class AverageLabels(Relabel):
-    """Believe the averaged model: where it predicts the given label, trust · given + (1 - trust) · p, else sharp p.
+    """Labels by the averaged model: where it predicts the given one, trust · given + (1 - trust) · p, else sharp p.
 
     p is the averaged model's prediction for the batch's first view; sharp p ∝ p^(1/temperature).
     """
@@ -45,10 +47,12 @@ class AverageLabels(Relabel):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         average = evidence.other("average")
-        if evidence.classes is None:  # real targets have no agreement to test, so everyone gets the blend
+        if evidence.classes is None:  # real targets cannot agree, so all are blended
             return self.trust * evidence.targets + (1 - self.trust) * average.outputs
         agrees = average.read(predicted) == evidence.read(given)
-        return taught(one_hot_if_ids(evidence.targets, evidence.classes), average.outputs, agrees, *self._shares())
+        return blended_targets(
+            one_hot_if_ids(evidence.targets, evidence.classes), average.outputs, agrees, *self._shares()
+        )
 
     def _shares(self) -> tuple[float, float]:
         return self.trust, self.temperature
@@ -56,9 +60,9 @@ class AverageLabels(Relabel):
 
 @dataclass(frozen=True)
 class TeacherLabels(AverageLabels):
-    """The same once an epoch, for the whole set as it is: whom to trust is what the epoch rule decided (`trusting`).
+    """The same once an epoch, for the whole set; which labels are trusted is decided by the epoch rule (`trusting`).
 
-    In epochs in which that rule says nothing of trust, such as its warm-up, everyone keeps the given target.
+    In epochs in which that rule gives no column `trusted`, such as its warm-up, the given targets are kept.
     """
 
     clock: ClassVar[str] = "epoch"
@@ -71,12 +75,12 @@ class TeacherLabels(AverageLabels):
         if "trusted" not in evidence.columns:
             return targets
         trusted = evidence.columns["trusted"] > 0
-        return taught(targets, evidence.other("average").outputs, trusted, *self._shares())
+        return blended_targets(targets, evidence.other("average").outputs, trusted, *self._shares())
 
 
 @dataclass(frozen=True)
 class PredictedLabels(Relabel):
-    """share · given + (1 - share) · the predicted class, where the epoch's rule says the share: column `given_share`.
+    """share · given + (1 - share) · the predicted class, by the column `given_share` of the epoch's rule.
 
     With `Dimensionality` in each_epoch this is D2L (Ma et al. 2018, Eq. 6).
     """
@@ -86,7 +90,7 @@ class PredictedLabels(Relabel):
     decided: ClassVar[Mapping[str, str]] = {"given_share": "Dimensionality()"}
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        if "given_share" not in evidence.columns:  # before a warm-up is over, nobody has said
+        if "given_share" not in evidence.columns:  # during a warm-up
             return one_hot_if_ids(evidence.targets, evidence.classes)
         share = evidence.columns["given_share"][:, None]
         guesses = one_hot_if_ids(evidence.read(predicted), evidence.classes)

@@ -1,4 +1,4 @@
-"""Weak and strong augmentation on the device: every image of a batch is changed by draws of its own.
+"""Weak and strong augmentation on the device: every image of a batch has its own random draws.
 
 A view is called as `view(images [n, c, h, w], generator)` and gives images of the same shape. Shapes never depend on
 the draws and nothing waits for the device, so that a view can be part of a captured step. Black is 0: the mean of

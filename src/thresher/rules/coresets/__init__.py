@@ -1,1 +1,1 @@
-"""Selections by geometry: pure functions on embeddings, and the rules that ask them."""
+"""Selections by geometry: pure functions on embeddings, each with the rule that calls it."""

@@ -12,7 +12,7 @@ from thresher.core.schedules import Schedule
 from thresher.core.signals import output_gradient
 from thresher.rules.coresets.distances import Points, as_points, total_distances
 
-TRIED = 32  # examples whose sums are taken at once in the search for the most central one
+TRIED = 32  # examples whose sums are computed at once in the search for the most central one
 
 
 def centrality(embeddings: Tensor, count: int) -> Tensor:
@@ -31,8 +31,8 @@ def centrality(embeddings: Tensor, count: int) -> Tensor:
 def most_central(points: Points) -> int:
     """The first of `centrality`, mostly from the sums of a few examples.
 
-    The sum of distances is convex, so that the tangent plane at any example tried bounds all others from below; whoever
-    is bound to have more than the least sum so far need not be tried.
+    The sum of distances is convex, so the tangent plane at any example bounds the sums of all others from below;
+    examples with a bound above the least sum so far are skipped.
     """
     n = len(points)
     least = n * (points.rows - points.rows.mean(0)).square().sum(1).sqrt()
@@ -50,10 +50,10 @@ def most_central(points: Points) -> int:
 
 
 def _tangents(points: Points, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The sums of distances from these rows [m], and below the tangent planes there at all examples [m, n]."""
+    """The sums of distances from these rows [m], and the tangent planes there as bounds for all examples [m, n]."""
     distances = points.distances(rows)
     totals = distances.sum(1, keepdim=True)
-    # Those too near for their rounded distance to give a direction are left out: that only lowers the plane.
+    # Examples too near for their rounded distance to give a direction are left out: that only lowers the plane.
     far = distances > 2.0**24
     weights = torch.where(far, 1 / distances, 0.0)
     here = points.rows[rows]

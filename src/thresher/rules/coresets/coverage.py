@@ -8,11 +8,11 @@ from torch import Tensor
 
 from thresher.rules.coresets.distances import UNITS, Points
 
-AT_ONCE = 128  # candidates whose bounds are tightened together
+AT_ONCE = 128  # candidates whose bounds are tightened at once
 
 
 class Coreset(NamedTuple):
-    """Medoids and their clusters: `assignment` [n] holds places in `indices`, ties going to the medoid chosen first."""
+    """Medoids and their clusters: `assignment` [n] holds places in `indices`; ties go to the medoid chosen first."""
 
     indices: Tensor  # [count] in the order of choice
     cluster_sizes: Tensor  # [count]
@@ -23,18 +23,18 @@ class Coreset(NamedTuple):
 class Cover:
     """How well the medoids chosen so far cover the examples."""
 
-    reach: Tensor  # [n] whole distance to the nearest medoid: another matters to an example if it is nearer than this
+    reach: Tensor  # [n] whole distance to the nearest medoid; only nearer candidates gain anything
     owner: Tensor  # [n] place of that medoid in `chosen`
     chosen: list[int] = field(default_factory=list)
 
     @classmethod
     def empty(cls, points: Points) -> "Cover":
-        """No medoid yet: everyone's is farther away than any distance."""
+        """No medoid yet: every reach is larger than any distance."""
         far = torch.full((len(points),), 2.0 * UNITS, dtype=torch.float64, device=points.rows.device)
         return cls(far, torch.zeros_like(far, dtype=torch.long))
 
     def add(self, points: Points, medoid: int) -> None:
-        """Take in a medoid: the nearest now to all that were farther away from theirs."""
+        """Add a medoid, and assign it the examples to which it is nearer than their medoid so far."""
         distances = points.distances(torch.tensor([medoid], device=self.reach.device))[0]
         self.owner[distances < self.reach] = len(self.chosen)
         self.reach = torch.minimum(self.reach, distances)
@@ -48,7 +48,7 @@ def gains_of(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
 
 
 def gains_at_most(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
-    """What the gains of the candidates are at most (float64), a little above them, in a fraction of the time."""
+    """Upper bounds of the gains of the candidates (float64), close to them, in a fraction of the time."""
     sums, near = [], reach.to(points.rough[1].dtype)
     for _, squares in points.squares_at_least(candidates):
         lengths = squares.clamp_(min=0).sqrt_()
@@ -61,7 +61,7 @@ def gains_at_most(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
 def largest_gain(points: Points, candidates: Tensor, reach: Tensor, bounds: Tensor, stale: Tensor) -> int:
     """The place of the first candidate with the largest gain, from bounds that are tightened until that is sure.
 
-    Where `stale`, the bounds [m] are of an earlier reach; below 0 they mark who is no candidate. Both are updated.
+    Where `stale`, the bounds [m] are of an earlier reach; bounds below 0 exclude a candidate. Both are updated.
     """
     exact = torch.zeros_like(stale)
     while not exact[top := int(bounds.argmax())]:
@@ -76,14 +76,14 @@ def largest_gain(points: Points, candidates: Tensor, reach: Tensor, bounds: Tens
 
 
 def clusters(chosen: list[int], owner: Tensor) -> Coreset:
-    """The medoids with their clusters; a medoid belongs to its own, even if another lies in the same place."""
+    """The medoids with their clusters; a medoid belongs to its own one, even if another lies in the same place."""
     indices = torch.tensor(chosen, device=owner.device)
     assignment = owner.scatter(0, indices, torch.arange(len(chosen), device=owner.device))
     return Coreset(indices, assignment.bincount(minlength=len(chosen)), assignment)
 
 
 def assigned(points: Points, chosen: list[int]) -> Coreset:
-    """Everyone with the nearest of the chosen medoids."""
+    """Every example with the nearest of the chosen medoids."""
     medoids = torch.tensor(chosen, device=points.rows.device)
     parts = torch.split(points.positions, max(1, points.block * len(points) // len(chosen)))
     return clusters(chosen, torch.cat([points.distances(rows, medoids).argmin(1) for rows in parts]))

@@ -1,4 +1,4 @@
-"""Distances between embeddings as whole numbers: the same numbers in whatever block they are computed."""
+"""Distances between embeddings as whole numbers, which do not depend on the block in which they are computed."""
 
 import math
 from collections.abc import Iterator
@@ -10,23 +10,25 @@ from torch import Tensor
 from thresher.core.chunks import multiply, places_below, product_type, rows_at_once
 from thresher.core.errors import ThresherError
 
-UNITS = 2**30  # the span has at most so many, the largest distance at most twice as many: it fits into 32 bits
+UNITS = 2**30  # units of the span at most; the largest distance has at most twice as many and fits into 32 bits
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
     """n embeddings, in units in which a distance is rounded to a whole number.
 
-    Squared distances come from a matrix product, which is quick but sums in an order that depends on the block. Where
-    its error could change the rounding, the distance is computed again from the differences, in a fixed order. So each
-    pair has one distance, the same both ways, in every block and on every device, and ties stay ties.
+    Squared distances come from a matrix product, whose rounding depends on the block. Where its error could change the
+    whole number, the distance is computed again from the differences, in a fixed order. So each pair has one distance,
+    symmetric, and the same in every block and on every device; ties stay ties.
     """
 
     columns: Tensor  # [d, n] float64
-    left: Tensor  # [n, d + 2], and
-    right: Tensor  # [d + 2, n]: their product is the squared distances
-    error: float  # ... with no more error than this
-    rough: tuple[Tensor, Tensor]  # such a left and right whose product is never above the squared distances
+    left: Tensor  # [n, d + 2]
+    right: Tensor  # [d + 2, n]: left @ right are the squared distances
+    error: float  # the largest error of left @ right
+    rough: tuple[
+        Tensor, Tensor
+    ]  # a left and right of `product_type` whose product is never above the squared distances
 
     def __len__(self) -> int:
         return self.columns.shape[1]
@@ -37,6 +39,7 @@ class Points:
 
     @property
     def positions(self) -> Tensor:
+        """0 ... n-1."""
         return torch.arange(len(self), device=self.rows.device)
 
     @property
@@ -56,15 +59,18 @@ class Points:
         return whole
 
     def squares_at_least(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The rows in blocks, with what their squared distances to all [m, n] are at least: quick, and not much less.
+        """The rows in blocks, with close lower bounds of their squared distances to all [m, n].
 
         Each block overwrites the one before.
         """
         return self._products(rows, *self.rough)
 
     def near(self, rows: Tensor, reach: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """In blocks of rows: how many have each in (or just out of) reach [n], which ones, their whole distances."""
-        # Single precision takes duplicates of a medoid, and crowds in nearly one place, for nearer than they are.
+        """In blocks of rows: how many examples have each row within their reach [n], which ones, and their distances.
+
+        Some examples just out of reach may be included.
+        """
+        # In single precision near duplicates seem nearer than they are.
         limit = torch.where(reach > 0, reach.square() * (1 + 2.0**-22), -torch.inf).to(self.rough[1].dtype)
         for some, squares in self.squares_at_least(rows):
             places = places_below(squares, limit)
@@ -76,12 +82,12 @@ class Points:
             yield row.bincount(minlength=len(some)), others, whole
 
     def surely_near(self, rows: Tensor, reach: Tensor) -> Tensor:
-        """How many have each row [m] nearer than their reach [n], but for those where the error could decide."""
+        """How many examples have each row [m] surely within their reach [n], the error considered."""
         limit = reach.square() - self.error
         return torch.cat([(squares < limit).sum(1) for _, squares in self._products(rows, self.left, self.right)])
 
     def _products(self, rows: Tensor, left: Tensor, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The rows in blocks, with those of left @ right; each block overwrites the one before."""
+        """The rows in blocks, with their rows of left @ right; each block overwrites the one before."""
         room = torch.empty(min(len(rows), self.block), len(self), dtype=right.dtype, device=right.device)
         for some in torch.split(rows, self.block):
             products = room[: len(some)]
@@ -89,7 +95,7 @@ class Points:
             yield some, products
 
     def _rounded(self, squares: Tensor) -> tuple[Tensor, Tensor]:
-        """Whole distances of squared ones, and where the error might change them; the squares are overwritten."""
+        """Whole distances from squared ones, and where the error could change them; the squares are overwritten."""
         distances = squares.clamp_(min=0).sqrt_()
         whole = distances.round()
         # An error e of the square is one of about e / (2 · distance) of the distance.
@@ -97,12 +103,12 @@ class Points:
         return whole, spare <= self.error
 
     def _again(self, rows: Tensor, others: Tensor) -> Tensor:
-        """Whole distances of pairs [p], from their differences."""
+        """Whole distances of pairs [p], computed from their differences."""
         return _lengths(self.columns, rows, others).round_()
 
 
 def _lengths(columns: Tensor, rows: Tensor, others: Tensor) -> Tensor:
-    """Distances of pairs [p] of the points in columns [d, n], summed in the order of d: the same bits everywhere."""
+    """Distances of pairs [p] of the points in columns [d, n], summed in the order of d: the same on every device."""
     squares = torch.zeros(len(rows), dtype=columns.dtype, device=columns.device)
     for column in columns:
         steps = column.index_select(0, rows).sub_(column.index_select(0, others))
@@ -113,13 +119,13 @@ def _lengths(columns: Tensor, rows: Tensor, others: Tensor) -> Tensor:
 def as_points(embeddings: Tensor) -> Points:
     """The embeddings [n, d] in units of 2⁻³⁰ to 2⁻²⁹ of the span, which is at least half the largest distance.
 
-    The unit is a power of two, so that nothing is rounded but the distances.
+    The unit is a power of two, so that only distances are rounded.
     """
     columns = checked_rows(embeddings).T.contiguous()
     columns = columns * 2.0 ** -math.frexp(float(columns.abs().max()))[1]  # squares can neither overflow nor vanish
-    everyone = torch.arange(columns.shape[1], device=columns.device)
-    farthest = _lengths(columns, torch.zeros_like(everyone), everyone).argmax()
-    span = float(_lengths(columns, farthest.expand_as(everyone), everyone).max())
+    positions = torch.arange(columns.shape[1], device=columns.device)
+    farthest = _lengths(columns, torch.zeros_like(positions), positions).argmax()
+    span = float(_lengths(columns, farthest.expand_as(positions), positions).max())
     columns *= UNITS * 2.0 ** -math.frexp(span)[1]
     centred = (columns - columns.mean(1, keepdim=True)).T
     # Of d + 2 products, of the norms, and of _lengths; in single precision all of it is 2²⁹ times as much.
@@ -130,23 +136,23 @@ def as_points(embeddings: Tensor) -> Points:
 
 
 def _factors(centred: Tensor, less: float) -> tuple[Tensor, Tensor]:
-    """A left [n, d + 2] and a right [d + 2, n] whose product is the squared distances less so much."""
+    """A left [n, d + 2] and a right [d + 2, n] whose product is the squared distances minus `less`."""
     norms = centred.square().sum(1, keepdim=True) - less / 2
     ones = torch.ones_like(norms)
     return torch.cat([norms, ones, -2 * centred], 1), torch.cat([ones, norms, centred], 1).T.contiguous()
 
 
 def checked_rows(embeddings: Tensor) -> Tensor:
-    """The embeddings [n, d] in double precision, if distances between them can be measured."""
+    """The embeddings [n, d] in double precision, refused where they have no distances."""
     if not isinstance(embeddings, Tensor):
-        raise ThresherError(f"Embeddings are a {type(embeddings).__name__} here: give a tensor, as by torch.as_tensor.")
+        raise ThresherError(f"Embeddings are a {type(embeddings).__name__}: give a tensor, as by torch.as_tensor.")
     if embeddings.layout != torch.strided:
         raise ThresherError(f"Embeddings are {embeddings.layout}: give dense rows, as by embeddings.to_dense().")
     if embeddings.ndim != 2 or 0 in embeddings.shape or embeddings.is_complex():
-        raise ThresherError(f"Embeddings of shape {list(embeddings.shape)} cannot be measured: give real rows [n, d].")
+        raise ThresherError(f"Embeddings of shape {list(embeddings.shape)} have no distances: give real rows [n, d].")
     rows = embeddings.detach().double()
     if not torch.isfinite(rows).all():
-        raise ThresherError("Some embeddings are not finite, so nothing is near to them: drop those rows first.")
+        raise ThresherError("Some embeddings are NaN or infinite: drop those rows first.")
     return rows
 
 
@@ -157,11 +163,11 @@ def blocks(points: Points) -> Iterator[Tensor]:
 
 def total_distances(points: Points) -> Tensor:
     """Σ_j distance(i, j) [n] in whole numbers (int64); each pair is measured once."""
-    everyone = points.positions
-    totals = torch.zeros_like(everyone)
+    positions = points.positions
+    totals = torch.zeros_like(positions)
     for rows in blocks(points):
         first, m = int(rows[0]), len(rows)
-        distances = points.distances(rows, everyone[first:])
+        distances = points.distances(rows, positions[first:])
         totals[first:] += distances.sum(0).long()  # sums of whole numbers below 2⁵³ are exact in any order
         totals[first : first + m] += distances[:, m:].sum(1).long()
     return totals

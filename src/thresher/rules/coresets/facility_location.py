@@ -15,8 +15,8 @@ from thresher.rules.coresets.coverage import Coreset, Cover, clusters, gains_at_
 from thresher.rules.coresets.distances import Points, as_points
 from thresher.rules.coresets.neighbour_lists import choose_near
 
-NEIGHBOURS = 512  # examples that the best candidates may have in reach when lists of them begin to be made
-SAMPLE = 32  # candidates by which their number is foreseen
+NEIGHBOURS = 512  # lists begin when the best candidates have at most this many examples in reach
+SAMPLE = 32  # candidates by which that number is estimated
 
 
 def facility_location(embeddings: Tensor, count: int) -> Coreset:
@@ -44,7 +44,7 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
 
 
 def _in_reach(points: Points, reach: Tensor, bounds: Tensor) -> float:
-    """How many examples have a candidate in reach, on average over those that may gain the most."""
+    """How many examples have a candidate in reach, on average over the candidates with the highest bounds."""
     rows = bounds.topk(min(SAMPLE, len(bounds))).indices
     return float(points.surely_near(rows, reach).double().mean())
 
@@ -53,7 +53,7 @@ def _in_reach(points: Points, reach: Tensor, bounds: Tensor) -> float:
 class FacilityLocation(Centrality):
     """Keep greedy k-medoids, each with the size of its cluster as weight: the coreset of CRUST, Algorithm 1.
 
-    Columns for `mix` and the ledger: medoid (1 or 0), cluster (the id of one's medoid), cluster_size.
+    Columns for `mix` and the ledger: medoid (1 or 0), cluster (the id of its medoid), cluster_size.
     `select` may be any function (embeddings [n, d], count) -> Coreset, such as `partitioned_facility_location`.
     """
 

@@ -23,7 +23,7 @@ def in_groups(
 ) -> Coreset | Tensor:
     """max(1, round(fraction · size)) of each group, chosen among its own; `groups` [n] are whole numbers.
 
-    What comes back is of the kind that `select` gives: a coreset of `facility_location`, indices of `centrality`.
+    The result is of the type that `select` returns: a Coreset for `facility_location`, indices for `centrality`.
 
     >>> from thresher.rules import facility_location
     >>> rows = torch.tensor([[0.0], [5.0], [1.0], [9.0], [2.0]])
@@ -32,7 +32,7 @@ def in_groups(
     """
     if not isinstance(groups, Tensor) or groups.is_floating_point():
         raise ThresherError(
-            "Groups have to be a tensor of whole numbers [n]: "
+            "Groups must be a tensor of whole numbers [n]: "
             "give torch.from_numpy(np.unique(groups, return_inverse=True)[1])."
         )
     if groups.shape != embeddings.shape[:1] or not 0 < fraction <= 1:

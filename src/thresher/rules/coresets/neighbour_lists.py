@@ -1,4 +1,4 @@
-"""Greedy steps over lists of who is in a candidate's reach: the second part of exact facility location, on the host."""
+"""Greedy steps over lists of the examples near each candidate: the second part of exact facility location."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from thresher.rules.coresets.coverage import Cover
 from thresher.rules.coresets.distances import Points
 
 Whole = NDArray[Any]
-POOL = 512  # candidates looked at together
-PAIRS = 2**14  # pairs of those that may become medoids together
-LONGEST = 1024  # pairs of a list that is kept
+POOL = 512  # candidates considered together
+PAIRS = 2**14  # pairs of candidates and examples considered for several medoids at once
+LONGEST = 1024  # pairs of a list that is cached
 
 
 class NeighbourLists(NamedTuple):
-    """Who would be nearer to some candidates than to their medoid, and how near: one list after the other."""
+    """The examples that are nearer to each candidate than to their medoid, and their distances, concatenated."""
 
     sizes: Whole  # [m]
     example: Whole  # int32
@@ -32,26 +32,28 @@ class NeighbourLists(NamedTuple):
         return NeighbourLists(sizes, self.example.take(pairs), self.distance.take(pairs))
 
     def by_candidate(self, candidates: Sequence[int]) -> dict[int, Whole]:
-        """The lists by the candidates whose they are, as far as these go; each [2, size]: examples, distances."""
+        """The list of each candidate, as [2, size]: examples, distances; ends with the shorter of both."""
         pairs, ends = np.stack(self[1:]), _summed(self.sizes).tolist()
         places = zip(candidates, ends, ends[1:], strict=False)
-        return {candidate: pairs[:, first:last].copy() for candidate, first, last in places}  # a view holds all of them
+        return {
+            candidate: pairs[:, first:last].copy() for candidate, first, last in places
+        }  # a view would keep all of them in memory
 
     def within(self, reach: Whole) -> "NeighbourLists":
-        """The lists without the pairs that have gone out of reach."""
+        """The lists without the pairs that are out of reach."""
         kept = self.distance < reach.take(self.example)
         return NeighbourLists(_totals(kept, self.sizes), self.example.compress(kept), self.distance.compress(kept))
 
 
 @dataclass
-class Known:
-    """The lists of the candidates that were asked for; long ones are made anew each time, because they soon shrink."""
+class ListCache:
+    """A cache of the candidates' lists; long ones are computed each time, because they soon shrink."""
 
     points: Points
     lists: dict[int, Whole] = field(default_factory=dict)  # [2, size] int32: the examples, the distances
 
     def of(self, candidates: Whole, reach: Whole) -> NeighbourLists:
-        """The lists of the candidates, some pairs of which may have gone out of reach since they were made."""
+        """The lists of the candidates; some of their pairs may be out of reach by now."""
         asked, known = candidates.tolist(), self.lists
         new = self._made([candidate for candidate in asked if candidate not in known], reach)
         found = [known[candidate] if candidate in known else new[candidate] for candidate in asked]
@@ -73,13 +75,13 @@ class Known:
 
 
 def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> None:
-    """Choose the medoids that are missing to `count`, given what the gains [n] are at most, below 0 for medoids.
+    """Choose medoids up to `count`, given upper bounds of the gains [n] (below 0 for medoids).
 
-    Gains only ever fall, so that an old gain is a bound. The candidates of the highest bounds form a pool; their gains
-    are taken again, and those above all bounds outside become medoids, many at once where they do not share examples.
+    Gains only ever fall, so an old gain is a bound. The candidates with the highest bounds form a pool; their gains are
+    computed again, and those above all bounds outside become medoids, several at once where they share no examples.
     """
     reach, owner = cover.reach.int().cpu().numpy(), cover.owner.cpu().numpy().copy()
-    highest, known = bounds.ceil().long().cpu().numpy(), Known(points)
+    highest, known = bounds.ceil().long().cpu().numpy(), ListCache(points)
     while len(cover.chosen) < count:
         size = min(POOL, len(highest))
         floor = max(0, np.partition(highest, -size)[-size])
@@ -109,8 +111,8 @@ def choose_near(points: Points, cover: Cover, bounds: Tensor, count: int) -> Non
 def _in_a_row(lists: NeighbourLists, gains: Whole, reach: Whole) -> Whole:
     """The places of the candidates, in order of falling gains, that greedy would choose one after the other.
 
-    Who shares no example with one before keeps the gain. Who does loses some of it, and may not have more left than
-    those have that are chosen after: that ends the row.
+    A candidate that shares no example with an earlier one keeps its gain. One that does loses some of it; the row ends
+    where what it has left may be more than the gain of the next one.
     """
     candidate, place = np.repeat(np.arange(len(gains)), lists.sizes), np.arange(len(lists.example))
     first = np.full(len(reach), len(place))

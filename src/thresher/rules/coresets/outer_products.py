@@ -1,4 +1,4 @@
-"""How far each of n outer products is from the nearest of some centres, without making any of them."""
+"""Distances from n outer products to the nearest of some centres, without multiplying them out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from thresher.core.chunks import rows_at_once
 from thresher.core.errors import ThresherError
 
 SINGLE, DOUBLE = 2.0**-23, 2.0**-52
-VANISHING, OVERFLOWING = 2.0**-200, 2.0**250  # of ‖·‖²‖·‖²: beyond, products in single precision lose more than digits
+VANISHING, OVERFLOWING = 2.0**-200, 2.0**250  # of ‖·‖²‖·‖²: outside, products in single precision under- or overflow
 Rows = Tensor | slice
 
 
@@ -29,15 +29,15 @@ class Products:
 
     @classmethod
     def of(cls, left: Tensor, right: Tensor, scale: Tensor | None = None) -> "Products":
-        """The products of these factors, which have to be finite."""
+        """The products of these factors, which must be finite."""
         if left.ndim != 2 or right.ndim != 2 or len(left) != len(right) or 0 in (*left.shape, *right.shape):
             shapes = f"{list(left.shape)} and {list(right.shape)}"
-            raise ThresherError(f"Factors of shape {shapes} make no embeddings: give rows [n, c] and [n, d].")
+            raise ThresherError(f"Factors of shape {shapes} do not match: give rows [n, c] and [n, d].")
         left, right = (f.detach() if f.dtype in (torch.float32, torch.float64) else f.float() for f in (left, right))
         norms = torch.stack([_squared_lengths(factor) for factor in (left, right)], 1)
         made = cls(left, right, None if scale is None else scale.detach().double(), norms)
         if not torch.isfinite(made.squares).all():
-            raise ThresherError("Some embeddings are not finite, so nothing is near to them: drop those rows first.")
+            raise ThresherError("Some embeddings are NaN or infinite: drop those rows first.")
         return made
 
     @classmethod
@@ -71,8 +71,8 @@ class Products:
         return dots if other.scale is None else dots * other.scale
 
     def exact(self, other: "Products") -> Tensor:
-        """‖gᵢ - gⱼ‖² [n] to the embedding of the same place in the other, or to its only one; 0 where in doubt."""
-        # Sums row by row: equal rows have equal distances, so that ties stay ties.
+        """‖gᵢ - gⱼ‖² [n] to the embedding at the same place in the other, or to its only one; 0 within rounding."""
+        # Summed row by row, so that equal rows have equal distances and ties stay ties.
         left, right = (
             mine.to(torch.float64, copy=True).mul_(theirs.double()).sum(1)
             for mine, theirs in ((self.left, other.left), (self.right, other.right))
@@ -86,9 +86,9 @@ class Products:
 class Nearest:
     """The squared distance of each embedding to the nearest centre so far [n], in double precision.
 
-    Few embeddings come nearer to one more centre. Which ones might is found by bounds, first from the left factors,
-    then from the products in the precision they are kept in; only those few distances are computed in double precision.
-    So the distances do not depend on blocks, and are those that the multiplied embeddings would have.
+    Few embeddings come nearer to a centre when one is added. Which ones may is found by bounds, first from the left
+    factors, then from the products in the precision of the factors; only those distances are computed in double
+    precision. So they do not depend on blocks, and are those of the multiplied embeddings.
     """
 
     all: Products
@@ -101,7 +101,7 @@ class Nearest:
         return cls(products, torch.full_like(products.norms[:, 0], torch.inf), _span(products.norms))
 
     def add(self, centres: Products) -> None:
-        """Take these embeddings, k of them, in as centres."""
+        """Add these k embeddings as centres."""
         n, k, beside = len(self.all), len(centres), self.all.left
         least, most = (ours * theirs for ours, theirs in zip(self.span, _span(centres.norms), strict=True))
         fits = bool((least > VANISHING).all() & (most < OVERFLOWING).all())
@@ -123,7 +123,7 @@ class Nearest:
 
 
 def _dots(rows: Tensor, others: Tensor, fits: bool) -> Tensor:
-    """All products [m, k], in double precision where they would not fit into single."""
+    """All products [m, k], in double precision where single would under- or overflow."""
     return rows @ others.T if fits else rows.double() @ others.double().T
 
 
@@ -133,7 +133,7 @@ def _span(norms: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _error(products: Products) -> float:
-    """How far, of ‖gᵢ‖² + ‖gⱼ‖², a squared distance from matrix products may be off."""
+    """The error of a squared distance from matrix products, as a share of ‖gᵢ‖² + ‖gⱼ‖²."""
     if products.left.dtype == products.right.dtype == torch.float64:
         return (products.width + 8) * DOUBLE
     rounded = {"highest": 0.0, "high": 2.0**-9, "medium": 2.0**-6}[torch.get_float32_matmul_precision()]
@@ -154,7 +154,7 @@ def _at(rows: Tensor, where: Rows) -> Tensor:
 
 
 def _few_or_all(places: Tensor, n: int, width: int, beside: Tensor) -> Iterator[Rows]:
-    """The places a piece at a time, or slices of all n where they are so many that to gather them would cost more."""
+    """The places in pieces, or slices of all n where gathering so many places would cost more."""
     if 2 * len(places) > n:
         return iter(_blocks(n, width, beside))
     return iter(torch.split(places, rows_at_once(width, beside)))

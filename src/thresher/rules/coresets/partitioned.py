@@ -1,4 +1,4 @@
-"""Greedy facility location in two rounds: within random parts, then among what the parts propose."""
+"""Greedy facility location in two rounds: within random parts, then among the medoids of the parts."""
 
 import math
 
@@ -12,7 +12,7 @@ from thresher.rules.coresets.coverage import Coreset, assigned
 from thresher.rules.coresets.distances import as_points
 from thresher.rules.coresets.facility_location import facility_location
 
-PART = 2000  # examples that a part holds unless told otherwise
+PART = 2000  # default size of a part
 
 
 def partitioned_facility_location(
@@ -25,8 +25,8 @@ def partitioned_facility_location(
 ) -> Coreset:
     """As `facility_location`, in two rounds: random parts propose `proposals` · count medoids, greedy takes count.
 
-    GreeDi (Mirzasoleiman et al. 2013) with the value measured on what is in the round. Time grows with
-    n · part + (proposals · count)², and the parts could be anywhere.
+    GreeDi (Mirzasoleiman et al. 2013), with the value measured on the examples of each round. Time grows with
+    n · part + (proposals · count)², and parts are independent.
 
     >>> partitioned_facility_location(torch.tensor([[0.0], [1.0], [2.0], [9.0]]), 2, parts=2).cluster_sizes.tolist()
     [3, 1]

@@ -18,8 +18,7 @@ def stochastic_facility_location(
 ) -> Coreset:
     """As `facility_location`, but each step takes the best of ⌈n / count · ln(1 / slack)⌉ random candidates.
 
-    At least 1 - 1/e - slack of the best value on average (Mirzasoleiman et al. 2015). Keeps nothing but one number an
-    example, so that memory is O(n · d) whatever the data.
+    At least 1 - 1/e - slack of the best value on average (Mirzasoleiman et al. 2015). Memory is O(n · d).
 
     >>> stochastic_facility_location(torch.tensor([[0.0], [1.0], [2.0], [9.0]]), 2, slack=1e-9).indices.tolist()
     [1, 3]

@@ -16,7 +16,7 @@ from thresher.rules.coresets.coverage import Coreset, clusters
 from thresher.rules.coresets.distances import checked_rows
 from thresher.rules.coresets.facility_location import facility_location
 
-OFFERED = 64  # examples that come together: between two such pieces the sample is renewed
+OFFERED = 64  # examples in a piece of the stream; the sample is renewed between pieces
 
 
 def streamed_facility_location(
@@ -31,14 +31,16 @@ def streamed_facility_location(
 
     Sieve-streaming (Badanidiyuru et al. 2014): for every guess v = (1 + slack)^p of the best value a sieve takes an
     example if it gains (v / 2 - f(S)) / (count - |S|). Values are of a random sample of the stream (`reservoir`, twice
-    the count), against the mean of its beginning as a medoid that everyone has. Memory does not depend on n.
-    Exact greedy on the sample proposes medoids too, and the second pass finds which of the two cover the stream better.
+    the count), relative to the mean of its beginning as a first medoid. Memory does not depend on n.
+    Exact greedy on the sample proposes medoids too, and the second pass keeps those of the two that cover more.
 
     >>> streamed_facility_location([torch.tensor([[0.0], [1.0]]), torch.tensor([[2.0], [9.0]])], 2).cluster_sizes
     tensor([3, 1])
     """
     if isinstance(blocks, Iterator):
-        raise ThresherError("An iterator can be read once, but clusters need a second pass: give a list or a data set.")
+        raise ThresherError(
+            "An iterator can be read only once, but clusters need a second pass: give a list or a data set."
+        )
     if not (isinstance(count, Integral) and count >= 1 and slack > 0):
         raise ThresherError(f"count={count} with slack={slack}: give a whole count of at least 1 and a slack above 0.")
     room = max(1000, 2 * count) if reservoir is None else max(reservoir, count)
@@ -51,7 +53,9 @@ def streamed_facility_location(
         return greedy
     best = min(sieves, key=lambda sieve: float(sieve.reach.mean()))
     rows = dict(zip(best.chosen, best.rows, strict=True))
-    for place, row in zip(sample.places, sample.rows, strict=True):  # to fill what the sieve left free only helps
+    for place, row in zip(
+        sample.places, sample.rows, strict=True
+    ):  # filling the places that the sieve left free only helps
         if len(rows) < count:
             rows.setdefault(place, row)
     chosen = [list(rows), [sample.places[slot] for slot in greedy.indices.tolist()]]
@@ -65,8 +69,8 @@ class Sample:
     """A uniform sample of the stream so far."""
 
     rows: Tensor  # [room, d]
-    places: list[int]  # where in the stream they stood
-    centre: Tensor  # [1, d] the medoid that everyone has
+    places: list[int]  # their places in the stream
+    centre: Tensor  # [1, d] the first medoid, which all examples have
     far: Tensor  # [room] the distance to it
 
     @classmethod
@@ -75,7 +79,7 @@ class Sample:
         return cls(head, list(range(len(head))), centre, torch.cdist(centre, head)[0])
 
     def renew(self, piece: Tensor, start: int, generator: torch.Generator) -> list[int]:
-        """Let each example of the piece [m, d] in with probability room / its place (reservoir sampling): new slots."""
+        """Sample each example of the piece [m, d] with probability room / its place (reservoir sampling): new slots."""
         places = start + 1 + torch.arange(len(piece))
         slots = (torch.rand(len(piece), dtype=torch.float64, generator=generator) * places).long().tolist()
         entering = {slot: place for place, slot in enumerate(slots) if slot < len(self.places)}
@@ -89,17 +93,17 @@ class Sample:
 
 @dataclass
 class Sieve:
-    """A guess of the best value, and what was taken under it."""
+    """A guess of the best value, and the examples taken under it."""
 
     goal: float
-    reach: Tensor  # [room] how far the nearest medoid of each sampled example is
+    reach: Tensor  # [room] the distance of each sampled example to its nearest medoid
     chosen: list[int] = field(default_factory=list)
     rows: list[Tensor] = field(default_factory=list)
 
     def offer(self, piece: Tensor, distances: Tensor, start: int, count: int, far: Tensor) -> None:
-        """Take of the piece [m, d], one after the other, what gains enough; distances [m, room] to the sample.
+        """Take examples of the piece [m, d] that gain enough, one after the other; distances [m, room] to the sample.
 
-        More are judged at once the longer nobody gains enough, because after one is taken the others are judged again.
+        The longer none gains enough, the more are judged at once, because taking one changes the gains of the others.
         """
         first, at_once = 0, 1
         while len(self.chosen) < count and first < len(piece):
@@ -117,7 +121,7 @@ class Sieve:
             first, at_once = taken + 1, 1
 
     def renew(self, slots: list[int], sample: Sample) -> None:
-        """Measure the examples that are new in the sample."""
+        """Compute the reach of the examples that are new in the sample."""
         self.reach[slots] = sample.far[slots]
         if self.rows:
             nearest = torch.cdist(torch.stack(self.rows), sample.rows[slots]).amin(0)
@@ -127,7 +131,7 @@ class Sieve:
 def _sieved(
     blocks: Iterable[Tensor], count: int, slack: float, room: int, generator: torch.Generator
 ) -> tuple[Sample, list[Sieve], int]:
-    """The sample and the sieves after one pass, and how many examples went by."""
+    """The sample and the sieves after one pass, and the number of examples."""
     stream, head = _pieces(blocks), []
     for piece in stream:
         head.append(piece)
@@ -153,7 +157,7 @@ def _sieved(
 
 
 def _guesses(sieves: dict[int, Sieve], best: float, count: int, slack: float, far: Tensor) -> dict[int, Sieve]:
-    """A sieve for every power of 1 + slack that the best value can be near to: from the best single one upwards."""
+    """A sieve for every power of 1 + slack that the best value can be near, from the best single gain upwards."""
     if best <= 0:
         return sieves or {0: Sieve(0.0, far.clone())}
     low, high = (math.log(value, 1 + slack) for value in (best, max(best, min(2 * count * best, float(far.mean())))))
@@ -162,9 +166,9 @@ def _guesses(sieves: dict[int, Sieve], best: float, count: int, slack: float, fa
 
 
 def _nearest(blocks: Iterable[Tensor], medoids: Tensor, chosen: Sequence[Sequence[int]], n: int) -> tuple[int, Tensor]:
-    """Which of the sets [sets, count, d] has medoids nearer to all, and the places [n] of them, by a second pass.
+    """By a second pass: which of the sets [sets, count, d] of medoids is nearer in total, and the assignment [n] to it.
 
-    It must find the `chosen` where the first one found them.
+    The `chosen` must be where the first pass found them.
     """
     sets, count, _ = medoids.shape
     found, first = torch.empty(sets, n, dtype=torch.long, device=medoids.device), 0
@@ -179,7 +183,7 @@ def _nearest(blocks: Iterable[Tensor], medoids: Tensor, chosen: Sequence[Sequenc
         first += len(piece)
     if first != n:
         raise ThresherError(
-            "The stream was not the same the second time: give blocks that keep their order, such as a DataLoader "
+            "The stream changed between two passes: give blocks that keep their order, such as a DataLoader "
             "with shuffle=False."
         )
     better = int(totals.argmin())
@@ -195,6 +199,6 @@ def _pieces(blocks: Iterable[Tensor], size: int = OFFERED) -> Iterator[Tensor]:
         width = width or rows.shape[1]
         if rows.shape[1] != width:
             raise ThresherError(
-                f"A block has rows of {rows.shape[1]} numbers after rows of {width}: let all be as wide."
+                f"A block has rows of {rows.shape[1]} numbers after rows of {width}: give rows of one width."
             )
         yield from torch.split(rows, size)
