@@ -14,7 +14,7 @@ from thresher.core.files import write_whole
 from thresher.core.naming import unknown
 from thresher.engine.settings import DEFAULT_EPOCHS, TRAINING, TrainSettings, option
 from thresher.models import is_foreign
-from thresher.record.run_folder import CHECKPOINT, SETTINGS, STAGES
+from thresher.record.run_folder import CHECKPOINT, MODEL, SETTINGS, STAGES
 
 DATA = "What to train on"
 
@@ -198,12 +198,17 @@ def saving(
 def refuse_another_run(folder: Path, settings: Settings) -> None:
     """Refuse to go on in a folder whose run was told something else."""
     stored, begun = folder / SETTINGS, any((folder / name).exists() for name in (CHECKPOINT, STAGES))
+    if (folder / CHECKPOINT).exists() and not (folder / MODEL).exists():
+        raise ThresherError(
+            f"{folder} was written by an earlier version of Thresher: choose another --out folder, or delete this one."
+        )
     if not begun or not stored.exists():
         return
     told = read_toml(stored, type(settings))
     name = first_difference(settings, told)
     if name is not None:
         theirs, ours = told.get(name, "not set"), getattr(settings, name)
+        ours = "not set" if ours is None else ours
         raise ThresherError(
             f"{folder} holds another run (its {name} is {theirs}, not {ours}): "
             "choose another --out folder, or delete this one."

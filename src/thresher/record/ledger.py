@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,9 @@ class Ledger:
         return pa.concat_tables(tables)
 
     def to_pandas(self) -> Any:
+        """The rows as a DataFrame, where pandas is installed."""
+        if find_spec("pandas") is None:
+            raise ThresherError("to_pandas() needs pandas: pip install pandas, or call table(), which needs none.")
         return self.table().to_pandas()
 
     def trust(self) -> tuple[Tensor, Tensor]:

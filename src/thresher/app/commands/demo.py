@@ -31,8 +31,9 @@ def demo(
     At the end there is a table, and a report to open in a browser.
     """
     from thresher.app.terminal import plain_console, side_by_side
-    from thresher.report import write_report
+    from thresher.report import check_installed, write_report
 
+    check_installed()  # before anything is trained
     console = plain_console()
     folder = _unfinished_folder() if out is None else out
     results = _train_all(folder, epochs, plain_console(stderr=True))

@@ -38,9 +38,11 @@ def distil(
     from thresher.app.distil_job import prepare_distil
     from thresher.app.folders import free_folder, usual_name
     from thresher.app.settings import make_settings, read_toml
+    from thresher.report import check_installed
 
     stored = {"method": "standard", **({} if from_ is None else read_toml(from_, DistilSettings))}
     told = make_settings(given, stored, DistilSettings)
+    check_installed()  # before anything is trained
     job = prepare_distil(told)
     base = Path("runs") / f"{usual_name(told)}-distil"
     folder = free_folder(job.settings, base, _is_finished) if out is None else out

@@ -36,10 +36,11 @@ def label(
     """
     from thresher.app.label_rounds import latest, open_pool
     from thresher.app.terminal import plain_console
-    from thresher.report import write_loop_report
+    from thresher.report import check_installed, write_loop_report
     from thresher.report.summary import score_text
 
     aside = plain_console(stderr=True)
+    check_installed()  # before anything is trained
     asked = open_pool(run)
     new = [] if answers is None else _take_in(asked, answers, replace, aside)
     asked = asked.now()

@@ -32,7 +32,9 @@ def train(
     from thresher.app.folders import free_folder, usual_name
     from thresher.app.settings import make_settings, read_toml, refuse_stored_code
     from thresher.app.train_job import prepare_job
+    from thresher.report import check_installed
 
+    check_installed()  # before anything is trained
     stored = {} if from_ is None else read_toml(from_)
     if from_ is not None:
         refuse_stored_code(stored, given.get("model"), from_)

@@ -14,6 +14,7 @@ from thresher.bench.pages.number_plots import numbers_svg
 from thresher.bench.pages.origin import origin_of
 from thresher.bench.pages.side_by_side import side_by_side
 from thresher.bench.run.identity import Result
+from thresher.core.extras import needs_extra
 from thresher.core.files import write_whole
 
 SHARES = {
@@ -30,6 +31,7 @@ READING = {  # how to read the scores, where they belong to epochs and where the
 
 def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
     """Write SUITE-SCALE.md and its plots beside it, and remove plots of an earlier page that this one does not show."""
+    needs_extra("A page of the bench", "report", "altair", "vl_convert")
     pictures = _pictures(suite, scale, compare(suite, scale, results))
     for old in {*folder.glob(_picture_name(suite, scale, "")), *folder.glob(f"{suite.name}-{scale}-*.svg")}:
         if old.name not in pictures:
