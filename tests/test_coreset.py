@@ -440,7 +440,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "short stream": (lambda: streamed_facility_location([torch.ones(3, 1)], 9), "from 1 to 3"),
     "sparse": (lambda: facility_location(torch.eye(3).to_sparse(), 1), r"sparse_coo: .*to_dense\(\)"),
     "sparse to rank": (lambda: centrality(torch.eye(3).to_sparse(), 1), "dense rows"),
-    "stream of pairs": (lambda: streamed_facility_location([[torch.ones(3, 1), torch.ones(3)]], 1), "list here"),
+    "stream of pairs": (
+        lambda: streamed_facility_location([[torch.ones(3, 1), torch.ones(3)]], 1),
+        "are a list: give a tensor",
+    ),
     "uneven stream": (lambda: streamed_facility_location([torch.ones(3, 1), torch.ones(3, 2)], 1), "rows of one width"),
     "NaN in a stream": (lambda: streamed_facility_location([torch.full((3, 1), math.nan)], 1), "NaN or infinite"),
     "half a medoid": (lambda: streamed_facility_location([torch.ones(3, 1)], 1.5), "whole count"),
