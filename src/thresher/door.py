@@ -265,6 +265,8 @@ def _maker(folder: Path, about: dict[str, Any], given: Any) -> Callable[[], nn.M
 
 def _loaded(make: Callable[[], nn.Module], state: dict[str, Any], folder: Path, device: torch.device) -> nn.Module:
     network = make()
+    if not isinstance(network, nn.Module):
+        raise ThresherError(f"The model function made a {type(network).__name__}: let it return a torch.nn.Module.")
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
