@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
+from thresher.core.seeding import preserved
 from thresher.data.given import as_examples
 from thresher.data.splits import Splits
 from thresher.engine.device.placement import find_device
 from thresher.engine.run import Run
-from thresher.engine.settings import TrainSettings
+from thresher.engine.settings import TrainSettings, batch_for
 from thresher.engine.store.about import read_about
-from thresher.engine.store.checkpoint import Record, read_checkpoint
+from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
 from thresher.methods import METHODS, Method, Trainer, method
 from thresher.models import NamedModel, default_model, is_foreign
@@ -50,11 +51,12 @@ def fit(
 ) -> Run:
     """Train on data that cannot be fully trusted; a run with an `out` folder that was interrupted goes on.
 
-    what      a method by name ("prl-l", "incv", ...), a Recipe, a rule, or a procedure
+    what      a method by name ("prl-l", "incv", ...), a Recipe, a rule, or a procedure (a function of a Trainer)
     model     a module, trained in place; a function that makes one (needed for methods with several networks); or a
               name that `thresher.models` knows, "auto" for one that suits the inputs
     data      (inputs, targets) as arrays, tensors or lists; a DataFrame, with target= its column; a dataset of (input,
-              target) pairs; Examples; or what `load` gives, whose test set is then used
+              target) pairs; Examples; or what `load` gives, whose test set is then used. Whole numbers, texts and truth
+              values as targets are classes, decimals are real targets
     noise_rate  the share of wrong targets that the method assumes: a number, "auto" (found by the run) or "folds"
     test, clean, validation  further data: to measure on; whose targets can be trusted; as noisy as the training data
     settings, changes  TrainSettings, and single ones of them by name: epochs=30, batch=64, optimizer="sgd", ...
@@ -66,6 +68,10 @@ def fit(
     if isinstance(data, Splits) and test is None:
         test = data.test
     train = as_examples(data, target=target)
+    if train.classes is not None and train.classes < 2 and not isinstance(data, Examples | Splits):
+        raise ThresherError("The training data have examples of one class only: give examples of at least two.")
+    if teacher is not None and not isinstance(teacher, nn.Module):
+        raise ThresherError(f"A {type(teacher).__name__} is given as teacher: pass a trained torch.nn.Module.")
     trainer = Trainer(
         model=_model(model, train),
         train=train,
@@ -91,12 +97,22 @@ def _train(what: Any, trainer: Trainer, noise_rate: float | str | None) -> Run:
         return trainer(what)
     if isinstance(what, Rule):
         return trainer(Recipe(each_batch=what) if "batch" in what.allowed_clocks() else Recipe(each_epoch=what))
-    if callable(what):
-        procedure = next(iter(inspect.signature(what).parameters.values())).annotation in (Trainer, "Trainer")
-        return what(trainer) if procedure else trainer(Recipe(each_batch=what))
-    raise ThresherError(
-        f"fit() trains by a method, not by a {type(what).__name__}: give its name, a Recipe, a rule or a procedure."
-    )
+    if isinstance(what, type):
+        raise ThresherError(f"{what.__name__} is a class: make a rule of it first, as {what.__name__}(...).")
+    if isinstance(what, nn.Module) or not callable(what):
+        raise ThresherError(
+            f"fit() trains by a method, not by a {type(what).__name__}: give its name, a Recipe, a rule or a procedure "
+            "first, then the model."
+        )
+    return what(trainer) if _is_procedure(what) else trainer(Recipe(each_batch=what))
+
+
+def _is_procedure(function: Callable[..., Any]) -> bool:
+    """Whether the function takes a Trainer, as its annotation says, and not evidence as a rule does."""
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if first is None:
+        raise ThresherError("The function given to fit() takes no argument: let it take evidence and give weights.")
+    return first.annotation is Trainer or str(first.annotation).rpartition(".")[2] == "Trainer"
 
 
 def _by_folds(what: Method, trainer: Trainer) -> float | str | None:
@@ -106,7 +122,7 @@ def _by_folds(what: Method, trainer: Trainer) -> float | str | None:
     if isinstance(trainer.model, nn.Module):
         raise ThresherError("The noise rate by folds takes several trainings: pass a function that makes the model.")
     settings = trainer.settings
-    batch = min(settings.batch or len(trainer.train), len(trainer.train) // 2)
+    batch = min(batch_for(settings, len(trainer.train)), len(trainer.train) // 2)
     return noise_rate_by_folds(
         trainer.train, trainer.model, batch=batch, seed=settings.seed, device=settings.device,
         optimizer=settings.optimizer, learning_rate=settings.learning_rate, momentum=settings.momentum,
@@ -116,36 +132,79 @@ def _by_folds(what: Method, trainer: Trainer) -> float | str | None:
 
 def _model(given: Any, train: Examples) -> nn.Module | Callable[[], nn.Module]:
     if isinstance(given, str):
-        shape = train.input_shape
-        return NamedModel(default_model(shape) if given == "auto" else given, shape, train.outputs)
+        return _named(given, train.input_shape, train.outputs)
+    _refuse_no_model(given)
+    made: nn.Module | Callable[[], nn.Module] = given
+    return made
+
+
+def _named(name: str, input_shape: tuple[int, ...], outputs: int) -> NamedModel:
+    return NamedModel(default_model(input_shape) if name == "auto" else name, input_shape, outputs)
+
+
+def _refuse_no_model(given: Any) -> None:
+    """Refuse what is neither a module nor a function without arguments."""
+    if isinstance(given, nn.Module):
+        return
     if not callable(given):
         raise ThresherError(
             f"A {type(given).__name__} is no model: give a torch.nn.Module, a function that makes one, or a name."
         )
-    made: nn.Module | Callable[[], nn.Module] = given
-    return made
+    try:
+        inspect.signature(given).bind()
+    except TypeError as error:
+        raise ThresherError(
+            f"The model function cannot be called without arguments ({error}): pass one that can, lambda: MyModel(...)."
+        ) from None
 
 
 def _beside(data: Any, train: Examples, target: str | None, name: str, apart: bool = False) -> Examples | None:
     """Further data as examples like the training set's; `apart` from it, they get ids of their own."""
     if data is None or isinstance(data, Examples):
         return data
-    made = as_examples(data, target=target, name=name)
-    if made.class_names != train.class_names and made.class_names is not None:
-        made = _in_classes_of(made, train, name)
+    made = as_examples(data, target=target, name=name, like=train)
+    made = _in_unit_of(made, train, name) if train.is_regression else _in_classes_of(made, train, name)
     ids = made.ids + int(train.ids.max()) + 1 if apart else made.ids
-    return replace(made, ids=ids, classes=train.classes, class_names=train.class_names, checked=False)
+    return replace(made, ids=ids, normalise=made.normalise or train.normalise, checked=False)
+
+
+def _in_unit_of(made: Examples, train: Examples, name: str) -> Examples:
+    """The same examples with real targets, scaled as those of the training set."""
+    if made.classes is not None:
+        try:
+            values = torch.tensor([float(each) for each in _class_names(made)])
+        except ValueError:
+            raise ThresherError(f"{name} has classes, and the training data have real targets: give numbers.") from None
+        made = replace(made, targets=values[made.targets], classes=None, class_names=None, checked=False)
+    if train.target_scale is None or made.target_scale is not None:
+        return made
+    mean, deviation = train.target_scale
+    targets = ((made.targets.double() - mean) / deviation).float()
+    return replace(made, targets=targets, target_scale=train.target_scale, checked=False)
 
 
 def _in_classes_of(made: Examples, train: Examples, name: str) -> Examples:
-    """The same examples under the class ids of the training set."""
-    known = list(train.class_names or map(str, range(train.outputs)))
-    names = list(made.class_names or ())
+    """The same examples under the class ids of the training set, which names tell where they differ."""
+    known = _class_names(train)
+    if made.is_regression:
+        if made.targets.shape[1] != len(known):  # otherwise they are soft labels
+            raise ThresherError(f"{name} has real targets, and the training data have classes: give whole numbers.")
+        return replace(made, classes=len(known), class_names=train.class_names, checked=False)
+    are_ids = made.class_names is None and not all(each.lstrip("-").isdigit() for each in known)
+    targets = made.targets if are_ids else _places(_class_names(made), known, name)[made.targets]
+    return replace(made, targets=targets, classes=len(known), class_names=train.class_names, checked=False)
+
+
+def _places(names: list[str], known: list[str], name: str) -> Tensor:
+    """Where each of the names stands among those known."""
     for each in names:
         if each not in known:
             raise ThresherError(f"{name} has the class '{each}', which the training data lack: remove those examples.")
-    places = torch.tensor([known.index(each) for each in names])
-    return replace(made, targets=places[made.targets], classes=len(known), class_names=known, checked=False)
+    return torch.tensor([known.index(each) for each in names])
+
+
+def _class_names(examples: Examples) -> list[str]:
+    return list(examples.class_names or map(str, range(examples.outputs)))
 
 
 def open_run(
@@ -162,14 +221,16 @@ def open_run(
     folder = Path(folder)
     about = read_about(folder)
     saved = read_checkpoint(folder)
+    refuse_lost_parts(folder, saved["ledger"])
     make = _maker(folder, about, model)
     where = find_device(device)
     models, averages = [], []
-    for state in saved["learners"]:
-        models.append(_loaded(make, state["model"], folder, where))
-        if state["average"] is not None:
-            averages.append(_loaded(make, state["average"], folder, where))
-    best = saved["best"]
+    with preserved(where):
+        for state in saved["learners"]:
+            models.append(_loaded(make, state["model"], folder, where))
+            if state["average"] is not None:
+                averages.append(_loaded(make, state["average"], folder, where))
+    best = saved["best"] if saved["finished"] else None  # whose parameters are put back at the end
     return Run(
         recipe=_recipe(about),
         models=models,
@@ -190,12 +251,12 @@ def _maker(folder: Path, about: dict[str, Any], given: Any) -> Callable[[], nn.M
         raise ThresherError(f"{folder} was trained with a model of your own: pass model=, one like it or its function.")
     name = about["model"] if given is None else given
     if isinstance(name, str):
-        named = NamedModel(name, tuple(about["input_shape"]), about["outputs"])
         if given is None and is_foreign(name):
             raise ThresherError(
                 f"{folder} names code to import as its model ({name}): pass model={name!r} if you trust it."
             )
-        return named
+        return _named(name, tuple(about["input_shape"]), about["outputs"])
+    _refuse_no_model(name)
     if isinstance(given, nn.Module):
         return lambda: copy.deepcopy(given)
     made: Callable[[], nn.Module] = given
@@ -204,6 +265,8 @@ def _maker(folder: Path, about: dict[str, Any], given: Any) -> Callable[[], nn.M
 
 def _loaded(make: Callable[[], nn.Module], state: dict[str, Any], folder: Path, device: torch.device) -> nn.Module:
     network = make()
+    if not isinstance(network, nn.Module):
+        raise ThresherError(f"The model function made a {type(network).__name__}: let it return a torch.nn.Module.")
     try:
         network.load_state_dict(state)
     except RuntimeError as error:

@@ -132,7 +132,7 @@ def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = Non
         stop.add_note(f"Saved so far: {saved} epoch{'' if saved == 1 else 's'}.")
         raise
     except torch.OutOfMemoryError as error:
-        raise ThresherError(f"{job.settings.batch} examples do not fit onto the GPU: lower --batch.") from error
+        raise ThresherError(f"{_batch(job)} examples a step do not fit onto the GPU: lower --batch.") from error
     keep_rows_of(job.settings, out, job.train)
     return run
 
@@ -151,8 +151,7 @@ def _fit(job: TrainJob, out: Path, found: Estimate | None, watch: Callable[[Mome
     if settings.early_stop:
         changes["keep"] = "best_on_validation"
     if settings.pool:
-        # Of a set that is being labelled there may be few at first, of which a rule may keep no more than half.
-        changes["batch"] = min(settings.batch or DEFAULT_BATCH, max(1, len(sets.train) // 3))
+        changes["batch"] = _batch(job)
         changes["average"] = Growing()  # which acquisition rules may read
     return fit(
         job.method,
@@ -166,6 +165,15 @@ def _fit(job: TrainJob, out: Path, found: Estimate | None, watch: Callable[[Mome
         out=out,
         settings=training_part(settings, **changes),
     )
+
+
+def _batch(job: TrainJob) -> int:
+    """How many examples a step takes."""
+    wanted = job.settings.batch or DEFAULT_BATCH
+    if not job.settings.pool:
+        return min(wanted, len(job.train))
+    # Of a set that is being labelled there may be few at first, of which a rule may keep no more than half.
+    return min(wanted, max(1, len(job.train) // 3))
 
 
 def fine_tuned(

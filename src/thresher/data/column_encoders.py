@@ -121,8 +121,10 @@ def plain_column(rows: Any, name: str) -> Any:
 
 
 def decoded(column: Any) -> Any:
-    """A column of dictionary codes, such as a categorical of pandas, as the values that these stand for."""
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    """A column of dictionary codes, such as a categorical of pandas, or of views of texts, as plain values."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string()) if str(column.type) == "string_view" else column  # which polars gives
 
 
 def is_text(column: Any) -> bool:

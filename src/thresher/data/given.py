@@ -1,6 +1,8 @@
 """What a caller gives as data, as examples: arrays, lists, tensors, a DataFrame, a dataset, or examples already."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from numbers import Number
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,14 +12,20 @@ from torch.utils.data import DataLoader
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits
-from thresher.data.tables import rows_as_examples
+from thresher.data.tables import rows_as_examples, rows_like
 
 HOW = "pass (inputs, targets), a DataFrame with target=, a dataset of (input, target) pairs, Examples or load(...)"
 
 
-def as_examples(data: Any, *, target: str | None = None, name: str = "the data") -> Examples:
+def as_examples(
+    data: Any, *, target: str | None = None, name: str = "the data", like: Examples | None = None
+) -> Examples:
     """These data as one set of examples; labels of any kind become class ids, their values the names of the classes.
+
+    Whole numbers, texts and truth values are labels, decimals are real targets. The rows of a DataFrame are read as
+    those of `like`, the training set, were: by its columns, scale and classes.
 
     >>> pets = as_examples(([[0.1], [0.9], [0.2]], ["cat", "dog", "cat"]))
     >>> pets.targets.tolist(), pets.class_names
@@ -29,65 +37,132 @@ def as_examples(data: Any, *, target: str | None = None, name: str = "the data")
         return data.train
     if isinstance(data, DataLoader):
         raise ThresherError(f"A DataLoader is given as {name}: pass its dataset, and batch= for the size of batches.")
+    if isinstance(data, str | Path):
+        raise ThresherError(f"The name or path '{data}' is given as {name}: pass thresher.load({str(data)!r}).")
     if _is_frame(data):
-        if target is None:
-            raise ThresherError(f"A DataFrame is given as {name}: say which column to predict, as target='label'.")
-        return rows_as_examples(data, target)
+        return _frame(data, target, name, like)
     if isinstance(data, tuple | list) and len(data) == 2:
         return _pair(data[0], data[1], name)
-    if callable(getattr(data, "__getitem__", None)) and callable(getattr(data, "__len__", None)) and len(data):
+    if _is_map_style(data) and len(data):
         return _dataset(data, name)
-    raise ThresherError(f"A {type(data).__name__} is given as {name}: {HOW}.")
+    raise ThresherError(f"A value of type {type(data).__name__} is given as {name}: {HOW}.")
+
+
+def _frame(rows: Any, target: str | None, name: str, like: Examples | None) -> Examples:
+    if like is not None and isinstance(like.preparation, RowPreparation):
+        return rows_like(rows, like.preparation, like.class_names, like.target_scale)
+    if target is None:
+        raise ThresherError(f"A DataFrame is given as {name}: say which column to predict, as target='label'.")
+    return rows_as_examples(rows, target)
 
 
 def _pair(inputs: Any, targets: Any, name: str) -> Examples:
-    values = _array(targets, f"The targets of {name}")
-    given = inputs.to_numpy() if _is_frame(inputs) else inputs
-    made = given if isinstance(given, Tensor) else _numbers(given, name)
-    if len(made) != len(values):
-        raise ThresherError(f"{name} has {len(made)} inputs and {len(values)} targets: give one target for each input.")
-    labels, class_names = _labels(values)
-    classes = None if class_names is None else len(class_names)
+    made = _inputs(inputs, name)
+    labels, class_names = _labels(targets, name)
+    if len(made) != len(labels):
+        raise ThresherError(f"{name} has {len(made)} inputs and {len(labels)} targets: give one target for each input.")
+    classes = None if labels.is_floating_point() or not len(labels) else int(labels.max()) + 1
     return Examples(made, labels, classes=classes, class_names=class_names, name=name)
 
 
-def _labels(values: Any) -> tuple[Tensor, list[str] | None]:
+def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None]:
     """Real targets as floats and no names; or class ids, with the names of the classes unless they are 0 ... k-1."""
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    if values.dtype.kind == "f" or values.ndim > 1:
+    values = _array(targets, f"The targets of {name}", "give one value for each input")
+    shape = list(values.shape)
+    if not shape:
+        raise ThresherError(f"The targets of {name} are a single value: give one value for each input.")
+    if values.dtype.kind == "O":
+        values = _of_one_kind(values, name)
+    if values.dtype.kind == "f":
         return torch.as_tensor(values.astype(np.float32)), None
+    if values.ndim > 1:
+        raise ThresherError(
+            f"The targets of {name} are {_kind(values)} of shape {shape}: give one class each [{shape[0]}], or real "
+            "targets as floats."
+        )
+    if values.dtype.kind not in "biuU":
+        raise ThresherError(f"The targets of {name} are {values.dtype}: give numbers, texts or truth values.")
     known, ids = np.unique(values, return_inverse=True)
     whole = values.dtype.kind in "iu" and (known == np.arange(len(known))).all()
     return torch.as_tensor(ids.astype(np.int64)), [str(value) for value in known] if not whole else None
 
 
-def _array(values: Any, what: str) -> Any:
+def _of_one_kind(values: Any, name: str) -> Any:
+    """Values of any type as an array of numbers or of texts; missing ones, and a mixture of the two, are refused."""
+    each = values.ravel().tolist()
+    missing = sum(_is_missing(value) for value in each)
+    if missing:
+        raise ThresherError(f"{name} has {missing} targets that are missing: remove or label those examples.")
+    if all(isinstance(value, str) for value in each) or all(isinstance(value, Number) for value in each):
+        return np.array(values.tolist())
+    kinds = sorted({type(value).__name__ for value in each})
+    raise ThresherError(f"The targets of {name} mix values of the types {', '.join(kinds)}: give one of them.")
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, and what stands for a missing value in pandas."""
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
+def _array(values: Any, what: str, fix: str) -> Any:
     if isinstance(values, Tensor):
-        return values
+        return values.detach().cpu().numpy()
     try:
         return np.asarray(values)
-    except ValueError as error:
-        raise ThresherError(f"{what} are no array ({error}): give one value for each input.") from None
+    except (ValueError, TypeError) as error:
+        raise ThresherError(f"{what} make no array ({error}): {fix}.") from None
 
 
-def _numbers(values: Any, name: str) -> Tensor:
-    """Inputs as floats, or as bytes where they are pixels."""
-    array = _array(values, f"The inputs of {name}")
-    if array.dtype.kind not in "buif":
-        raise ThresherError(f"The inputs of {name} are {array.dtype}, not numbers: encode them, or give a DataFrame.")
-    keeps = array.dtype == np.uint8 and array.ndim > 2
-    return torch.as_tensor(np.ascontiguousarray(array if keeps else array.astype(np.float32)))
+def _inputs(values: Any, name: str) -> Tensor:
+    """Inputs as floats; bytes where they are pixels, and whole numbers of a tensor, stay what they are."""
+    if isinstance(values, Tensor):
+        made = values.detach().float() if values.is_floating_point() else values
+    else:
+        array = _array(values, f"The inputs of {name}", "give inputs of one shape")
+        if array.dtype.kind == "O" and all(isinstance(value, Number) for value in array.flat):
+            array = array.astype(np.float32)
+        if array.dtype.kind not in "buif":
+            raise ThresherError(
+                f"The inputs of {name} are {_kind(array)}: encode them as numbers, or give a DataFrame with target=."
+            )
+        keeps = array.dtype == np.uint8 and array.ndim > 2
+        made = torch.as_tensor(np.ascontiguousarray(array if keeps else array.astype(np.float32)))
+    if made.ndim == 0 or (made.ndim == 1 and len(made)):
+        raise ThresherError(
+            f"The inputs of {name} have the shape {list(made.shape)}: give [n, ...], such as X[:, None]."
+        )
+    return made
+
+
+def _kind(array: Any) -> str:
+    """What an array holds, in a word."""
+    return {"U": "texts", "S": "bytes", "O": "objects", "b": "truth values", "i": "whole numbers"}.get(
+        array.dtype.kind, str(array.dtype)
+    )
 
 
 def _dataset(dataset: Any, name: str) -> Examples:
     """A map-style dataset of (input, target) pairs, streamed; its targets are read once."""
     known = getattr(dataset, "targets", None)
-    if known is None or len(known) != len(dataset):
+    if known is None or len(known) != len(dataset) or getattr(dataset, "target_transform", None) is not None:
         known = [_target(dataset[place], name) for place in range(len(dataset))]
-    labels, class_names = _labels(_array(known, f"The targets of {name}"))
-    classes = None if labels.is_floating_point() else int(labels.max()) + 1
+    named = _named(dataset, known)
+    labels, class_names = _labels(known, name) if named is None else named
+    classes = None if labels.is_floating_point() else len(class_names or ()) or int(labels.max()) + 1
     return Examples(dataset, labels, classes=classes, class_names=class_names, name=name)
+
+
+def _named(dataset: Any, known: Any) -> tuple[Tensor, list[str]] | None:
+    """Class ids as they are, where the dataset names its classes, as those of torchvision do."""
+    names = getattr(dataset, "classes", None)
+    if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
+        return None
+    labels = np.asarray(known)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(names):
+        return None
+    return torch.as_tensor(labels.astype(np.int64)), list(names)
 
 
 def _target(item: Any, name: str) -> Any:
@@ -97,6 +172,14 @@ def _target(item: Any, name: str) -> Any:
         )
     value = item[1]
     return value.item() if isinstance(value, Tensor | np.generic) and value.ndim == 0 else value
+
+
+def _is_map_style(data: Any) -> bool:
+    return (
+        callable(getattr(data, "__getitem__", None))
+        and callable(getattr(data, "__len__", None))
+        and not isinstance(data, Mapping)
+    )
 
 
 def _is_frame(data: Any) -> bool:

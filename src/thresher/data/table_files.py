@@ -39,7 +39,9 @@ def _converted(source: Any) -> Any:
         if isinstance(source, (list, tuple)) and all(isinstance(row, Mapping) for row in source):
             names = dict.fromkeys(name for row in source for name in row)
             return pa.table({str(name): pa.array([row.get(name) for row in source]) for name in names})
-        return pa.table(source)  # a data frame of pandas or polars, or anything else with an Arrow interface
+        if type(source).__module__.partition(".")[0] == "pandas":
+            return pa.Table.from_pandas(source, preserve_index=False)  # the index of a shuffled frame is no input
+        return pa.table(source)  # a data frame of polars, or anything else with an Arrow interface
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0]
         raise ThresherError(f"A column of the given table mixes kinds of values ({reason}): give one kind.") from error

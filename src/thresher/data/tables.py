@@ -1,7 +1,6 @@
 """Tables with one example a row, as training and test sets."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,12 +75,12 @@ def _examples(rows: Any, targets: Tensor, target: str, train: Tensor, name: str,
     return Examples(inputs, targets, name=name.partition(".")[0], preparation=preparation, **facts)
 
 
-def rows_like(path: Path, known: RowPreparation, names: Sequence[str] | None, scale: Scale | None) -> Examples:
+def rows_like(source: Any, known: RowPreparation, names: Sequence[str] | None, scale: Scale | None) -> Examples:
     """All rows of another table as examples, read as the training rows were: by their columns, scale and classes.
 
     names  those of the classes, in the order of their ids; None where targets are real and have this scale
     """
-    rows, name = read_rows(path)
+    rows, name = read_rows(source)
     for column in known.targets:
         if column not in rows.column_names:
             raise unknown(f"column in {name}", column, rows.column_names)

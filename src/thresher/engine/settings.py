@@ -6,6 +6,7 @@ bench are all derived from the fields of `TrainSettings`: a new setting is a new
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -90,6 +91,23 @@ class TrainSettings:
     commit_every: float = option(
         30.0, None, "Seconds after which an epoch's end is saved at the latest.", same_run=False
     )
+
+    def __post_init__(self) -> None:
+        for each in fields(TrainSettings):
+            kind, words = next((known for known in NUMBERS if each.type in (known[0], known[0] | None)), (None, ""))
+            value = getattr(self, each.name)
+            if kind is not None and value is not None and not _is_of(kind, value):
+                raise ThresherError(f"{each.name} must be {words}, not {value!r}.")
+
+
+NUMBERS: tuple[tuple[Any, str], ...] = ((bool, "True or False"), (int, "a whole number"), (float, "a number"))
+
+
+def _is_of(kind: type, value: Any) -> bool:
+    """Whether a value is of this kind; NumPy's numbers are as well."""
+    if isinstance(value, bool) or kind is bool:
+        return kind is bool and isinstance(value, bool)
+    return isinstance(value, Integral if kind is int else Real)
 
 
 Kind = TypeVar("Kind", bound=TrainSettings)
@@ -241,6 +259,12 @@ def learning_rates(settings: TrainSettings) -> tuple[float, float | None]:
 
 def make_optimizer(settings: TrainSettings) -> MakeOptimizer:
     """A function of the parameters that makes the optimizer of these settings."""
+    if isinstance(settings.optimizer, Optimizer):
+        name = type(settings.optimizer).__name__
+        raise ThresherError(
+            f"optimizer= takes a name or a function, not a {name} that is made already: pass "
+            f"lambda parameters: {name}(parameters, ...)."
+        )
     if callable(settings.optimizer):
         for name in ("learning_rate", "momentum"):
             if getattr(settings, name) is not None:
@@ -269,6 +293,8 @@ def make_schedule(given: str | Schedule | None, epochs: float) -> Schedule | Non
     """
     if given is None or callable(given):
         return given
+    if not isinstance(given, str):
+        raise ThresherError(f"schedule must be a name such as 'cosine', or a schedule, not {given!r}.")
     name, _, rest = given.partition(":")
     if name not in ("cosine", "linear", "step"):
         raise unknown("schedule", name, ("cosine", "linear", "step"))

@@ -178,7 +178,12 @@ def _models(recipe: Recipe, model: nn.Module | Callable[[], nn.Module], plan: Pl
     with preserved(plan.device):
         for peer in range(recipe.peers):
             seed_global(plan.device, plan.seed, "model", peer)
-            models.append(_placed(model(), plan))
+            made = model()
+            if not isinstance(made, nn.Module):
+                raise ThresherError(
+                    f"The model function made a {type(made).__name__}: let it return a torch.nn.Module."
+                )
+            models.append(_placed(made, plan))
     if len({plain(each) for each in models}) < len(models):
         raise ThresherError("The model function gave the same model twice: let it make a new model each time.")
     return models

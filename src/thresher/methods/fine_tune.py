@@ -25,7 +25,8 @@ def fine_tune(run: Run, clean: Examples, *, steps: int = 5000, batch: int = 100,
     times = max(1, -(-steps * batch // (LOOKS * len(clean))))
     supply = iter(run.models)
     recipe = Recipe(draw=repeated(times), peers=len(run.models))
-    about = {"model": run.about.get("model"), "method": run.about.get("method")}
+    kept = ("model", "method", "class_names", "target_scale", "preparation")  # which the clean set may lack
+    about = {name: run.about[name] for name in kept if name in run.about}
     return train_recipe(recipe, lambda: next(supply), clean, steps=steps, batch=batch, about=about, **settings)
 
 

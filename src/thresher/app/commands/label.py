@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from thresher.app.commands import options
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -25,6 +27,7 @@ def label(
     run: Run,
     answers: Answers = None,
     replace: Annotated[bool, typer.Option("--replace", help="Let answers that contradict earlier ones count.")] = False,
+    model: options.OwnModel = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Take in what people have labelled, and train again from scratch on all labels.
@@ -41,10 +44,10 @@ def label(
 
     aside = plain_console(stderr=True)
     check_installed()  # before anything is trained
-    asked = open_pool(run)
+    asked = open_pool(run, model)
     new = [] if answers is None else _take_in(asked, answers, replace, aside)
     asked = asked.now()
-    trained = latest(asked, aside)
+    trained = latest(asked, aside, model)
     page = write_loop_report([run], run / "loop.html")
     last, round_ = trained.history[-1], asked.last_round
     labelled, left = len(asked.labelled(round_)), len(asked.pooled.pool_ids()) - len(asked.known())

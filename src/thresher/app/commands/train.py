@@ -37,7 +37,7 @@ def train(
     check_installed()  # before anything is trained
     stored = {} if from_ is None else read_toml(from_)
     if from_ is not None:
-        refuse_stored_code(stored, given.get("model"), from_)
+        refuse_stored_code(stored | given, given.get("model"), from_)
     job = prepare_job(make_settings(given, stored))
     folder = free_folder(job.settings, Path("runs") / usual_name(job.settings)) if out is None else out
     _train_and_tell(job, folder, commit_every, as_json)

@@ -16,6 +16,7 @@ from thresher.models import NamedModel
 from thresher.record.run_folder import CHECKPOINT, MODEL
 
 FORMAT = 2  # of run folders; those of 1 have no model.json
+REQUIRED = ("model", "input_shape", "outputs", "classes", "class_names", "target_scale", "preparation")
 
 
 def describe_run(
@@ -48,6 +49,8 @@ def read_about(folder: Path) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((folder / MODEL).read_text(encoding="utf-8"))
         if found["format"] > FORMAT:
             raise ThresherError(f"{folder} was written by a newer version of Thresher: install that version.")
+        for name in REQUIRED:
+            found[name]
     except FileNotFoundError:
         if (folder / CHECKPOINT).exists():
             raise ThresherError(
@@ -57,5 +60,5 @@ def read_about(folder: Path) -> dict[str, Any]:
             f"{folder} holds no run: give a folder that `fit(out=...)` or thresher train wrote."
         ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise ThresherError(f"{folder / MODEL} is damaged ({error}): restore it, or train the run again.") from error
+        raise ThresherError(f"{folder / MODEL} is damaged ({error!r}): restore it, or train the run again.") from error
     return found

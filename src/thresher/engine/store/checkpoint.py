@@ -17,6 +17,7 @@ from thresher.engine.store.about import write_about
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import CHECKPOINT, HISTORY, LEDGER, MODEL, NOISE_RATE, SETTINGS, STAGES
 
+REQUIRED = ("identity", "learners", "history", "ledger", "best", "finished", "stopped")
 Record = dict[str, Any]  # what history keeps of one epoch
 
 
@@ -25,11 +26,24 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
     file = folder / CHECKPOINT
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        for name in REQUIRED:
+            state[name]
     except FileNotFoundError:
         raise ThresherError(f"{folder} has saved no epoch yet: run the same training again.") from None
     except Exception as error:
         raise ThresherError(f"{file} is damaged and cannot be read: delete {folder} to start the run again.") from error
     return state
+
+
+def refuse_lost_parts(folder: Path, parts: Sequence[str]) -> None:
+    """Refuse a run whose ledger lacks one of its parts."""
+    for part in parts:
+        try:
+            pq.read_metadata(folder / LEDGER / part)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise ThresherError(
+                f"{part} of the ledger is lost or damaged: delete {folder} to start the run again."
+            ) from error
 
 
 class RunFolder:
@@ -58,7 +72,7 @@ class RunFolder:
             return None
         state = read_checkpoint(self.path)
         self._refuse_another_run(json.loads(state["identity"]))
-        self._refuse_lost_parts(state["ledger"])
+        refuse_lost_parts(self.path, state["ledger"])
         Ledger(self.path / LEDGER, state["ledger"]).discard_uncommitted()
         self._write_history(state["history"])
         return state
@@ -93,15 +107,6 @@ class RunFolder:
                 raise ThresherError(
                     f"{self.path} holds another run (its {name} differs): choose another folder, or delete this one."
                 )
-
-    def _refuse_lost_parts(self, parts: Sequence[str]) -> None:
-        for part in parts:
-            try:
-                pq.read_metadata(self.path / LEDGER / part)
-            except (OSError, pa.ArrowInvalid) as error:
-                raise ThresherError(
-                    f"{part} of the ledger is lost or damaged: delete {self.path} to start the run again."
-                ) from error
 
     def _refuse_foreign_files(self) -> None:
         """Refuse to fill a folder that holds files of something else."""

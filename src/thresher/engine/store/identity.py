@@ -8,9 +8,12 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
+from thresher.core.datasets import Picked
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of
@@ -19,7 +22,6 @@ from thresher.data.image_files import files_of
 from thresher.engine.settings import Plan
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.optimizer import ABOUT_DEVICE
-from thresher.engine.step.teacher import TEACHER_OUTPUT
 from thresher.engine.store.about import FORMAT
 
 AT_ONCE = 64 * 2**20  # bytes that are hashed at a time
@@ -58,11 +60,12 @@ def _identifies(setting: dataclasses.Field[Any]) -> bool:
 
 
 def checksum(examples: Examples) -> str:
-    """A hash of all ids, targets, inputs and columns of a teacher; of image files their names, sizes and times."""
+    """A hash of all ids, targets, columns and inputs; of image files their names, sizes and times."""
     digest = blake2b(digest_size=16)
     parts = [examples.ids, examples.targets, *(examples.target_scale or ()), *(examples.normalise or ())]
-    if TEACHER_OUTPUT in examples.columns:
-        parts.append(examples.columns[TEACHER_OUTPUT])
+    for name in sorted(examples.columns):
+        digest.update(name.encode())
+        parts.append(examples.columns[name])
     if isinstance(examples.inputs, Tensor):
         parts.append(examples.inputs)
     else:
@@ -70,12 +73,26 @@ def checksum(examples: Examples) -> str:
             found = file.stat()
             digest.update(f"{file.parent.name}/{file.name} {found.st_size} {found.st_mtime_ns}\n".encode())
         digest.update(f"{type(examples.inputs).__name__} {len(examples)}".encode())
+        parts += _held(examples.inputs)
     for part in parts:
         digest.update(f"{part.dtype} {list(part.shape)}".encode())
         rows = max(1, AT_ONCE // max(part[:1].numel() * part.element_size(), 1)) if part.ndim else 1
         for block in torch.split(part, rows) if part.ndim else [part]:
             digest.update(block.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _held(value: Any, depth: int = 3) -> list[Tensor]:
+    """The tensors and arrays of numbers that a dataset holds, also inside datasets that it is made of."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, np.ndarray):
+        return [torch.as_tensor(np.ascontiguousarray(value))] if value.dtype.kind in "biuf" else []
+    if isinstance(value, list | tuple):
+        inside = list(value) if value and isinstance(value[0], Tensor | np.ndarray | Dataset | Picked) else []
+    else:
+        inside = list(getattr(value, "__dict__", {}).values()) if depth else []
+    return [tensor for each in inside for tensor in _held(each, depth - 1)]
 
 
 def describe(value: Any) -> Any:
