@@ -23,8 +23,8 @@ from timing import medians, take_turns, write
 from thresher import Examples, Recipe
 from thresher.core.rule import in_epoch
 from thresher.engine.loop.training import Training
+from thresher.engine.plan import make_plan
 from thresher.engine.settings import TrainSettings
-from thresher.engine.settings import plan as make_plan
 from thresher.methods import method
 from thresher.models import build
 from thresher.rules import warmup

@@ -24,8 +24,8 @@ from torch import Tensor
 from thresher import Examples, Recipe
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.loop.training import Training
+from thresher.engine.plan import make_plan
 from thresher.engine.settings import TrainSettings
-from thresher.engine.settings import plan as make_plan
 from thresher.models import build
 from thresher.objectives import CrossEntropy, Distillation
 from thresher.rules import debias_weights

@@ -23,8 +23,8 @@ from torch.nn.functional import cross_entropy
 
 from thresher import Examples, Recipe
 from thresher.engine.loop.training import Training
+from thresher.engine.plan import make_plan
 from thresher.engine.settings import TrainSettings
-from thresher.engine.settings import plan as make_plan
 from thresher.models import build
 from thresher.rules import MetaGradient
 

@@ -29,7 +29,7 @@ from thresher.app.commands import demo as demo_command
 from thresher.app.settings import Settings, make_settings, read_toml, save
 from thresher.app.terminal import progress
 from thresher.core.files import LOCK
-from thresher.engine.settings import make_optimizer, make_schedule
+from thresher.engine.plan import make_optimizer, make_schedule
 from thresher.engine.store.checkpoint import RunFolder
 from thresher.methods import METHODS, WEIGHTINGS, methods
 from thresher.noise.noise_rate import Estimate

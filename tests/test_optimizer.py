@@ -11,7 +11,8 @@ from test_views import NoWaiting
 from torch import Tensor, nn, optim
 
 from thresher.core.errors import ThresherError
-from thresher.engine.settings import TrainSettings, make_optimizer
+from thresher.engine.plan import make_optimizer
+from thresher.engine.settings import TrainSettings
 from thresher.engine.step.learner import step_unless
 from thresher.engine.step.optimizer import fused_where_possible
 

@@ -3,23 +3,23 @@
 import copy
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
 from thresher.core.seeding import preserved
-from thresher.data.given import as_examples
+from thresher.data.given import as_examples, examples_like
 from thresher.data.splits import Splits
 from thresher.engine.device.placement import find_device
+from thresher.engine.plan import batch_for
 from thresher.engine.run import Run
-from thresher.engine.settings import TrainSettings, batch_for
+from thresher.engine.settings import TrainSettings
 from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
@@ -76,9 +76,9 @@ def fit(
         model=_model(model, train),
         train=train,
         settings=TrainSettings() if settings is None else settings,
-        test=_beside(test, train, target, "the test set"),
-        clean=_beside(clean, train, target, "the clean set", apart=True),
-        validation=_beside(validation, train, target, "the validation set"),
+        test=examples_like(train, test, target, "the test set"),
+        clean=examples_like(train, clean, target, "the clean set", apart=True),
+        validation=examples_like(train, validation, target, "the validation set"),
         teacher=teacher,
         until=until,
         watch=watch,
@@ -156,55 +156,6 @@ def _refuse_no_model(given: Any) -> None:
         raise ThresherError(
             f"The model function cannot be called without arguments ({error}): pass one that can, lambda: MyModel(...)."
         ) from None
-
-
-def _beside(data: Any, train: Examples, target: str | None, name: str, apart: bool = False) -> Examples | None:
-    """Further data as examples like the training set's; `apart` from it, they get ids of their own."""
-    if data is None or isinstance(data, Examples):
-        return data
-    made = as_examples(data, target=target, name=name, like=train)
-    made = _in_unit_of(made, train, name) if train.is_regression else _in_classes_of(made, train, name)
-    ids = made.ids + int(train.ids.max()) + 1 if apart else made.ids
-    return replace(made, ids=ids, normalise=made.normalise or train.normalise, checked=False)
-
-
-def _in_unit_of(made: Examples, train: Examples, name: str) -> Examples:
-    """The same examples with real targets, scaled as those of the training set."""
-    if made.classes is not None:
-        try:
-            values = torch.tensor([float(each) for each in _class_names(made)])
-        except ValueError:
-            raise ThresherError(f"{name} has classes, and the training data have real targets: give numbers.") from None
-        made = replace(made, targets=values[made.targets], classes=None, class_names=None, checked=False)
-    if train.target_scale is None or made.target_scale is not None:
-        return made
-    mean, deviation = train.target_scale
-    targets = ((made.targets.double() - mean) / deviation).float()
-    return replace(made, targets=targets, target_scale=train.target_scale, checked=False)
-
-
-def _in_classes_of(made: Examples, train: Examples, name: str) -> Examples:
-    """The same examples under the class ids of the training set, which names tell where they differ."""
-    known = _class_names(train)
-    if made.is_regression:
-        if made.targets.shape[1] != len(known):  # otherwise they are soft labels
-            raise ThresherError(f"{name} has real targets, and the training data have classes: give whole numbers.")
-        return replace(made, classes=len(known), class_names=train.class_names, checked=False)
-    are_ids = made.class_names is None and not all(each.lstrip("-").isdigit() for each in known)
-    targets = made.targets if are_ids else _places(_class_names(made), known, name)[made.targets]
-    return replace(made, targets=targets, classes=len(known), class_names=train.class_names, checked=False)
-
-
-def _places(names: list[str], known: list[str], name: str) -> Tensor:
-    """Where each of the names stands among those known."""
-    for each in names:
-        if each not in known:
-            raise ThresherError(f"{name} has the class '{each}', which the training data lack: remove those examples.")
-    return torch.tensor([known.index(each) for each in names])
-
-
-def _class_names(examples: Examples) -> list[str]:
-    return list(examples.class_names or map(str, range(examples.outputs)))
 
 
 def open_run(

@@ -15,8 +15,9 @@ from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import everything_seeded
 from thresher.core.signals import entropy, margin
+from thresher.engine.plan import one_of
 from thresher.engine.run import Run
-from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, one_of, training_part
+from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, training_part
 from thresher.engine.train import Moment
 from thresher.methods import Lessons, method, pairs_between, student_recipe, teach, weighting
 from thresher.models import NamedModel

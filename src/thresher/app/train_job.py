@@ -17,8 +17,9 @@ from thresher.data import Splits, load, load_clean
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.door import fit
+from thresher.engine.plan import epochs_for, learning_rates, make_schedule, make_views
 from thresher.engine.run import Run
-from thresher.engine.settings import DEFAULT_BATCH, epochs_for, learning_rates, make_schedule, make_views, training_part
+from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
 from thresher.methods import Method, fine_tune, last_rate, method
 from thresher.models import NamedModel, default_model

@@ -1,6 +1,7 @@
 """What a caller gives as data, as examples: arrays, lists, tensors, a DataFrame, a dataset, or examples already."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Number
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,55 @@ def as_examples(
     if _is_map_style(data) and len(data):
         return _dataset(data, name)
     raise ThresherError(f"A value of type {type(data).__name__} is given as {name}: {HOW}.")
+
+
+def examples_like(train: Examples, data: Any, target: str | None, name: str, apart: bool = False) -> Examples | None:
+    """Further data as examples like the training set's; `apart` from it, they get ids of their own."""
+    if data is None or isinstance(data, Examples):
+        return data
+    made = as_examples(data, target=target, name=name, like=train)
+    made = _in_unit_of(made, train, name) if train.is_regression else _in_classes_of(made, train, name)
+    ids = made.ids + int(train.ids.max()) + 1 if apart else made.ids
+    return replace(made, ids=ids, normalise=made.normalise or train.normalise, checked=False)
+
+
+def _in_unit_of(made: Examples, train: Examples, name: str) -> Examples:
+    """The same examples with real targets, scaled as those of the training set."""
+    if made.classes is not None:
+        try:
+            values = torch.tensor([float(each) for each in _class_names(made)])
+        except ValueError:
+            raise ThresherError(f"{name} has classes, and the training data have real targets: give numbers.") from None
+        made = replace(made, targets=values[made.targets], classes=None, class_names=None, checked=False)
+    if train.target_scale is None or made.target_scale is not None:
+        return made
+    mean, deviation = train.target_scale
+    targets = ((made.targets.double() - mean) / deviation).float()
+    return replace(made, targets=targets, target_scale=train.target_scale, checked=False)
+
+
+def _in_classes_of(made: Examples, train: Examples, name: str) -> Examples:
+    """The same examples under the class ids of the training set, which names tell where they differ."""
+    known = _class_names(train)
+    if made.is_regression:
+        if made.targets.shape[1] != len(known):  # otherwise they are soft labels
+            raise ThresherError(f"{name} has real targets, and the training data have classes: give whole numbers.")
+        return replace(made, classes=len(known), class_names=train.class_names, checked=False)
+    are_ids = made.class_names is None and not all(each.lstrip("-").isdigit() for each in known)
+    targets = made.targets if are_ids else _places(_class_names(made), known, name)[made.targets]
+    return replace(made, targets=targets, classes=len(known), class_names=train.class_names, checked=False)
+
+
+def _places(names: list[str], known: list[str], name: str) -> Tensor:
+    """Where each of the names stands among those known."""
+    for each in names:
+        if each not in known:
+            raise ThresherError(f"{name} has the class '{each}', which the training data lack: remove those examples.")
+    return torch.tensor([known.index(each) for each in names])
+
+
+def _class_names(examples: Examples) -> list[str]:
+    return list(examples.class_names or map(str, range(examples.outputs)))
 
 
 def _frame(rows: Any, target: str | None, name: str, like: Examples | None) -> Examples:

@@ -19,9 +19,9 @@ from thresher.core.recipe import Recipe
 from thresher.core.seeding import preserved, seed_global
 from thresher.engine.device.compile import compiler_of, compiling, plain
 from thresher.engine.loop.training import Training
+from thresher.engine.plan import Plan, make_plan
 from thresher.engine.run import Run
-from thresher.engine.settings import Plan, TrainSettings, changed
-from thresher.engine.settings import plan as make_plan
+from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.about import describe_run
 from thresher.engine.store.checkpoint import Record, RunFolder
 from thresher.record.ledger import Ledger

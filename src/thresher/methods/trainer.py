@@ -10,8 +10,9 @@ from torch import nn
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
+from thresher.engine.plan import epochs_for
 from thresher.engine.run import Run
-from thresher.engine.settings import TrainSettings, changed, epochs_for
+from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment, train_recipe
 from thresher.models import NamedModel

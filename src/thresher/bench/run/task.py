@@ -11,8 +11,9 @@ from thresher.app.sets import prepare_sets
 from thresher.bench.definition.grid import LAST_EPOCHS, Job, Measured, Task
 from thresher.core.recipe import Recipe
 from thresher.data import load
+from thresher.engine.plan import epochs_for, learning_rates, make_schedule
 from thresher.engine.run import Run
-from thresher.engine.settings import DEFAULT_BATCH, epochs_for, learning_rates, make_schedule, training_part
+from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
 from thresher.methods import Setting, Trainer, fine_tune, last_rate
 from thresher.models import NamedModel

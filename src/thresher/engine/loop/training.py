@@ -25,7 +25,7 @@ from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
 from thresher.engine.loop.history import Scores, epoch_record, fill_unseen
 from thresher.engine.loop.order import CleanStream, PartnerStream, TrainStream, streamed
 from thresher.engine.loop.sweep import Sweeper
-from thresher.engine.settings import Plan
+from thresher.engine.plan import Plan
 from thresher.engine.start.checks import check_recipe, check_run
 from thresher.engine.start.dry_run import try_model, try_sets
 from thresher.engine.step.learner import Learner

@@ -19,7 +19,7 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of
 from thresher.core.seeding import derive
 from thresher.data.image_files import files_of
-from thresher.engine.settings import Plan
+from thresher.engine.plan import Plan
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.optimizer import ABOUT_DEVICE
 from thresher.engine.store.about import FORMAT
