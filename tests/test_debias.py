@@ -109,8 +109,8 @@ def test_neighbours_are_the_nearest_and_ties_go_to_the_first(seed: int, n: int, 
         (((0, 2), (0,), (0,), (3, 2)), "pairs of confidences"),
         (((4, 3), (4,), (4,), (3, 2)), "pairs of confidences"),
         (((4, 2), (4,), (4,), (3,)), "pairs of confidences"),
-        (((4, 2), (3,), (4,), (3, 2)), "one distortion"),
-        (((4, 2), (4,), (5,), (3, 2)), "one distortion"),
+        (((4, 2), (3,), (4,), (3, 2)), "teacher_wrong and distortions"),
+        (((4, 2), (4,), (5,), (3, 2)), "teacher_wrong and distortions"),
     ],
 )
 def test_wrong_shapes_are_refused(shapes: tuple[tuple[int, ...], ...], what: str) -> None:
