@@ -8,7 +8,7 @@ from torch import Tensor
 from thresher import Recipe, signals
 from thresher.core.evidence import Evidence
 from thresher.core.schedules import ramp
-from thresher.methods import METHODS, Setting
+from thresher.methods import METHODS, MethodFacts
 from thresher.methods.reclaim import reclaim
 from thresher.rules import (
     Centrality,
@@ -87,11 +87,11 @@ OTHER_RECIPES: dict[str, Recipe] = {
     "peers and epochs": Recipe(peers=2, each_epoch=from_peer(KEEP)),
     "features": Recipe(each_batch=product(KEEP, NearOrigin())),
     "reclaim with views, two networks": replace(
-        reclaim(Setting(0.25, 3, 3), rest=Uniform(), views=(Flip(), Shift(0.25))), peers=2
+        reclaim(MethodFacts(0.25, 3, 3), rest=Uniform(), views=(Flip(), Shift(0.25))), peers=2
     ),
-    "reclaim and agreement": reclaim(Setting(0.25, 3, 3), correct=MetaGradient(), rest=Uniform()),
+    "reclaim and agreement": reclaim(MethodFacts(0.25, 3, 3), correct=MetaGradient(), rest=Uniform()),
     "reclaim as seen": reclaim(
-        Setting(0.25, 3, 3), correct=KeepSmallest(by=signals.gradient_norm, fraction=0.9), rest=Uniform(), mix=None
+        MethodFacts(0.25, 3, 3), correct=KeepSmallest(by=signals.gradient_norm, fraction=0.9), rest=Uniform(), mix=None
     ),
     "largest": Recipe(each_batch=KeepLargest(by=signals.margin, fraction=0.5)),
 }

@@ -45,7 +45,7 @@ from thresher.bench.suites import SUITES
 from thresher.corruption import corrupt
 from thresher.data import load, only_classes
 from thresher.engine.train import Moment
-from thresher.methods import Setting, method
+from thresher.methods import MethodFacts, method
 from thresher.models import build
 from thresher.slots.views import Flip
 
@@ -252,7 +252,7 @@ def test_two_functions_or_classes_of_one_name_are_refused_in_a_suite() -> None:
     assert jobs_of(suite, "small", methods=["standard", "row-0"])
 
 
-def with_rule(rule: Any, setting: Setting) -> Recipe:  # noqa: ARG001
+def with_rule(rule: Any, facts: MethodFacts) -> Recipe:  # noqa: ARG001
     return Recipe(each_batch=rule)
 
 

@@ -24,7 +24,7 @@ from thresher.bench.run.jobs import jobs_of
 from thresher.bench.run.results import read
 from thresher.bench.suites import CRUST_SUITES, SUITES, crust, crust_parts
 from thresher.bench.suites.crust_purity import CRUST_PURITY, SELECTIONS, Watched, purities
-from thresher.methods import METHODS, Setting
+from thresher.methods import METHODS, MethodFacts
 from thresher.rules import FacilityLocation, ask
 
 CRUST = SUITES["crust"]
@@ -70,7 +70,7 @@ def test_every_corruption_of_the_issue_and_what_methods_are_told() -> None:
 
 
 def test_the_parts_of_table_2_are_recipes_of_their_own() -> None:
-    made = {entry.name: entry.recipe_or_procedure(Setting(None, 10, 30)) for entry in crust_parts.ABLATED}
+    made = {entry.name: entry.recipe_or_procedure(MethodFacts(None, 10, 30)) for entry in crust_parts.ABLATED}
     assert len(made) == 8 == len({repr(recipe) for recipe in made.values()})
     assert made["central-predicted-mixed"] == METHODS["crust"].recipe()
     assert made["medoids-predicted-mixed"] == METHODS["crust-facility"].recipe()

@@ -21,7 +21,7 @@ from thresher.core.rule import schedules_of
 from thresher.core.schedules import ramp
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits, regression
-from thresher.methods import METHODS, Setting
+from thresher.methods import METHODS, MethodFacts
 from thresher.models.mlp import MLP
 from thresher.noise.folds import confident_joint, from_joint, noise_rate_by_folds, out_of_fold
 from thresher.noise.mixture import share_of_wide
@@ -195,8 +195,8 @@ def test_the_interval_covers_a_share_as_often_as_it_should() -> None:
 
 
 def test_a_rate_of_none_or_auto_is_estimated_and_a_number_is_taken() -> None:
-    assert Setting("auto", 10, 60).keep() == Setting(None, 10, 60).keep() == estimated()
-    assert Setting(0.25, 10, 60).keep() == 0.75
+    assert MethodFacts("auto", 10, 60).keep() == MethodFacts(None, 10, 60).keep() == estimated()
+    assert MethodFacts(0.25, 10, 60).keep() == 0.75
     for name, method in METHODS.items():
         if method.kind == "recipe":
             waits = any(isinstance(each, estimated) for each in schedules_of(method.recipe(classes=10)))

@@ -25,7 +25,7 @@ from thresher.corruption import corrupt
 from thresher.data.builtin import digits
 from thresher.engine.device.capture import phase
 from thresher.engine.store.identity import describe
-from thresher.methods import Setting, method
+from thresher.methods import MethodFacts, method
 from thresher.methods.reclaim import (
     DEBIASED,
     DEBIASED_HELD_OUT,
@@ -203,7 +203,7 @@ def test_held_out_examples_that_are_trusted_stand_for_a_validation_set() -> None
 
 def test_held_out_examples_are_never_visited() -> None:
     train = examples(60)
-    recipe = reclaim(Setting(0.25, 3, 5), rest=DEBIASED_HELD_OUT, trusted=short)
+    recipe = reclaim(MethodFacts(0.25, 3, 5), rest=DEBIASED_HELD_OUT, trusted=short)
     run = fit(recipe, net(seed=1), train, epochs=5, batch=8, device="cpu")
     rows = run.ledger.to_pandas()
     out = HoldOut(0.1).places(torch.tensor(rows["id"].to_list())).numpy()
@@ -228,7 +228,7 @@ def test_agree_above_either_and_until() -> None:
 
 def test_the_ledger_and_the_history_say_what_was_trusted_and_taught() -> None:
     train = examples(60, corrupt=0.4)
-    recipe = reclaim(Setting(0.4, 3, 6), trusted=agreeing, rest=Uniform(), mix=None)
+    recipe = reclaim(MethodFacts(0.4, 3, 6), trusted=agreeing, rest=Uniform(), mix=None)
     run = fit(recipe, net(seed=2), train, epochs=6, batch=10, device="cpu")
     assert "trusted" not in run.history[0], "the warm-up trusts everyone"
     rows = run.ledger.to_pandas()
@@ -344,7 +344,7 @@ def test_everyone_is_trusted_while_few_labels_are_predicted() -> None:
 def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean(epoch: int, clean: float) -> None:
     plain = some_evidence(40, epoch=epoch)
     evidence = plain.replace(raw_outputs=plain.raw_outputs + 1.5 * torch.eye(4)[plain.targets])  # many are right
-    trusted = ask(joint(Setting(1 - clean, 4, 10)), evidence).weights > 0
+    trusted = ask(joint(MethodFacts(1 - clean, 4, 10)), evidence).weights > 0
     given, sizes = evidence.targets, evidence.read(signals.output_gradient_norm)
     small, predicted = set[int](), set((evidence.outputs.argmax(1) == given).nonzero()[:, 0].tolist())
     for group in [given == label for label in range(4)] if epoch < 5 else [given >= 0]:
@@ -352,11 +352,11 @@ def test_joint_trust_is_agreement_and_as_many_small_gradients_as_are_clean(epoch
         small |= set(mine[sizes[mine].argsort()[: round(clean * len(mine))]].tolist())
     assert set(trusted.nonzero()[:, 0].tolist()) == small | predicted
     assert (small - predicted) if clean == 0.8 else (predicted - small)
-    assert (ask(joint(Setting(0.2, 4, 10)), plain).weights == 1).all(), "far fewer than 80% are predicted"
+    assert (ask(joint(MethodFacts(0.2, 4, 10)), plain).weights == 1).all(), "far fewer than 80% are predicted"
 
 
 def test_patience_asks_for_more_in_the_first_half_and_reclaims_later() -> None:
-    recipe = patient(Setting(0.8, 4, 12))
+    recipe = patient(MethodFacts(0.8, 4, 12))
     trust = recipe.each_epoch.then.rule.rule  # inside warmup, trusting and from_average
     plain = some_evidence(400, seed=1)
     right = plain.outputs.argmax(1) == plain.targets
@@ -365,7 +365,7 @@ def test_patience_asks_for_more_in_the_first_half_and_reclaims_later() -> None:
     shares = [float((ask(trust, plain.replace(epoch=epoch)).weights > 0).float().mean()) for epoch in range(12)]
     assert shares[:6] == [1.0] * 6
     assert max(shares[6:]) < 0.9
-    least = either(Agree(), short(Setting(0.8, 4, 12)))
+    least = either(Agree(), short(MethodFacts(0.8, 4, 12)))
     within_classes = [
         torch.equal(ask(trust, plain.replace(epoch=at)).weights, ask(least, plain).weights) for at in (8, 9)
     ]
@@ -382,7 +382,7 @@ PARTS: dict[str, Any] = {
     "by centrality": {"trusted": central},
     "by gradients": {"trusted": short},
     "by agreement": {"trusted": agreeing},
-    "growing": {"rest": growing(Setting(0.25, 3, 4))},
+    "growing": {"rest": growing(MethodFacts(0.25, 3, 4))},
     "not mixed": {"mix": None},
     "mixed at once": {"mix": warmup(0, Mixup())},
     "not averaged": {"average": 0.0},
@@ -393,8 +393,8 @@ PARTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS.keys())
 def test_every_part_can_be_switched_and_is_another_method(part: dict[str, Any]) -> None:
-    train, setting = examples(44), Setting(0.25, 3, 4)
-    recipe = reclaim(setting, **part, views=(Flip(), Shift(0.25)))
+    train, facts = examples(44), MethodFacts(0.25, 3, 4)
+    recipe = reclaim(facts, **part, views=(Flip(), Shift(0.25)))
     run = fit(
         recipe,
         net(seed=1),
@@ -405,13 +405,13 @@ def test_every_part_can_be_switched_and_is_another_method(part: dict[str, Any]) 
         clean=trusted(train, 9),
         validation=examples(20, seed=8),
     )
-    assert (describe(recipe) == describe(reclaim(setting, views=recipe.views))) == (not part)
+    assert (describe(recipe) == describe(reclaim(facts, views=recipe.views))) == (not part)
     assert len(run.history) == 4
     assert run.history[-1]["trusted"] > 0
 
 
 def test_two_networks_each_have_a_teacher_of_their_own() -> None:
-    recipe = replace(reclaim(Setting(0.25, 3, 3), trusted=agreeing), peers=2)
+    recipe = replace(reclaim(MethodFacts(0.25, 3, 3), trusted=agreeing), peers=2)
     run = fit(recipe, net, examples(44), epochs=3, batch=8, device="cpu")
     rows = run.ledger.to_pandas()
     one, other = (rows[(rows["peer"] == peer) & (rows["epoch"] == 2)]["taught"].to_numpy() for peer in (0, 1))
@@ -440,7 +440,7 @@ def test_reclaim_learns_where_half_of_the_labels_are_wrong() -> None:
 
 
 def test_the_step_is_recorded_once_for_the_warm_up_and_once_for_the_rest() -> None:
-    recipe = reclaim(Setting(0.4, 10, 115))
+    recipe = reclaim(MethodFacts(0.4, 10, 115))
     phases = [phase(recipe, epoch) for epoch in range(115)]
     assert phases == [phases[0]] * 15 + [phases[-1]] * 100
     assert phases[0] != phases[-1]
@@ -459,12 +459,12 @@ REFUSED = {
         "reads the column 'trusted', which no rule of its each_epoch gives: put one there, such as trusting",
     ),
     "no average": (lambda: call(Recipe(each_epoch=trusting(Agree()), relabel=TeacherLabels())), "average=0.999"),
-    "real targets": (lambda: call(reclaim(Setting(0.4, None, 1)), real_examples()), "choose another"),
+    "real targets": (lambda: call(reclaim(MethodFacts(0.4, None, 1)), real_examples()), "choose another"),
     "no classes": (
         lambda: call(Recipe(each_epoch=trusting(Uniform()), relabel=TeacherLabels(), average=0.9), real_examples()),
         "choose another relabelling",
     ),
-    "no validation set": (lambda: call(reclaim(Setting(0.4, 3, 1), rest=DEBIASED)), "pass validation=Examples"),
+    "no validation set": (lambda: call(reclaim(MethodFacts(0.4, 3, 1), rest=DEBIASED)), "pass validation=Examples"),
     "nobody held out": (lambda: HoldOut(0.0), "between 0 and 1"),
     "no epochs": (lambda: over(0), "averages nothing"),
     "away from uniform": (lambda: NearUniform(-1.0), "at least 0"),
@@ -511,13 +511,13 @@ def test_patience_in_the_small_suite_is_as_its_page_says() -> None:
 
 def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> None:
     suite = SUITES["reclaim"]
-    setting = Setting(0.4, 10, 115)
+    facts = MethodFacts(0.4, 10, 115)
     made = [entry for entry in suite.methods if entry.procedure is None]
-    told_apart = {repr((entry.recipe_or_procedure(setting), sorted(entry.changes.items()))) for entry in made}
+    told_apart = {repr((entry.recipe_or_procedure(facts), sorted(entry.changes.items()))) for entry in made}
     assert len(told_apart) == len(made)
     assert suite.published["cifar10n-worse", "co-teaching"].value == 83.83
-    recipe = next(entry for entry in suite.methods if entry.name == "reclaim").recipe_or_procedure(setting)
+    recipe = next(entry for entry in suite.methods if entry.name == "reclaim").recipe_or_procedure(facts)
     assert recipe.each_epoch.epochs == 15
     assert recipe.average == over(1)
-    share = schedules_of(growing(setting))[0]
+    share = schedules_of(growing(facts))[0]
     assert [share(epoch, 115) for epoch in (15, 115)] == pytest.approx([0.2, 0.9])

@@ -28,7 +28,7 @@ from thresher.core.rule import Decision
 from thresher.core.schedules import cosine, ramp
 from thresher.engine import train as engine_fit
 from thresher.engine.store import checkpoint, identity
-from thresher.methods import Setting
+from thresher.methods import MethodFacts
 from thresher.methods.reclaim import reclaim
 from thresher.rules import FacilityLocation, KeepSmallest, Uniform, every, product, warmup
 from thresher.slots.average import Growing
@@ -77,7 +77,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "views": {"recipe": Recipe(views=(Flip(), Shift(0.3)))},
     "relabel": {"recipe": Recipe(relabel=AverageLabels(), average=0.8, each_batch=KEEP, mix=Mixup())},
-    "reclaim": {"recipe": reclaim(Setting(0.25, 3, 5), rest=Uniform(), views=(Flip(), Shift(0.3)))},
+    "reclaim": {"recipe": reclaim(MethodFacts(0.25, 3, 5), rest=Uniform(), views=(Flip(), Shift(0.3)))},
     "a ramp": {"recipe": Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=ramp(1.0, 0.5, epochs=3)))},
     "momentum and schedule": {
         "optimizer": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),

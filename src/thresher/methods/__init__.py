@@ -9,7 +9,7 @@ from thresher.methods.fine_tune import fine_tune, last_rate
 from thresher.methods.forward_correction import forward_correction
 from thresher.methods.incv import incv
 from thresher.methods.layer_pairs import pairs_between
-from thresher.methods.method import Method, Setting
+from thresher.methods.method import Method, MethodFacts
 from thresher.methods.noise_layer import noise_layer_from_confusion
 from thresher.methods.reclaim import (
     CONFIDENT,
@@ -40,7 +40,7 @@ __all__ = [
     "Lessons",
     "Loop",
     "Method",
-    "Setting",
+    "MethodFacts",
     "TrainedTo",
     "Trainer",
     "Weighting",

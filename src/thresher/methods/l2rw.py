@@ -2,7 +2,7 @@
 
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import ramp
-from thresher.methods.method import Setting
+from thresher.methods.method import MethodFacts
 from thresher.objectives import NoiseLayer, smoothed_identity
 from thresher.rules import (
     CleanShare,
@@ -18,42 +18,42 @@ from thresher.slots.draw import class_balanced
 BURN_IN, SOFT_FROM = 0.19, 0.9  # shares of the run, as in the predefined curriculum of MentorNet's released code
 
 
-def l2rw(setting: Setting) -> Recipe:  # noqa: ARG001
+def l2rw(facts: MethodFacts) -> Recipe:  # noqa: ARG001
     """Algorithm 1: an example counts as far as its gradient agrees with the clean set's."""
     return Recipe(each_batch=MetaGradient())
 
 
-def proportion(setting: Setting) -> Recipe:  # noqa: ARG001
+def proportion(facts: MethodFacts) -> Recipe:  # noqa: ARG001
     """Weights inversely proportional to how frequent the given label is."""
     return Recipe(each_epoch=InverseFrequency())
 
 
-def resample(setting: Setting) -> Recipe:  # noqa: ARG001
+def resample(facts: MethodFacts) -> Recipe:  # noqa: ARG001
     """Batches in which every class is equally frequent."""
     return Recipe(draw=class_balanced)
 
 
-def hard_mining(setting: Setting) -> Recipe:  # noqa: ARG001
+def hard_mining(facts: MethodFacts) -> Recipe:  # noqa: ARG001
     """Of the majority class only the largest losses."""
     return Recipe(each_batch=HardestOfMajority())
 
 
-def random_weights(setting: Setting) -> Recipe:  # noqa: ARG001
+def random_weights(facts: MethodFacts) -> Recipe:  # noqa: ARG001
     """Eq. 16: rectified Gaussian weights."""
     return Recipe(each_batch=RandomWeights())
 
 
-def s_model(setting: Setting) -> Recipe:
+def s_model(facts: MethodFacts) -> Recipe:
     """A noise adaptation layer that starts near the identity (Goldberger & Ben-Reuven 2017)."""
-    return Recipe(objective=NoiseLayer(smoothed_identity(setting.classes or 1)))
+    return Recipe(objective=NoiseLayer(smoothed_identity(facts.classes or 1)))
 
 
-def mentornet(setting: Setting) -> Recipe:
+def mentornet(facts: MethodFacts) -> Recipe:
     """MentorNet's predefined curriculum (PD, Jiang et al. 2018): all examples, then a cut, then a slope of width 1."""
-    soft = ramp(0.0, 1.0, epochs=1, after=round(SOFT_FROM * setting.epochs) - 1)  # from one epoch to the next
-    return Recipe(each_batch=warmup(round(BURN_IN * setting.epochs), Curriculum(fraction=setting.keep(), width=soft)))
+    soft = ramp(0.0, 1.0, epochs=1, after=round(SOFT_FROM * facts.epochs) - 1)  # from one epoch to the next
+    return Recipe(each_batch=warmup(round(BURN_IN * facts.epochs), Curriculum(fraction=facts.keep(), width=soft)))
 
 
-def weighted_oracle(setting: Setting) -> Recipe:  # noqa: ARG001
+def weighted_oracle(facts: MethodFacts) -> Recipe:  # noqa: ARG001
     """Each class weighted by the share of clean examples in it, which only an oracle knows."""
     return Recipe(each_epoch=CleanShare())

@@ -1,4 +1,4 @@
-"""An entry of the registry: a method, and the setting it depends on."""
+"""An entry of the registry: a method, and the facts it may depend on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ BOTH, CLASSES = ("classification", "regression"), ("classification",)
 
 
 @dataclass(frozen=True)
-class Setting:
+class MethodFacts:
     """What a recipe may depend on: the share of corrupt targets to assume, the classes, the epochs.
 
     A noise rate of "auto" (or None) is estimated by the run itself, from its warm-up.
@@ -28,7 +28,7 @@ class Setting:
     def keep(self) -> float | Schedule:
         """The share to keep: 1 - noise_rate, or one that the run will estimate.
 
-        >>> Setting(0.25, None, 1).keep(), Setting("auto", None, 1).keep()(0, 60)
+        >>> MethodFacts(0.25, None, 1).keep(), MethodFacts("auto", None, 1).keep()(0, 60)
         (0.75, 1.0)
         """
         if self.noise_rate in ("auto", None):
@@ -49,7 +49,7 @@ class Setting:
 class Method:
     """A named method of one of four kinds: a recipe, a procedure, an acquisition or a weighting.
 
-    make   a function (Setting) -> Recipe, for `method.recipe(noise_rate=0.4, classes=10, epochs=60)`
+    make   a function (MethodFacts) -> Recipe, for `method.recipe(noise_rate=0.4, classes=10, epochs=60)`
     needs  what it cannot do without: "noise_rate", "clean", "model factory", "column is_corrupt", "average", ...
     """
 
@@ -77,7 +77,7 @@ class Method:
             )
         self._refuse_to_train()
         assert self.make is not None
-        recipe: Recipe = self.make(Setting(noise_rate, classes, epochs))
+        recipe: Recipe = self.make(MethodFacts(noise_rate, classes, epochs))
         return recipe
 
     def train(self, trainer: Trainer, noise_rate: float | str | None = "auto") -> Run:

@@ -13,7 +13,7 @@ from thresher.core.rule import parts
 from thresher.core.schedules import ramp
 from thresher.core.signals import confidence, given, loss, output_gradient_norm
 from thresher.core.slots import MixLike, View
-from thresher.methods.method import Setting
+from thresher.methods.method import MethodFacts
 from thresher.objectives import NearUniform
 from thresher.rules import (
     Agree,
@@ -38,7 +38,7 @@ from thresher.slots.average import over
 from thresher.slots.mix import Mixup
 from thresher.slots.relabel import TeacherLabels
 
-Trusted = Callable[[Setting], RuleLike]
+Trusted = Callable[[MethodFacts], RuleLike]
 WARM, SURE = 15 / 115, 10 / 115  # shares of the run: 15 and 10 of the 115 epochs for which they were found
 SMALL = 0.4  # of each given class, the share trusted by its small losses
 CONFIDENT = from_average(KeepAbove(by=confidence, bound=0.8))
@@ -46,55 +46,55 @@ DEBIASED = average_teaches(Debias())
 DEBIASED_HELD_OUT = average_teaches_held_out(Debias(), held_out=HoldOut(0.1))
 
 
-def warm_epochs(setting: Setting, share: float = WARM) -> int:
+def warm_epochs(facts: MethodFacts, share: float = WARM) -> int:
     """How many epochs train on all labels as they are, at least one.
 
-    >>> warm_epochs(Setting(None, 10, 115)), warm_epochs(Setting(None, 10, 35))
+    >>> warm_epochs(MethodFacts(None, 10, 115)), warm_epochs(MethodFacts(None, 10, 35))
     (15, 5)
     """
-    return max(1, round(share * setting.epochs))
+    return max(1, round(share * facts.epochs))
 
 
-def agreeing(setting: Setting) -> RuleLike:
+def agreeing(facts: MethodFacts) -> RuleLike:
     """Labels that are predicted, and in the first epochs after the warm-up the smallest losses of each given class."""
     small = per_class(KeepSmallest(by=loss, fraction=SMALL), of=given)
-    return warmup(warm_epochs(setting, WARM + SURE), Agree(), before=either(Agree(), small))
+    return warmup(warm_epochs(facts, WARM + SURE), Agree(), before=either(Agree(), small))
 
 
-def central(setting: Setting) -> RuleLike:
+def central(facts: MethodFacts) -> RuleLike:
     """The most central output gradients within each predicted class, which is what CRUST's code selects."""
-    return per_class(Centrality(fraction=setting.keep()))
+    return per_class(Centrality(fraction=facts.keep()))
 
 
-def short(setting: Setting) -> RuleLike:
+def short(facts: MethodFacts) -> RuleLike:
     """The smallest output gradients within each given class, as in PRL(L)."""
-    return per_class(KeepSmallest(by=output_gradient_norm, fraction=setting.keep()), of=given)
+    return per_class(KeepSmallest(by=output_gradient_norm, fraction=facts.keep()), of=given)
 
 
-def joint(setting: Setting, *, enough: float = 0.8, balanced: float = 0.5) -> RuleLike:
+def joint(facts: MethodFacts, *, enough: float = 0.8, balanced: float = 0.5) -> RuleLike:
     """Labels that are predicted, and those of the smallest output gradients: as many as are clean.
 
     For the share `balanced` of the run they are counted within each given class, which keeps classes that the average
     predicts too seldom; later over the whole set. As long as the average predicts less than `enough` of what is clean,
     all labels are trusted.
     """
-    later = either(Agree(), KeepSmallest(by=output_gradient_norm, fraction=setting.keep()))
-    split = warmup(round(balanced * setting.epochs), later, before=either(Agree(), short(setting)))
-    return if_predicted(setting.keep(), split, enough)
+    later = either(Agree(), KeepSmallest(by=output_gradient_norm, fraction=facts.keep()))
+    split = warmup(round(balanced * facts.epochs), later, before=either(Agree(), short(facts)))
+    return if_predicted(facts.keep(), split, enough)
 
 
-def growing(setting: Setting, *, begin: float = WARM, span: float = 0.5) -> RuleLike:
+def growing(facts: MethodFacts, *, begin: float = WARM, span: float = 0.5) -> RuleLike:
     """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths.
 
     It grows for the share `span` of the run, after the share `begin`. Where most labels are wrong few confidences
     reach 0.8 for long, but the surest are mostly right.
     """
-    share = ramp(0.2, 0.9, epochs=max(span * setting.epochs, 1), after=warm_epochs(setting, begin))
+    share = ramp(0.2, 0.9, epochs=max(span * facts.epochs, 1), after=warm_epochs(facts, begin))
     return from_average(per_class(KeepLargest(by=confidence, fraction=share)))
 
 
 def reclaim(
-    setting: Setting,
+    facts: MethodFacts,
     *,
     trusted: Trusted = joint,
     rest: RuleLike | None = CONFIDENT,
@@ -110,7 +110,7 @@ def reclaim(
 
     trusted   the rule that selects, by the averaged model once an epoch: joint, agreeing, central, short
     rest      the weights of the others under the averaged model's labels: 1 where its confidence is above 0.8
-              (CONFIDENT), the surest of each class (growing(setting)), by Debias on a validation set or on held-out
+              (CONFIDENT), the surest of each class (growing(facts)), by Debias on a validation set or on held-out
               trusted examples (DEBIASED, DEBIASED_HELD_OUT), or not at all (None)
     correct   a batch rule on top, after the warm-up, such as MetaGradient() where there are clean examples
     trust, temperature  trusted ones learn trust · given + (1 - trust) · p, the rest p^(1/temperature)
@@ -118,8 +118,8 @@ def reclaim(
     mix       the mix after the warm-up, which learns faster without; warmup(0, Mixup()) mixes from the beginning
     views     weak and strong copies, if the training has none for all methods alike
     """
-    warm = warm_epochs(setting)
-    rule = warmup(warm, trusting(from_average(trusted(setting)), rest))
+    warm = warm_epochs(facts)
+    rule = warmup(warm, trusting(from_average(trusted(facts)), rest))
     held_out = [part for part in parts(rest) if isinstance(part, HoldOut)]
     return Recipe(
         each_epoch=product(*held_out, rule) if held_out else rule,
@@ -132,7 +132,7 @@ def reclaim(
     )
 
 
-def patient(setting: Setting) -> Recipe:
+def patient(facts: MethodFacts) -> Recipe:
     """Reclaim where most labels are wrong: learn from all of them for longer, then reclaim the surest, slowly.
 
     With ten classes an average that predicts 0.8 of what is clean is right on 78% of the examples if 40% of the labels
@@ -140,8 +140,8 @@ def patient(setting: Setting) -> Recipe:
     has to predict 0.9.
     """
 
-    def late(setting: Setting) -> RuleLike:
-        first, then = (joint(setting, enough=enough, balanced=0.75) for enough in (0.9, 0.8))
-        return warmup(round(setting.epochs / 2), then, before=first)
+    def late(facts: MethodFacts) -> RuleLike:
+        first, then = (joint(facts, enough=enough, balanced=0.75) for enough in (0.9, 0.8))
+        return warmup(round(facts.epochs / 2), then, before=first)
 
-    return reclaim(setting, trusted=late, rest=growing(setting, begin=1 / 3, span=5 / 12))
+    return reclaim(facts, trusted=late, rest=growing(facts, begin=1 / 3, span=5 / 12))

@@ -14,7 +14,7 @@ from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.data import Splits
 from thresher.engine.train import Moment
-from thresher.methods import Setting, method
+from thresher.methods import MethodFacts, method
 
 LAST_EPOCHS = 10  # the score is the mean over these, as in the PRL paper
 
@@ -91,7 +91,7 @@ class Entry:
 
     name: str
     label: str = ""  # as the paper writes it
-    recipe: Callable[[Setting], Recipe] | None = None
+    recipe: Callable[[MethodFacts], Recipe] | None = None
     procedure: "Callable[[Task], Measured] | None" = None
     size: float | None = None  # the share it keeps, where several rows differ in that alone
     of: str = ""
@@ -99,16 +99,14 @@ class Entry:
     fine_tune: bool = False
     changes: Mapping[str, Any] = field(default_factory=dict)
 
-    def recipe_or_procedure(self, setting: Setting) -> "Recipe | Callable[..., Any]":
-        """The recipe for this setting, or the procedure."""
+    def recipe_or_procedure(self, facts: MethodFacts) -> "Recipe | Callable[..., Any]":
+        """The recipe for these facts, or the procedure."""
         if self.procedure is not None:
             return self.procedure
         if self.recipe is not None:
-            return self.recipe(setting)
+            return self.recipe(facts)
         known = method(self.of or self.name)
-        return known.procedure or known.recipe(
-            noise_rate=setting.noise_rate, classes=setting.classes, epochs=setting.epochs
-        )
+        return known.procedure or known.recipe(noise_rate=facts.noise_rate, classes=facts.classes, epochs=facts.epochs)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from thresher.bench.definition.setup import Setup
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Signal
 from thresher.engine.store.identity import describe
-from thresher.methods import Setting
+from thresher.methods import MethodFacts
 
 Result = Mapping[str, Any]  # one line of a results file
 DATA_FIELDS = ("data", "corruption", "options", "noise_rate", "clean", "validation", "prepare")  # of a cell
@@ -51,13 +51,13 @@ def settings_of(job: Job) -> dict[str, Any]:
 def _parts_of(job: Job) -> dict[str, Any]:
     cell, entry, setup = job.cell, job.entry, job.setup
     # Recipes may read the number of classes; any fixed one tells two recipes apart without loading the data.
-    setting = Setting(cell.noise_rate, 10 if cell.metric == "accuracy" else None, setup.epochs or 1)
+    facts = MethodFacts(cell.noise_rate, 10 if cell.metric == "accuracy" else None, setup.epochs or 1)
     tuning_steps = setup.tuning_steps if entry.fine_tune else Setup.tuning_steps
     return {
         **{name: value for name, value in non_default_fields(cell).items() if name in DATA_FIELDS},
         **non_default_fields(replace(setup, seeds=Setup.seeds, tuning_steps=tuning_steps)),
         **{name: value for name, value in non_default_fields(entry).items() if name in ("early_stop", "fine_tune")},
-        "method": entry.recipe_or_procedure(setting),
+        "method": entry.recipe_or_procedure(facts),
     }
 
 

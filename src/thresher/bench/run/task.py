@@ -15,7 +15,7 @@ from thresher.engine.plan import epochs_for, learning_rates, make_schedule
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
-from thresher.methods import Setting, Trainer, fine_tune, last_rate
+from thresher.methods import MethodFacts, Trainer, fine_tune, last_rate
 from thresher.models import NamedModel
 
 
@@ -48,8 +48,8 @@ def run_task(task: Task) -> Measured:
     entry = task.job.entry
     if entry.procedure is not None:
         return entry.procedure(task)
-    setting = Setting(task.job.cell.noise_rate, task.train.classes, epochs_of(task))
-    how, train = entry.recipe_or_procedure(setting), trainer_of(task)
+    facts = MethodFacts(task.job.cell.noise_rate, task.train.classes, epochs_of(task))
+    how, train = entry.recipe_or_procedure(facts), trainer_of(task)
     started = time.perf_counter()
     run = train(how) if isinstance(how, Recipe) else how(train)
     found = measurement_of(run, task)

@@ -9,7 +9,7 @@ from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.suites.crust import CIFAR10, DIGITS, FASHION, PAPER, PAPER_SCALE, SMALL, cells
 from thresher.core.recipe import Recipe
 from thresher.core.signals import given, predicted
-from thresher.methods import Setting
+from thresher.methods import MethodFacts
 from thresher.methods.crust import WARM_EPOCHS
 from thresher.rules import Centrality, FacilityLocation, Rule, per_class, warmup
 from thresher.slots.mix import ClusterMixup, SameClassMixup
@@ -18,7 +18,7 @@ GROUPS = {"given": given, "predicted": predicted}
 KINDS = {"central": "most central", "medoids": "medoids"}
 
 
-def part(kind: str, of: str, mixed: bool, fraction: float, setting: Setting) -> Recipe:  # noqa: ARG001
+def part(kind: str, of: str, mixed: bool, fraction: float, facts: MethodFacts) -> Recipe:  # noqa: ARG001
     """One of the selections, within the given or the predicted class, with its own mixing or without."""
     rule: Rule = (Centrality if kind == "central" else FacilityLocation)(fraction=fraction)
     mix = warmup(WARM_EPOCHS, SameClassMixup()) if kind == "central" else ClusterMixup()

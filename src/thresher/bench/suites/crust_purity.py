@@ -31,7 +31,7 @@ from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.signals import given, loss, output_gradient_norm, predicted
 from thresher.engine.run import Run
-from thresher.methods import Setting
+from thresher.methods import MethodFacts
 from thresher.methods.crust import FRACTION, WARM_EPOCHS
 from thresher.rules import Centrality, Decision, FacilityLocation, KeepSmallest, Rule, ask, per_class, warmup
 
@@ -95,7 +95,7 @@ def purities(run: Run, train: Examples) -> dict[str, list[float | None]]:
     return found
 
 
-def selected(name: str, setting: Setting) -> Recipe:  # noqa: ARG001
+def selected(name: str, facts: MethodFacts) -> Recipe:  # noqa: ARG001
     """The selection alone, after the usual warm-up: no mixing."""
     return Recipe(each_epoch=warmup(WARM_EPOCHS, SELECTIONS[name]))
 

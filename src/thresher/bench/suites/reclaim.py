@@ -11,7 +11,7 @@ from thresher.bench.run.task import measurement_of, train_recipe
 from thresher.bench.suites.preparation import first
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import cosine
-from thresher.methods import Setting
+from thresher.methods import MethodFacts
 from thresher.methods.reclaim import (
     DEBIASED,
     DEBIASED_HELD_OUT,
@@ -29,18 +29,18 @@ from thresher.slots.views import strong, weak
 
 def debiased_on_clean(task: Task) -> Measured:
     """Reclaim with the teacher's labels weighted by its errors on the clean examples."""
-    setting = Setting(task.job.cell.noise_rate, task.train.classes, task.job.setup.epochs or 1)
-    return measurement_of(train_recipe(reclaim(setting, rest=DEBIASED), task, validation=task.clean), task)
+    facts = MethodFacts(task.job.cell.noise_rate, task.train.classes, task.job.setup.epochs or 1)
+    return measurement_of(train_recipe(reclaim(facts, rest=DEBIASED), task, validation=task.clean), task)
 
 
-def with_growing(setting: Setting) -> Recipe:
+def with_growing(facts: MethodFacts) -> Recipe:
     """Reclaim for much noise: the most confident examples of each class are reclaimed, at any confidence."""
-    return reclaim(setting, rest=growing(setting))
+    return reclaim(facts, rest=growing(facts))
 
 
-def joint_then_agreement(setting: Setting) -> RuleLike:
+def joint_then_agreement(facts: MethodFacts) -> RuleLike:
     """By prediction or gradient in the first half of the run, afterwards by prediction alone."""
-    return warmup(round(setting.epochs / 2), Agree(), before=either(Agree(), short(setting)))
+    return warmup(round(facts.epochs / 2), Agree(), before=either(Agree(), short(facts)))
 
 
 BASELINES = (
