@@ -13,6 +13,7 @@ DEMO = Suite(
         Entry("prl-l", "PRL(L)"),
         Entry("prl-g", "PRL(G)"),
         Entry("co-teaching", "Co-teaching"),
+        Entry("gce", "GCE"),
     ),
     scales={
         "small": Scale(
