@@ -344,7 +344,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "one module for two networks": (lambda: run(PAIR, "co-teaching", Net()), "needs a function that makes a model"),
     "a module for folds": (lambda: run(PAIR, "spl", Net(), noise_rate="folds"), "pass a function that makes"),
     "a name as teacher": (lambda: run(PAIR, teacher="mlp"), "pass a trained torch.nn.Module"),
-    "a misspelt rate": (lambda: run(PAIR, "spl", noise_rate="atuo"), "is not a share of the data"),
+    "a misspelt rate": (lambda: run(PAIR, "spl", noise_rate="atuo"), "a share of the data"),
     "nothing to validate on": (lambda: run(PAIR, keep="best_on_validation"), "needs a validation set"),
 }
 WRONG_SETTINGS: dict[str, tuple[Any, str]] = {
