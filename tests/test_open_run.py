@@ -354,3 +354,8 @@ def test_code_that_the_caller_names_is_imported(own_code: Path, tmp_path: Path) 
 def test_a_report_needs_a_folder() -> None:
     with pytest.raises(ThresherError, match="train with fit"):
         fit("standard", "mlp:8", examples(), **SHORT).report()
+
+
+def test_a_run_says_what_it_is_in_one_line(tmp_path: Path) -> None:
+    run = fit("prl-l", "mlp:4", load("blobs:60,2,3"), noise_rate=0.1, epochs=2, out=tmp_path / "a")
+    assert repr(run) == f"Run(method='prl-l', model='mlp:4', epochs=2, last={run.last():.3f}, out='{tmp_path / 'a'}')"

@@ -22,7 +22,7 @@ from thresher.record.ledger import Ledger
 from thresher.record.run_folder import REPORT
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """The trained networks, the history (one record an epoch), the ledger, and how new inputs are prepared.
 
@@ -40,6 +40,14 @@ class Run:
     chosen: int | None = None  # the epoch that did best on the validation set, whose parameters were kept
     about: Mapping[str, Any] = field(default_factory=dict, repr=False)
     finished: bool = True  # False: opened while it was interrupted
+
+    def __repr__(self) -> str:
+        known = {"method": self.about.get("method"), "model": self.about.get("model")}
+        told = [f"{name}={value!r}" for name, value in known.items() if value is not None]
+        score = self.last()
+        told += [f"epochs={len(self.history)}", *([] if score is None else [f"last={score:.3f}"])]
+        told += [] if self.finished else ["finished=False"]
+        return f"Run({', '.join([*told, *([] if self.out is None else [f'out={str(self.out)!r}'])])})"
 
     @property
     def model(self) -> nn.Module:
