@@ -23,8 +23,8 @@ DATA = "What to train on"
 class Settings(TrainSettings):
     """What `thresher train` is told; None is left out of the file and means the default that the help names."""
 
-    method: str = option("", TRAINING, "One of those that thresher methods lists.")
     data: str = option("", DATA, "digits, cifar10, blobs:2000,5, table.csv:COLUMN, images.npz or a folder of images.")
+    method: str = option("", TRAINING, "One of those that thresher methods lists.")
     corruption: str | None = option(
         None, DATA, "Make training targets wrong on purpose: symmetric:0.4, pairflip:0.45, ...", flag="--corrupt"
     )
@@ -112,6 +112,14 @@ def to_toml(settings: Settings) -> str:
     """The settings as TOML, without those that are None or that a command line cannot set.
 
     >>> print(to_toml(Settings(method="spl", data="digits", noise_rate=0.4)), end="")
+    data = "digits"
+    method = "spl"
+    noise_rate = 0.4
+    model = "auto"
+    early_stop = false
+    fine_tune = false
+    fine_tune_steps = 5000
+    pool = false
     optimizer = "adam"
     weight_decay = 0.0
     seed = 0
@@ -119,22 +127,16 @@ def to_toml(settings: Settings) -> str:
     compiled = false
     deterministic = false
     workers = 0
-    method = "spl"
-    data = "digits"
-    noise_rate = 0.4
-    model = "auto"
-    early_stop = false
-    fine_tune = false
-    fine_tune_steps = 5000
-    pool = false
     """
     values = ((field.name, getattr(settings, field.name)) for field in options_of(type(settings)))
     return "".join(f"{name} = {_toml_value(value)}\n" for name, value in values if value is not None)
 
 
 def options_of(kind: type[TrainSettings]) -> list[dataclasses.Field[Any]]:
-    """The settings that a command line and a file can hold."""
-    return [field for field in dataclasses.fields(kind) if field.metadata["panel"] is not None]
+    """The settings that a command line and a file can hold: first what is trained and on what, then how."""
+    how = {field.name for field in dataclasses.fields(TrainSettings)}
+    shown = [field for field in dataclasses.fields(kind) if field.metadata["panel"] is not None]
+    return sorted(shown, key=lambda field: field.name in how)
 
 
 def words_of(kind: type[TrainSettings]) -> dict[str, tuple[type, ...]]:
