@@ -93,6 +93,8 @@ def _train(what: Any, trainer: Trainer, noise_rate: float | str | None) -> Run:
     if isinstance(what, Method):
         rate = _by_folds(what, trainer) if noise_rate == "folds" else noise_rate
         return what.train(trainer, rate)
+    if noise_rate != "auto":
+        raise ThresherError("noise_rate= is for methods by name: a recipe, a rule or a procedure says what it keeps.")
     if isinstance(what, Recipe):
         return trainer(what)
     if isinstance(what, Rule):

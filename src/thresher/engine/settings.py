@@ -18,6 +18,7 @@ from thresher.core.slots import Averaging, View
 from thresher.engine.step.optimizer import MakeOptimizer
 
 DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM = 128, 60, 0.9
+ELSEWHERE = {"lr": "learning_rate", "batch_size": "batch", "num_epochs": "epochs", "train": "data"}  # what others say
 TRAINING, RUN = "How to train", "The run"
 
 Keep = Literal["last", "best_on_validation"]
@@ -110,6 +111,8 @@ def changed(settings: Kind, changes: Mapping[str, Any]) -> Kind:
     """
     known = [each.name for each in fields(settings)]
     for name in changes:
+        if name in ELSEWHERE:
+            raise ThresherError(f"There is no setting '{name}': did you mean '{ELSEWHERE[name]}'?")
         if name not in known:
             raise unknown("setting", name, known)
     made = replace(settings, **changes)
