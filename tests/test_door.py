@@ -346,6 +346,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a module for folds": (lambda: run(PAIR, "spl", Net(), noise_rate="folds"), "pass a function that makes"),
     "a name as teacher": (lambda: run(PAIR, teacher="mlp"), "pass a trained torch.nn.Module"),
     "a rate beside a recipe": (lambda: run(PAIR, Recipe(), noise_rate=0.2), "noise_rate= is for methods by name"),
+    "train= beside the data": (lambda: run(PAIR, "spl", train=PAIR), "did you mean 'data'"),
     "a setting by another library's name": (lambda: run(PAIR, "spl", lr=0.1), "did you mean 'learning_rate'"),
     "a misspelt rate": (lambda: run(PAIR, "spl", noise_rate="atuo"), "a share of the data"),
     "nothing to validate on": (lambda: run(PAIR, keep="best_on_validation"), "needs a validation set"),

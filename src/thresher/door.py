@@ -19,7 +19,7 @@ from thresher.data.splits import Splits
 from thresher.engine.device.placement import find_device
 from thresher.engine.plan import batch_for
 from thresher.engine.run import Run
-from thresher.engine.settings import TrainSettings
+from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
@@ -75,7 +75,7 @@ def fit(
     trainer = Trainer(
         model=_model(model, train),
         train=train,
-        settings=TrainSettings() if settings is None else settings,
+        settings=changed(TrainSettings() if settings is None else settings, changes),
         test=examples_like(train, test, target, "the test set"),
         clean=examples_like(train, clean, target, "the clean set", apart=True),
         validation=examples_like(train, validation, target, "the validation set"),
@@ -83,7 +83,7 @@ def fit(
         until=until,
         watch=watch,
         out=out,
-    ).changed(**changes)
+    )
     return _train(what, trainer, noise_rate)
 
 
