@@ -35,4 +35,4 @@ lock: requirements.constraints
 		--python-version 3.11 --constraints $< --output-file requirements.lock
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

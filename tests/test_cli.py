@@ -22,7 +22,7 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from thresher import Ledger, Moment
+from thresher import Ledger, Moment, door
 from thresher.__main__ import app
 from thresher.app import train_job as running
 from thresher.app.commands import demo as demo_command
@@ -173,7 +173,7 @@ def asked(monkeypatch):
         sizes.append(len(train))
         return Estimate(0.35, 0.3, 0.4, "so it is")
 
-    monkeypatch.setattr(running, "noise_rate_by_folds", estimate)
+    monkeypatch.setattr(door, "noise_rate_by_folds", estimate)
     return sizes
 
 

@@ -18,9 +18,9 @@ def test_no_two_names_are_the_same() -> None:
     assert len(NAMES) == sum(name.isupper() for name in vars(run_folder))
 
 
-@pytest.mark.parametrize("folder", ["record", "report", "app/annotate"])
+@pytest.mark.parametrize("folder", ["record", "report", "engine", "methods", "app", "."])
 def test_file_names_are_written_nowhere_else(folder: str) -> None:
-    for path in (SOURCE / folder).glob("*.py"):
+    for path in (SOURCE / folder).glob("*.py" if folder == "." else "**/*.py"):
         if path.name == "run_folder.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):

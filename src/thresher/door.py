@@ -17,15 +17,14 @@ from thresher.core.seeding import preserved
 from thresher.data.given import as_examples, examples_like
 from thresher.data.splits import Splits
 from thresher.engine.device.placement import find_device
-from thresher.engine.plan import batch_for
 from thresher.engine.run import Run
-from thresher.engine.settings import TrainSettings, changed
+from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed
 from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
 from thresher.methods import METHODS, Method, Trainer, method
 from thresher.models import NamedModel, default_model, is_foreign
-from thresher.noise import noise_rate_by_folds
+from thresher.noise import Estimate, noise_rate_by_folds
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import LEDGER
 
@@ -117,19 +116,22 @@ def _is_procedure(function: Callable[..., Any]) -> bool:
     return first.annotation is Trainer or str(first.annotation).rpartition(".")[2] == "Trainer"
 
 
-def _by_folds(what: Method, trainer: Trainer) -> float | str | None:
+def _by_folds(what: Method, trainer: Trainer) -> float | None:
     """The noise rate by trainings that hold examples out, where the method asks for one."""
     if "noise_rate" not in what.needs:
         return None
     if isinstance(trainer.model, nn.Module):
         raise ThresherError("The noise rate by folds takes several trainings: pass a function that makes the model.")
-    settings = trainer.settings
-    batch = min(batch_for(settings, len(trainer.train)), len(trainer.train) // 2)
+    return estimate_by_folds(trainer.train, trainer.model, trainer.settings).rate
+
+
+def estimate_by_folds(train: Examples, model: Callable[[], nn.Module], settings: TrainSettings) -> Estimate:
+    """The noise rate by folds, whose trainings have the optimizer, the seed and the device of these settings."""
     return noise_rate_by_folds(
-        trainer.train, trainer.model, batch=batch, seed=settings.seed, device=settings.device,
-        optimizer=settings.optimizer, learning_rate=settings.learning_rate, momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-    ).rate  # fmt: skip
+        train, model, batch=min(settings.batch or DEFAULT_BATCH, len(train) // 2), seed=settings.seed,
+        device=settings.device, optimizer=settings.optimizer, learning_rate=settings.learning_rate,
+        momentum=settings.momentum, weight_decay=settings.weight_decay,
+    )  # fmt: skip
 
 
 def _model(given: Any, train: Examples) -> nn.Module | Callable[[], nn.Module]:

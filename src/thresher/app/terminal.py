@@ -18,7 +18,7 @@ from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment
 from thresher.record.outcome import class_names_in
 from thresher.report.run_record import finite, noise_rate_found
-from thresher.report.summary import percent, score_text, seconds_text
+from thresher.report.summary import examples_per_second, percent, score_text, seconds_text
 
 Result = Mapping[str, Any]
 Watch = Callable[[Moment], None]
@@ -108,7 +108,6 @@ def _epoch_found(record: Record) -> str:
 def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) -> Result:
     """The numbers of a run: scores are those of the test set, None where not finite; only epochs count as seconds."""
     seconds = sum(record["seconds"] for record in run.history)
-    examples = sum(record["steps"] * record["batch"] for record in run.history)
     return {
         "method": settings.method,
         "data": settings.data,
@@ -123,7 +122,7 @@ def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) ->
         "balanced_accuracy": _mean_of_last(run, "balanced_accuracy"),
         "recalls": _recalls(run, class_names_in(out)),
         "clean_share": run.clean_share(),
-        "examples_per_second": examples / seconds,
+        "examples_per_second": examples_per_second(run.history),
         "seconds": seconds,
         "out": str(out),
     }

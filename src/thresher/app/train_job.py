@@ -16,14 +16,14 @@ from thresher.core.examples import Examples
 from thresher.data import Splits, load, load_clean
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
-from thresher.door import fit
+from thresher.door import estimate_by_folds, fit
 from thresher.engine.plan import epochs_for, learning_rates, make_schedule, make_views
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
 from thresher.methods import Method, fine_tune, last_rate, method
 from thresher.models import NamedModel, default_model
-from thresher.noise import Estimate, noise_rate_by_folds
+from thresher.noise import Estimate
 from thresher.record.outcome import by_folds_in, keep_rows
 from thresher.record.run_folder import FINE_TUNED, NOISE_RATE, SETTINGS
 from thresher.slots import Growing
@@ -108,17 +108,8 @@ def _by_folds(job: TrainJob, out: Path) -> Estimate | None:
     settings, train = job.settings, job.train
     if settings.noise_rate != "folds":
         return None
-    return known_by_folds(job, out) or noise_rate_by_folds(
-        train,
-        NamedModel(settings.model, train.input_shape, train.outputs),
-        batch=min(settings.batch or DEFAULT_BATCH, len(train) // 2),
-        optimizer=settings.optimizer,
-        learning_rate=settings.learning_rate,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-        device=settings.device,
-        seed=settings.seed,
-    )
+    model = NamedModel(settings.model, train.input_shape, train.outputs)
+    return known_by_folds(job, out) or estimate_by_folds(train, model, settings)
 
 
 def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:

@@ -18,7 +18,6 @@ from thresher.record import run_folder
 from thresher.record.ledger import Ledger
 
 PREVIEW_COUNT = 96
-FOLDS, OUTCOME, TUNED = run_folder.NOISE_RATE, run_folder.EXAMPLES, run_folder.FINE_TUNED
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:

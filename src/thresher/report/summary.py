@@ -57,14 +57,14 @@ def mean_of_last(history: Sequence[Mapping[str, Any]]) -> float | None:
     return _mean([row.get("score") for row in history[-LAST:]])
 
 
-def examples_per_second(history: Sequence[Mapping[str, Any]], batch: int) -> float:
-    """How many examples the steps of all epochs took in a second; `batch` counts where a record has none of its own.
+def examples_per_second(history: Sequence[Mapping[str, Any]]) -> float:
+    """How many examples training visits a second, by the batch of each epoch.
 
-    >>> examples_per_second([{"steps": 4, "seconds": 0.5}, {"steps": 4, "seconds": 0.5, "batch": 10}], batch=128)
-    552.0
+    >>> examples_per_second([{"steps": 4, "seconds": 0.5, "batch": 8}, {"steps": 4, "seconds": 0.5, "batch": 10}])
+    72.0
     """
-    examples = sum(row["steps"] * row.get("batch", batch) for row in history)
-    return float(examples / max(sum(row["seconds"] for row in history), 1e-9))
+    seen = sum(record["steps"] * record["batch"] for record in history)
+    return float(seen / max(sum(record["seconds"] for record in history), 1e-9))
 
 
 def noise_rate_text(found: Mapping[str, Any]) -> str:

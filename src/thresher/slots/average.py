@@ -15,7 +15,7 @@ class Growing:
     A fixed rate of 0.999 keeps the random start for thousands of steps; this drops it after the first. As in the
     released code of the heteroskedastic active-learning paper.
 
-    >>> [Growing(0.999).rate_at(step) for step in (0, 1, 3, 5000)]
+    >>> [round(1 - Growing(0.999).pace(torch.tensor(float(step))).item(), 6) for step in (0, 1, 3, 5000)]
     [0.0, 0.5, 0.75, 0.999]
     """
 
@@ -24,9 +24,6 @@ class Growing:
     def __post_init__(self) -> None:
         if not 0 <= self.rate < 1:
             raise ThresherError(f"average=Growing({self.rate}) never moves: give a rate from 0 up to, but below, 1.")
-
-    def rate_at(self, step: int) -> float:
-        return min(1 - 1 / (step + 1), self.rate)
 
     def for_epochs_of(self, steps: float) -> "Growing":  # noqa: ARG002  # the same for epochs of any length
         return self

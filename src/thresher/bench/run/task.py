@@ -17,6 +17,7 @@ from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
 from thresher.methods import MethodFacts, Trainer, fine_tune, last_rate
 from thresher.models import NamedModel
+from thresher.report.summary import examples_per_second
 
 
 def load_task(
@@ -117,13 +118,12 @@ def trainer_of(task: Task) -> Trainer:
 def measurement_of(run: Run, task: Task) -> Measured:
     """A run's scores, its clean share over the last epochs, its speed, and the suite's columns of its history."""
     seconds = sum(record["seconds"] for record in run.history)
-    seen = sum(record["steps"] * record["batch"] for record in run.history)
     return Measured(
         metric=run.history[-1]["metric"],
         scores=kept_scores(run),
         seconds=seconds,
         clean_share=run.clean_share(LAST_EPOCHS),
-        examples_per_second=seen / max(seconds, 1e-9),
+        examples_per_second=examples_per_second(run.history),
         columns={
             name: [record.get(name, record["scores"].get(name)) for record in run.history] for name in task.job.columns
         },
