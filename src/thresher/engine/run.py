@@ -18,6 +18,7 @@ from thresher.data import Preparation
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
+from thresher.record.issues import Issues
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import REPORT
 
@@ -85,6 +86,10 @@ class Run:
         """(ids, trust): how far each example's given target was believed over the run, 0 to 1."""
         return self.ledger.trust()
 
+    def issues(self) -> Issues:
+        """What an audit found out about every example, the worst first."""
+        return Issues.read(self._folder("Issues are kept in"))
+
     def predict(self, raw: Any) -> NDArray[Any]:
         """The likeliest class of each input [n], by name where classes have names; or real targets, in their own unit.
 
@@ -124,6 +129,10 @@ class Run:
         """Write the page that shows this run, report.html in its folder unless told otherwise, and say where it is."""
         from thresher.report import write_report
 
+        folder = self._folder("A report is made of")
+        return write_report([folder], folder / REPORT if path is None else Path(path))
+
+    def _folder(self, why: str) -> Path:
         if self.out is None:
-            raise ThresherError("A report is made of a run's folder: train with fit(out=...).")
-        return write_report([self.out], self.out / REPORT if path is None else Path(path))
+            raise ThresherError(f"{why} a run's folder: train with fit(out=...).")
+        return self.out

@@ -12,6 +12,12 @@ NOISE_RATE = "noise_rate.json"  # where it was estimated by folds
 TEACHER = "teacher.parquet"  # how sure and how right a teacher is on the validation set
 REPORT = "report.html"
 
+# Of an audit
+ISSUES = "issues.parquet"  # one row for every example, the worst first
+ISSUES_CSV = "issues.csv"  # the same, for people and spreadsheets
+ISSUES_SUMMARY = "issues.json"  # what they say together: the noise rate, the noise matrix, duplicates
+AUDIT = "audit"  # a folder: the trainings that judged examples they had not seen
+
 # Runs inside a run, each in a folder of its own
 STAGES = "stages"
 FINE_TUNED = "fine-tuned"

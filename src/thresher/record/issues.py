@@ -1,0 +1,114 @@
+"""The issues of a data set: what an audit found out about every example, the worst first."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyarrow import csv
+
+from thresher.core.errors import ThresherError
+from thresher.core.files import write_whole
+from thresher.record import run_folder
+
+# Why an example is an issue; an example that is none has an empty reason.
+DISAGREEMENT = "disagreement"  # models that never saw the label give another class, or a value far from it
+DUPLICATE = "near-duplicate with another label"
+AMBIGUOUS = "ambiguous between two classes"
+OUTLIER = "outlier"  # unlike every class
+REASONS = (DISAGREEMENT, DUPLICATE, AMBIGUOUS, OUTLIER)
+
+COLUMNS = ("id", "trust", "is_issue", "reason", "weight")  # of every audit
+OF_CLASSES = ("label", "suggested", "probability")  # names as text, and the suggested one's probability
+OF_TARGETS = ("label", "expected", "low", "high")  # numbers, in the unit of the data
+
+
+@dataclass(frozen=True, repr=False)
+class Issues:
+    """One row for every example, the worst first, and what they say together.
+
+    table    columns id, file or row, label, suggested, probability, trust, is_issue, reason, weight, and those that
+             the data brought (an id or a path). Real targets: label, expected, low and high instead of the classes'
+    summary  what is said of the whole set, as JSON has it:
+             examples, issues       how many there are
+             noise_rate             {rate, low, high, why}; rate is None where it cannot be told
+             class_names            of the classes, None for real targets
+             noise_matrix           [classes, classes]: the share of true class i that has been labelled j
+             class_noise            [classes]: the share of labels of a class that look wrong
+             duplicates             groups of examples that are alike: [{ids, exact, across}, ...], where `across` is
+                                    "labels", "sets" or None
+             method, why            how the examples were judged
+    """
+
+    table: pa.Table
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        kind = OF_CLASSES if "suggested" in self.table.column_names else OF_TARGETS
+        missing = [name for name in (*COLUMNS, *kind) if name not in self.table.column_names]
+        if missing:
+            raise ThresherError(f"The issues have no column {missing[0]}: run the audit again.")
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __repr__(self) -> str:
+        return f"Issues({self.headline()!r})"
+
+    def headline(self) -> str:
+        """The first thing to say of the data."""
+        count, found = len(self), self.summary.get("noise_rate") or {}
+        if found.get("rate") is None:
+            return f"How many of the {count:,} labels are wrong cannot be told: {found.get('why', 'not estimated')}."
+        wrong = round(found["rate"] * count)
+        return f"About {wrong:,} of {count:,} labels look wrong ({found['low']:.0%} to {found['high']:.0%})."
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One column [n], in the order of the table."""
+        return np.asarray(self.table.column(name).to_numpy(zero_copy_only=False))
+
+    def dataframe(self) -> Any:
+        """The table as a pandas DataFrame."""
+        return self.table.to_pandas()
+
+    def weights(self) -> NDArray[np.float64]:
+        """How far each example should count [n], in the order of the data: `sample_weight` of any other learner."""
+        order = np.argsort(self.column("id"), kind="stable")
+        return self.column("weight")[order].astype(np.float64)
+
+    def write(self, folder: Path) -> None:
+        """Write issues.csv, issues.parquet and issues.json into a folder."""
+        write_whole(folder / run_folder.ISSUES_CSV, lambda path: csv.write_csv(_safe(self.table), path))
+        write_whole(folder / run_folder.ISSUES, lambda path: pq.write_table(self.table, path, compression="zstd"))
+        text = json.dumps(dict(self.summary), indent=1, allow_nan=False)
+        write_whole(folder / run_folder.ISSUES_SUMMARY, lambda path: path.write_text(text, encoding="utf-8"))
+
+    @staticmethod
+    def read(folder: Path) -> "Issues":
+        """Those that an audit wrote into a folder."""
+        path = folder / run_folder.ISSUES
+        if not path.is_file():
+            raise ThresherError(f"{folder} holds no audit: run `thresher audit DATA --out {folder}` first.")
+        try:
+            summary = json.loads((folder / run_folder.ISSUES_SUMMARY).read_text(encoding="utf-8"))
+            return Issues(pq.read_table(path), summary)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ThresherError(f"{path} cannot be read ({error}): run the audit again.") from error
+
+
+def _safe(table: pa.Table) -> pa.Table:
+    """The table for spreadsheets: texts that would be read as formulas begin with an apostrophe."""
+    for at, name in enumerate(table.column_names):
+        if pa.types.is_string(table.schema.field(at).type):
+            texts = [_plain(text) for text in table.column(at).to_pylist()]
+            table = table.set_column(at, name, pa.array(texts, pa.string()))
+    return table
+
+
+def _plain(text: str | None) -> str | None:
+    return f"'{text}" if text and text[0] in "=+-@\t\r" else text
