@@ -1,5 +1,6 @@
 """The command line: what it writes, what it refuses, and that it goes on where it was stopped."""
 
+import ast
 import errno
 import io
 import json
@@ -12,19 +13,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+import typer
 from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+import thresher as thresher_package
 from thresher import Ledger, Moment, door
 from thresher.__main__ import app
 from thresher.app import train_job as running
+from thresher.app.cli import summary
 from thresher.app.commands import demo as demo_command
 from thresher.app.settings import Settings, make_settings, read_toml, save
 from thresher.app.terminal import progress
@@ -482,12 +487,38 @@ def test_version_comes_without_what_it_does_not_need():
         "import sys, thresher; assert not {'typer', 'rich'} & {*sys.modules}, 'import thresher'\n"
         "sys.argv = ['thresher', '--version']\n"
         "from thresher.__main__ import app; app(standalone_mode=False)\n"
-        "late = {'sklearn', 'altair', 'jinja2', 'vl_convert', 'torchvision', 'timm', 'thresher.app.train_job'}\n"
+        "late = {'torch', 'numpy', 'pyarrow', 'sklearn', 'altair', 'jinja2', 'thresher.app.commands.train'}\n"
         "assert not late & {*sys.modules}, late & {*sys.modules}"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert re.fullmatch(r"thresher \d+\.\d+\.\d+\n", ended.stdout)
+
+
+def test_the_help_of_the_whole_imports_no_command_and_says_what_they_say():
+    code = (
+        "import sys; from thresher.__main__ import app; app(['--help'], standalone_mode=False)\n"
+        "assert not {'torch', 'thresher.app.commands.train'} & {*sys.modules}"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    group = typer.main.get_command(app)
+    for name in group.list_commands(None):
+        known = group.get_command(None, name)
+        assert known.help.splitlines()[0] == summary(group.modules[name], name)
+        assert f" {name} " in ended.stdout
+
+
+def test_a_public_name_is_imported_from_where_it_is_said_to_be():
+    told = ast.parse(Path(thresher_package.__file__).read_text()).body
+    typed = next(each for each in told if isinstance(each, ast.If)).body
+    homes = {name.name: line.module for line in typed for name in line.names}
+    assert sorted(homes) == sorted(thresher_package.__all__)
+    for name, module in homes.items():
+        package = import_module(module)
+        assert getattr(thresher_package, name) is getattr(package, name)
+    with pytest.raises(AttributeError, match="no attribute 'fitt'"):
+        thresher_package.fitt  # noqa: B018
 
 
 def test_methods_lists_every_method():

@@ -43,7 +43,7 @@ def told(*words: object) -> Result:
 
 
 def test_every_option_of_train_is_a_setting_and_the_other_way_round() -> None:
-    train = get_command(app).commands["train"]  # type: ignore[attr-defined]
+    train = get_command(app).get_command(None, "train")  # type: ignore[attr-defined]
     names = {each.name for each in train.params} - {"help"}
     known = {field.name: field for field in fields(Settings)}
     assert names - BESIDE == {name for name, field in known.items() if field.metadata["panel"] is not None}

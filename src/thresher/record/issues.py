@@ -55,7 +55,7 @@ class Issues:
             raise ThresherError(f"The issues have no column {missing[0]}: run the audit again.")
 
     def __len__(self) -> int:
-        return self.table.num_rows
+        return int(self.table.num_rows)
 
     def __repr__(self) -> str:
         return f"Issues({self.headline()!r})"
