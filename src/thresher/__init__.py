@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# Where each public name but the packages comes from. They are imported when first asked for, so that `thresher --version` does not wait
-# for torch.
+# Where each public name but the packages comes from. They are imported when first asked for, so that
+# `thresher --version` does not wait for torch.
 _HOMES = {
     "Evidence": "core.evidence",
     "Examples": "core.examples",
