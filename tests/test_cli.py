@@ -624,3 +624,13 @@ def test_progress_shows_where_training_is(terminal, monkeypatch):
     assert "epoch 3/3 step 12/12" in text
     assert "accuracy 91.5%, kept 60.0%" in text
     assert ("standard" in text) == terminal
+
+
+def test_more_epochs_train_a_finished_run_on(tmp_path):
+    assert thresher("train", *PRL, "--epochs", 2, "--out", tmp_path / "a").exit_code == 0
+    again = thresher("train", *PRL, "--epochs", 3, "--out", tmp_path / "a")
+    assert again.exit_code == 0, again.output
+    assert "is not trained again" not in again.stderr
+    assert read_toml(tmp_path / "a" / "run.toml")["epochs"] == 3
+    trained(tmp_path / "b")
+    assert_same_run(tmp_path / "a", tmp_path / "b")

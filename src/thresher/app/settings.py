@@ -4,7 +4,7 @@ import dataclasses
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -198,7 +198,7 @@ def saving(
 
 
 def refuse_another_run(folder: Path, settings: Settings) -> None:
-    """Refuse to go on in a folder whose run was told something else."""
+    """Refuse to go on in a folder whose run was told something else; whether epochs may differ, the engine knows."""
     stored, begun = folder / SETTINGS, any((folder / name).exists() for name in (CHECKPOINT, STAGES))
     if (folder / CHECKPOINT).exists() and not (folder / MODEL).exists():
         raise ThresherError(
@@ -207,7 +207,7 @@ def refuse_another_run(folder: Path, settings: Settings) -> None:
     if not begun or not stored.exists():
         return
     told = read_toml(stored, type(settings))
-    name = first_difference(settings, told)
+    name = first_difference(replace(settings, epochs=told.get("epochs")), told)
     if name is not None:
         theirs, ours = told.get(name, "not set"), getattr(settings, name)
         ours = "not set" if ours is None else ours

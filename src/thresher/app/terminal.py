@@ -72,18 +72,30 @@ def _bar(bars: Progress, task: TaskID) -> Watch:
 
 
 def _lines(label: str, console: Console) -> Watch:
-    written = time.monotonic()
+    written = begun = time.monotonic()
+    before: float | None = None  # epochs that were trained before this process began
 
     def watch(moment: Moment) -> None:
-        nonlocal written
+        nonlocal written, before
+        before = moment.epoch if before is None else before
         ended = _done(moment) >= moment.epochs and moment.record is not None
         if time.monotonic() - written < LINE_EVERY and not ended:
             return
         written = time.monotonic()
         found = "" if moment.record is None else f"  {_epoch_found(moment.record)}"
-        console.print(f"{label}  {_place(moment)}{found}", highlight=False, soft_wrap=True)
+        left = "" if ended else _left(written - begun, _done(moment) - before, moment.epochs - _done(moment))
+        console.print(f"{label}  {_place(moment)}{found}{left}", highlight=False, soft_wrap=True)
 
     return watch
+
+
+def _left(seconds: float, done: float, ahead: float) -> str:
+    """How long the epochs ahead will take, where so many took so many seconds.
+
+    >>> _left(60, 2, 8)
+    '  about 4 min 0 s left'
+    """
+    return f"  about {seconds_text(seconds / done * ahead)} left" if done > 0 else ""
 
 
 def _done(moment: Moment) -> float:
