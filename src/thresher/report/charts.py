@@ -1,6 +1,7 @@
 """Chart specifications: numbers in, a Vega-Lite dictionary out; the page's theme gives all other colours."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,16 @@ METHOD_COLOURS = ("#8a6fd6", "#1f9e89", "#c2458f", "#8a9a2b", "#3aa0d8", "#b5793
 ORIGIN_COLOURS = {CLEAN: "#4a86c5", CORRUPTED: "#e07b39", UNKNOWN: "#7b8794"}
 MOST_BARS = 8  # up to so many distinct values are shown as bars of their own
 MOST_CELL_TEXTS = 12  # up to so many classes have room for a number in each cell
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A titled chart with the sentence under its title; square ones are as high as they are wide."""
+
+    title: str
+    words: str
+    spec: Spec
+    square: bool = False
 
 
 def curve(
@@ -38,17 +49,12 @@ def curve(
     data = {"values": list(rows)}
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     picked = alt.selection_point(name="picked", fields=["run"], bind="legend")
-    near = alt.selection_point(name="near", on="pointerover", nearest=True, fields=["epoch"], empty=False)
+    near = alt.selection_point(name="near", on="pointerover", clear="pointerout", empty=False)
     height = alt.Scale(domain=[0, 1]) if whole else alt.Scale(zero=False)
     columns = min(3, max(1, 54 // max(len(name) for name in colours)))  # as there is room for names of this length
     legend = alt.Legend(title=None, orient="top", columns=columns) if len(colours) > 1 else None
     base = alt.Chart(data).encode(
-        x=alt.X(
-            "epoch:Q",
-            title="epoch",
-            scale=alt.Scale(nice=False, zero=False),
-            axis=alt.Axis(tickMinStep=1, format="d", grid=False),
-        ),
+        x=alt.X("epoch:Q", title="epoch", scale=_close(), axis=alt.Axis(tickMinStep=1, format="d", grid=False)),
         y=alt.Y(f"{value}:Q", title=title, scale=height, axis=alt.Axis(format=number)),
         color=alt.Color("run:N", scale=scale, legend=legend),
         detail=["set:N"],
@@ -58,14 +64,11 @@ def curve(
     keys = alt.Legend(title=None, orient="bottom", symbolType="stroke") if len(sets) > 1 else None
     line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("set:N", scale=dashes, legend=keys))
     line = line.encode(opacity=alt.condition(picked, alt.value(1), alt.value(0.15)))
-    point = base.mark_circle(size=55).encode(
+    said = ["run:N", *(["set:N"] if len(sets) > 1 else []), "epoch:Q"]
+    # Without `nearest`: the tooltips of its cells know the values of no point.
+    point = base.mark_circle(size=160).encode(
         opacity=alt.condition(near, alt.value(1), alt.value(0)),
-        tooltip=[
-            "run:N",
-            *(["set:N"] if len(sets) > 1 else []),
-            "epoch:Q",
-            alt.Tooltip(f"{value}:Q", title=title, format=".1%" if share else ".4~g"),
-        ],
+        tooltip=[*said, alt.Tooltip(f"{value}:Q", title=title, format=_number(share))],
     )
     layers = [line.add_params(picked).properties(name="line"), point.add_params(near).properties(name="point")]
     return finished(alt.layer(*layers, *_levels(lines)), height=230)
@@ -80,13 +83,13 @@ def bands(
     number = "~%" if share else "~g"
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     base = alt.Chart({"values": list(rows)}).encode(
-        x=alt.X("place:Q", title=x, scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(tickMinStep=1, grid=False)),
+        x=alt.X("place:Q", title=x, scale=_close(), axis=alt.Axis(tickMinStep=1, grid=False)),
         color=alt.Color(
             "method:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=2, symbolOpacity=1)
         ),
     )
     height: dict[str, Any] = {"title": title, "scale": alt.Scale(zero=False), "axis": alt.Axis(format=number)}
-    said = [alt.Tooltip(f"{name}:Q", format=".1%" if share else ".4~g") for name in ("mean", "low", "high")]
+    said = [alt.Tooltip(f"{name}:Q", format=_number(share)) for name in ("mean", "low", "high")]
     layers = [
         base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", **height), y2="high:Q"),
         base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **height)),
@@ -105,15 +108,8 @@ def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[
     distinct = np.unique(values)
     if len(distinct) <= MOST_BARS:
         rows = _counted(values, origins)
-        x: dict[str, Any] = {
-            "x": alt.X(
-                "value:O",
-                title=title,
-                sort=None,
-                scale=alt.Scale(paddingInner=0.4, paddingOuter=0.3),
-                axis=alt.Axis(labelAngle=0),
-            )
-        }
+        apart = alt.Scale(paddingInner=0.4, paddingOuter=0.3)
+        x: dict[str, Any] = {"x": alt.X("value:O", title=title, sort=None, scale=apart, axis=alt.Axis(labelAngle=0))}
         hover = alt.Tooltip("value:O", title=title)
     else:
         rows = _binned(values, origins, whole or (min(0.0, float(distinct[0])), float(distinct[-1])))
@@ -190,11 +186,21 @@ def scatter(rows: Rows) -> Spec:
         tooltip=[
             "example:Q",
             "origin:N",
-            alt.Tooltip("given:Q", format=".6~g"),
-            alt.Tooltip("predicted:Q", format=".6~g"),
+            *(alt.Tooltip(f"{side}:Q", format=".6~g") for side in ("given", "predicted")),
         ],
     )
     return finished(alt.layer(line, points), height=360)
+
+
+def _close() -> Any:
+    """A scale that ends where the data do."""
+    import altair as alt
+
+    return alt.Scale(nice=False, zero=False)
+
+
+def _number(share: bool) -> str:
+    return ".1%" if share else ".4~g"
 
 
 def _levels(lines: Sequence[float]) -> list[Any]:

@@ -14,8 +14,8 @@ from thresher.core.errors import ThresherError
 from thresher.record import run_folder
 from thresher.record.loop import read_loop
 from thresher.report import charts
-from thresher.report.figure import Figure
-from thresher.report.gallery import png_address
+from thresher.report.charts import Figure
+from thresher.report.gallery import stored_address
 from thresher.report.page import placed, rendered
 from thresher.report.run_record import Columns
 from thresher.report.summary import is_share, percent, score_text, seconds_text
@@ -186,16 +186,17 @@ def _round(loop: LoopRecord, place: int) -> dict[str, Any]:
 
 def _card(loop: LoopRecord, picks: Columns, at: int) -> dict[str, Any]:
     """One example: a picture, or the row of its table; its label, and whether it is noise, where these are known."""
-    inputs, given = picks["inputs"][at], None
+    given = None
     if "targets" in picks:
         given = str(picks["targets"][at]) if loop.class_names is None else loop.class_names[int(picks["targets"][at])]
     if "row" in picks:
         row = json.loads(str(picks["row"][at]))
     else:
-        row = {f"x{place}": f"{value:.4g}" for place, value in enumerate(inputs.tolist())} if inputs.ndim == 1 else {}
+        values = picks["inputs"][at].tolist() if "inputs" in picks else []
+        row = {f"x{place}": f"{value:.4g}" for place, value in enumerate(values)}
     return {
         "id": int(picks["ids"][at]),
-        "picture": png_address(inputs) if inputs.ndim in (2, 3) else None,
+        "picture": stored_address(picks, at),
         "row": dict(list(row.items())[:MOST_VALUES]),
         "given": given,
         "corrupt": bool(picks["is_corrupt"][at]) if "is_corrupt" in picks else None,
