@@ -80,11 +80,12 @@ window.examples = (() => {
     const trace = data.traces[place.get(row)] ?? [];
     const facts = make("span", {className: "facts"}, make("span", {textContent: `trust ${trusted(data.trust[row])}`}));
     if (data.probability?.[row] !== undefined && data.probability[row] !== null) facts.append(make("span", {textContent: percent(data.probability[row])}));
+    if (!gallery.pictured) facts.append(make("span", {textContent: gallery.title(row)}));
     const reason = data.reasons?.[data.reason[row]];
     return make("button", {type: "button", className: "card", title: gallery.title(row)},
       picture(gallery, row, "picture"),
       make("span", {className: "told"}, verdict(gallery, row), facts, spark(trace, 100, 18, "trust over the epochs"),
-        reason && reason !== "disagreement" ? make("span", {className: "mark", textContent: reason}) : null, truth(gallery, row)),
+        reason && reason !== "disagreement" ? make("span", {className: "mark", textContent: reason.split(" ")[0], title: reason}) : null, truth(gallery, row)),
       gallery.pictured ? null : cells(gallery, row, 6));
   }
 

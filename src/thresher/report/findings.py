@@ -24,7 +24,7 @@ def findings(issues: Issues) -> dict[str, Any]:
         "matrix": _matrix(issues, pairs),
         "classes": _classes(issues),
         "duplicates": _duplicates(issues),
-        "method": " ".join(str(issues.summary[key]) for key in ("method", "why") if issues.summary.get(key)),
+        "method": ": ".join(str(issues.summary[key]) for key in ("method", "why") if issues.summary.get(key)),
     }
 
 
@@ -90,7 +90,7 @@ def _cell(
     return {
         "given": names[label],
         "suggested": names[true],
-        "share": round(share, 4),
+        "heat": round(max(share, 0) ** 0.5, 3),  # the root lets a few percent be seen
         "text": f"{100 * share:.0f}" if share >= 0.005 else "",
         "count": count,
         "right": true == label,
