@@ -245,7 +245,7 @@ def test_before_and_after_are_held_against_the_truth(tmp_path: Path) -> None:
         right = sum(one == other for one, other in pairs) / len(pairs)
         assert f"{100 * right:.1f}%" in figures[title].words
     y = figures["Before"].spec["layer"][0]["encoding"]["y"]
-    assert (y["field"], y["title"]) == ("true", "true label")
+    assert (y["field"], y["title"]) == ("row", "true label")
 
 
 def test_weights_are_compared_within_the_class_that_lost_most(tmp_path: Path) -> None:
