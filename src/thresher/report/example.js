@@ -39,7 +39,7 @@ window.examples = (() => {
     }
   }
 
-  const percent = (value) => `${(100 * value).toFixed(value > 0.995 || value < 0.005 ? 1 : 0)}%`;
+  const percent = (value) => `${(100 * value).toFixed(value < 0.9995 && (value > 0.995 || value < 0.005) ? 1 : 0)}%`;
   const digits = (value) => (value === null || value === undefined ? "–" : typeof value === "number" ? value.toLocaleString("en", {maximumSignificantDigits: 6}) : String(value) || "–");
   const trusted = (value) => (value === null ? "–" : value.toFixed(3));
 
