@@ -3,7 +3,7 @@
 import io
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from itertools import chain, islice
@@ -71,6 +71,13 @@ def stored_picture(arrays: Any, place: int) -> bytes:
     return bytes(arrays["pictures"][start : int(arrays["ends"][place])])
 
 
+def encoded_images(first: Sequence[Tensor], others: Iterable[Tensor] = ()) -> Iterator[bytes]:
+    """Images [h, w] or [c, h, w] as the bytes of small files; the first ones say what is black and what is white."""
+    shrunk = [_small(image) for image in first]
+    between = _range_of(shrunk)
+    return (_encoded(_pixels(image, between)) for image in chain(shrunk, map(_small, others)))
+
+
 def _looks(picked: Examples) -> dict[str, Any]:
     files = [] if isinstance(picked.inputs, Tensor) else files_of(picked.inputs)
     if files:
@@ -79,9 +86,7 @@ def _looks(picked: Examples) -> dict[str, Any]:
     raw = _raw_inputs(picked)
     first = list(islice(raw, LOOKED_AT))
     if first[0].ndim in (2, 3):
-        shrunk = [_small(image) for image in first]
-        between = _range_of(shrunk)
-        return joined_pictures(_encoded(_pixels(image, between)) for image in chain(shrunk, map(_small, raw)))
+        return joined_pictures(encoded_images(first, raw))
     if first[0].ndim == 1:
         rows = torch.stack([row[:MOST_VALUES].cpu() for row in chain(first, raw)])
         return {"inputs": rows, "width": np.array(len(first[0]))}

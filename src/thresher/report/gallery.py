@@ -47,7 +47,11 @@ def picture_address(picture: "Image", largest: int, kind: str) -> str:
 
 def stored_address(stored: Columns, place: int) -> str | None:
     """A stored picture as a data address, or None where there is none."""
-    encoded = stored_picture(stored, place)
+    return encoded_address(stored_picture(stored, place))
+
+
+def encoded_address(encoded: bytes) -> str | None:
+    """The bytes of a picture as a data address, or None where there are none."""
     kind = "png" if encoded.startswith(b"\x89PNG") else "webp"
     return f"data:image/{kind};base64," + b64encode(encoded).decode() if encoded else None
 
