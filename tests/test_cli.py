@@ -220,13 +220,15 @@ def test_the_least_trusted_rows_of_a_table_are_shown_as_they_are(tmp_path):
     table = written_table(tmp_path / "t.csv", "town", "price", "rooms", "sold", rows=rows)
     words = f"--data {table}:sold --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a".split()
     told(thresher("train", *words, "--json"))
-    shown = (tmp_path / "a" / "report.html").read_text().split('<table class="rows">')[1].split("</table>")[0]
-    heads = ["example", "given", "predicted", "trust", "town", "price", "rooms"]
-    assert re.findall(r"<th>(.*?)</th>", shown) == heads
-    cells = [re.findall(r"<td.*?>(.*?)</td>", row) for row in shown.split("<tr>")[2:]]
-    assert len(cells) == 32
-    for id_, *_, town, price, rooms in cells:
-        assert (town, float(price), rooms) == (*rows[int(id_)][:2], str(rows[int(id_)][2]))
+    html = (tmp_path / "a" / "report.html").read_text()
+    block = json.loads(
+        re.findall(r'data-gallery="1">\s*<script type="application/json">(.*?)</script>', html, re.DOTALL)[0]
+    )
+    assert block["names"] == ["town", "price", "rooms"]
+    assert len(block["cells"]) == len(block["id"]) == 32
+    for at, (town, price, rooms) in zip(block["shown"], block["cells"], strict=True):
+        row = rows[block["id"][at]]
+        assert (town, float(price), rooms) == (*row[:2], str(row[2]))
 
 
 def test_a_finished_run_is_shown_and_not_trained_again(tmp_path):

@@ -16,8 +16,9 @@ from thresher.core.signals import margins
 from thresher.data.image_files import files_of
 from thresher.record import run_folder
 from thresher.record.ledger import Ledger
+from thresher.record.previews import PREVIEW_COUNT, save_previews, write_arrays
 
-PREVIEW_COUNT = 96
+LONGEST = 300  # characters of a cell of a table that are kept
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:
@@ -47,8 +48,19 @@ def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:
         is_row = np.isin(arrays["ids"], ids.cpu().numpy())
         rows = iter(table.take(arrays["ids"][is_row]).to_pylist())
         empty = dict.fromkeys(table.column_names)
-        arrays["row"] = np.array([json.dumps(next(rows) if known else empty, default=str) for known in is_row])
-        write_whole(folder / run_folder.PREVIEWS, lambda place: _save(place, arrays))
+        arrays["row"] = np.array([_as_json(next(rows) if known else empty) for known in is_row])
+        write_arrays(folder / run_folder.PREVIEWS, arrays)
+
+
+def _as_json(row: dict[str, Any]) -> str:
+    """A row of a table; long texts are cut."""
+    return json.dumps(
+        {name: _cut(value) if isinstance(value, str) else value for name, value in row.items()}, default=str
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def by_folds_in(folder: Path) -> dict[str, Any] | None:
@@ -101,19 +113,3 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     if train.class_names is not None:
         table = table.replace_schema_metadata({"class_names": json.dumps(list(train.class_names))})
     return table
-
-
-def save_previews(path: Path, picked: Examples, **facts: torch.Tensor | np.ndarray[Any, Any]) -> None:
-    """Write the ids and the inputs of these examples, and further facts [n] of each, as an .npz file."""
-    if isinstance(picked.inputs, torch.Tensor):
-        inputs = picked.inputs
-    else:
-        inputs = torch.cat(list(picked.batches(torch.split(torch.arange(len(picked)), 32))))
-    tensors = {"ids": picked.ids, "inputs": inputs, **facts}
-    arrays = {name: v.cpu().numpy() if isinstance(v, torch.Tensor) else v for name, v in tensors.items()}
-    write_whole(path, lambda place: _save(place, arrays))
-
-
-def _save(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-    with open(path, "wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

@@ -79,7 +79,7 @@ def noise_rate_text(found: Mapping[str, Any]) -> str:
 def mean_recalls(run: RunRecord) -> dict[int, float]:
     """The recall of each class on the evaluation set, mean of the last ten epochs; empty where none was noted."""
     tail = [row.get("scores") or {} for row in run.history[-LAST:]]
-    names = [name for name in tail[-1] if name.startswith("recall_")]
+    names = [name for name in tail[-1] if name.startswith("recall_")] if tail else []
     means = {int(name.removeprefix("recall_")): _mean([scores.get(name) for scores in tail]) for name in names}
     return {label: mean for label, mean in means.items() if mean is not None}
 

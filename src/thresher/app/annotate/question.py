@@ -9,8 +9,8 @@ from thresher.app.annotate.tasks import IMAGE, Shown, interface, tasks
 from thresher.core.files import write_whole
 from thresher.data.image_files import open_image
 from thresher.record import run_folder
+from thresher.report import filled_in
 from thresher.report.gallery import picture_address
-from thresher.report.template import filled_in
 
 LARGEST = 512  # pixels on the longer side of a picture that goes along with a task
 
