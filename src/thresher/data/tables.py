@@ -72,7 +72,12 @@ def _examples(rows: Any, targets: Tensor, target: str, train: Tensor, name: str,
     columns = tuple(target.split(","))
     preparation = RowPreparation(encoders_of(rows, columns, train, name), columns)
     inputs = inputs_of(rows, preparation.encoders)
+    facts["label_kind"] = _label_kind(plain_column(rows, columns[0]).type)
     return Examples(inputs, targets, name=name.partition(".")[0], preparation=preparation, **facts)
+
+
+def _label_kind(type_: Any) -> str:
+    return "int" if pa.types.is_integer(type_) else "bool" if pa.types.is_boolean(type_) else "text"
 
 
 def rows_like(source: Any, known: RowPreparation, names: Sequence[str] | None, scale: Scale | None) -> Examples:
