@@ -16,6 +16,7 @@ from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits, hold_out
 from thresher.data.table_files import read_rows
 
+CORRECTED = "_corrected"  # ends the name of the column of corrected labels beside that of the given ones
 Scale = tuple[Tensor, Tensor]  # mean and deviation of real targets, each [d]
 
 
@@ -26,7 +27,7 @@ def table(source: Any, target: str = "target") -> Splits:
     Text, boolean and whole-number targets are classes, decimals are real targets; `a,b` names several of these.
     Inputs: numbers are standardised by the training rows, a missing one is their median with a 1 in an extra column;
     text becomes one column a category, a missing one is a category of its own. Real targets are standardised by the
-    training rows as well. Ids are row numbers.
+    training rows as well. Of `x` and `x_corrected` neither is an input where one is the target. Ids are row numbers.
     """
     rows, name = read_rows(source)
     targets, names = _targets(rows, target, name)
@@ -70,7 +71,9 @@ def table_with_pool(source: Any, target: str = "target") -> tuple[Splits, Tensor
 def _examples(rows: Any, targets: Tensor, target: str, train: Tensor, name: str, **facts: Any) -> Examples:
     """All rows as examples, their inputs standardised by those at positions `train`."""
     columns = tuple(target.split(","))
-    preparation = RowPreparation(encoders_of(rows, columns, train, name), columns)
+    known = [f"{column.removesuffix(CORRECTED)}{end}" for column in columns for end in ("", CORRECTED)]
+    hidden = tuple(dict.fromkeys([*columns, *known]))  # what would tell nearly all labels
+    preparation = RowPreparation(encoders_of(rows, hidden, train, name), columns)
     inputs = inputs_of(rows, preparation.encoders)
     facts["label_kind"] = _label_kind(plain_column(rows, columns[0]).type)
     return Examples(inputs, targets, name=name.partition(".")[0], preparation=preparation, **facts)
