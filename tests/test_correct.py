@@ -99,7 +99,7 @@ def test_images_lie_in_the_folder_of_their_corrected_class(files: list[str], wor
         assert os.path.samefile(now, file) == (words == [])
     assert Path("new/licence.txt").read_text() == "free"
     assert checksums(Path("photos")) == before
-    assert [(row["id"], row["old"], row["new"], row["why"]) for row in changes()][0] == (
+    assert next((row["id"], row["old"], row["new"], row["why"]) for row in changes()) == (
         "0", "cat", "dog", "disagreement (trust 0.100)",
     )  # fmt: skip
 

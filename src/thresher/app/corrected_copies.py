@@ -1,7 +1,5 @@
 """Corrected copies of data: written beside the data, whole or not at all, and put back as the data were."""
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from thresher.app.corrected_arrays import LABELS_FILE, undo_arrays, write_arrays
 from thresher.app.corrected_images import undo_images, write_images
 from thresher.app.corrected_tables import undo_table, write_table
 from thresher.app.corrections import Change, read_changes, write_changes
+from thresher.app.new_folders import refuse_in_use, written_whole
 from thresher.app.sources import ARRAYS, IMAGES, LABELS, TABLE, Source
 from thresher.core.errors import ThresherError
 from thresher.data.tables import CORRECTED
@@ -24,10 +23,7 @@ def write_copy(out: Path, source: Source, issues: Issues, changes: Sequence[Chan
     copy  whether images are copied; else they are links
     """
     _refuse(out, source)
-    out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as beside:
-        folder = Path(beside) / "copy"
-        folder.mkdir()
+    with written_whole(out) as folder:
         about: dict[str, Any] = {"kind": source.kind, "of": str(source.path), "file": source.path.name, "column": ""}
         if source.kind == IMAGES:
             changes = write_images(folder, source, changes, copy=copy)
@@ -38,7 +34,6 @@ def write_copy(out: Path, source: Source, issues: Issues, changes: Sequence[Chan
             about["column"] = write_arrays(folder, source, issues, changes)
             about["file"] = source.path.name if source.kind == ARRAYS else LABELS_FILE
         write_changes(folder, changes, about)
-        os.replace(folder, out)
     return out if source.kind == IMAGES else out / about["file"]
 
 
@@ -52,8 +47,6 @@ def undo_copy(folder: Path) -> int:
 
 def _refuse(out: Path, source: Source) -> None:
     """Refuse a place that is in use, or that lies in the data."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        what = "is not empty" if out.is_dir() else "is a file"
-        raise ThresherError(f"{out} {what}: choose a new folder for the corrected copy.")
+    refuse_in_use(out, "the corrected copy")
     if source.kind == IMAGES and out.resolve().is_relative_to(source.path.resolve()):
         raise ThresherError(f"{out} lies in the data ({source.path}), which stay as they are: choose another folder.")
