@@ -15,7 +15,7 @@ import pytest
 from audited import COUNT, WRONG, checksums, contents, given, photos, rows, write_issues
 from typer.testing import CliRunner, Result
 
-from thresher import ThresherError
+from thresher import ThresherError, fit
 from thresher.__main__ import app
 from thresher.data import load
 from thresher.record.issues import Issues
@@ -156,6 +156,14 @@ def test_images_in_train_and_test_and_in_a_moved_folder() -> None:
     assert contents(Path("new/test")) == contents(Path("od:d photos/test"))
 
 
+def test_the_folder_is_known_from_the_files_where_an_audit_does_not_name_it() -> None:
+    write_issues(RUN, None, {"file": photos(Path("photos/train"))}, LABELS)
+    photos(Path("photos/test"))
+    done("--out", "new")
+    assert contents(Path("new/test")) == contents(Path("photos/test"))
+    assert Path("new/train/dog/0-from-cat.png").exists()
+
+
 # Which, and what people said
 
 
@@ -208,6 +216,29 @@ def test_a_table_gets_one_more_column_and_loses_it_again(name: str, kind: str) -
     pd.testing.assert_frame_equal(read(Path("new") / name), before)
     assert [each.name for each in Path("new").iterdir()] == [name]
     assert path.read_bytes() == raw
+
+
+def test_a_table_with_other_marks_and_labels_that_are_written_otherwise() -> None:
+    """Classes are named 0 and 1; the file has decimals, semicolons, and line ends of another kind."""
+    text = "size;kind\r\n" + "".join(f"{id_},5;{float(label == 'dog')}\r\n" for id_, label in enumerate(LABELS))
+    Path("rows.csv").write_bytes(text.encode())
+    write_issues(RUN, "rows.csv:kind", {"row": range(COUNT)}, [str(int(label == "dog")) for label in LABELS])
+    done("--out", "new")
+    raw = Path("new/rows.csv").read_bytes()
+    assert [line.split(b";")[2] for line in raw.split(b"\r\n")[1:-1]] == [
+        b"1.0" if label == "dog" else b"0.0" for label in TRUE
+    ]
+    undone()
+    assert Path("new/rows.csv").read_bytes() == text.encode()
+
+
+def test_the_target_is_known_from_the_model_where_only_the_table_is_told() -> None:
+    tables("rows.csv", LABELS)
+    fit("standard", "mlp:4", pd.read_csv("rows.csv"), target="kind", epochs=1, device="cpu", out="trained")
+    write_issues(Path("trained"), None, {"row": range(COUNT)}, LABELS)
+    result = told("correct", "trained", "--data", "rows.csv", "--out", "new", "--json")
+    assert json.loads(result.stdout)["relabelled"] == 3
+    assert read(Path("new/rows.csv"))["kind_corrected"].tolist() == TRUE
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.parquet"])
@@ -343,8 +374,13 @@ def test_data_that_changed_since_the_audit_are_refused(files: list[str]) -> None
     path = tables("rows.csv", LABELS)
     path.write_text(path.read_text().replace("cat", "dog", 1))
     assert "row 0 is 'dog' and was 'cat'" in told("correct", RUN, "--out", "new").output
+    tables("rows.csv", LABELS)
     path.write_text("\n".join(path.read_text().splitlines()[:5]))
-    assert "audit it again" in told("correct", RUN, "--out", "new").output
+    assert "has no row" in told("correct", RUN, "--out", "new").output
+    path.write_text("length,kind\n1,2,3\n")
+    assert "rows of different lengths" in told("correct", RUN, "--out", "new").output
+    path.write_bytes(b"\xff\xfe,kind\n")
+    assert "cannot be read as a table" in told("correct", RUN, "--out", "new").output
     np.savez("set.npz", labels=np.zeros(COUNT))
     write_issues(RUN, "set.npz", {"row": range(COUNT)}, LABELS)
     assert "does not hold the labels that were audited" in told("correct", RUN, "--out", "new").output

@@ -73,7 +73,7 @@ def test_rows_are_shown_as_text_without_their_label() -> None:
     pd.DataFrame(rows(LABELS)).to_csv("rows.csv", index=False)
     write_issues(RUN, "rows.csv:kind", {"row": range(COUNT)}, LABELS)
     first = tasks(done("review", RUN, "--count", 2))[1]
-    assert first["row"] == {"length": rows(LABELS)["length"][3], "note": None}
+    assert first["row"] == {"length": str(rows(LABELS)["length"][3]), "note": ""}
     assert first["question"] == "labelled cat, looks like dog (90%): row 3"
 
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from thresher.app.corrections import Change, forget_changes, read_changes
-from thresher.app.sources import Source
+from thresher.app.sources import PARTS, Source
 from thresher.core.errors import ThresherError
 from thresher.core.naming import unknown
 
 DROPPED = ".dropped"  # a folder of the copy, hidden so that it is no class
-PARTS = ("train", "test", "val", "valid", "validation")  # folders that may stand above those of the classes
 
 
 def write_images(folder: Path, source: Source, changes: Sequence[Change], *, copy: bool) -> list[Change]:

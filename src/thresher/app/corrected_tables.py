@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,20 +25,33 @@ DROPPED = "dropped-"  # what the name of the file of rows that were left out beg
 
 def write_table(folder: Path, source: Source, issues: Issues, changes: Sequence[Change]) -> None:
     """Write the table with the column TARGET_corrected; rows that are left out go into a file of their own."""
-    path, target = source.path, source.target
-    rows = read_table(path)
-    if target not in rows.column_names:
-        raise ThresherError(f"There is no column {target} in {path}: give --data {path}:COLUMN.")
-    if target + CORRECTED in rows.column_names:
-        raise ThresherError(f"{path} has a column {target}{CORRECTED} already: rename or remove it.")
-    given = plain_column(rows, target).to_pylist()
+    is_parquet = source.path.suffix == ".parquet"
+    rows: Any = read_table(source.path) if is_parquet else read_cells(source.path)
+    names = rows.column_names if is_parquet else rows[0]
+    if source.target not in names:
+        raise ThresherError(f"There is no column {source.target} in {source.path}: give --data {source.path}:COLUMN.")
+    if source.target + CORRECTED in names:
+        raise ThresherError(f"{source.path} has a column {source.target}{CORRECTED} already: rename or remove it.")
+    at = names.index(source.target)
+    given = plain_column(rows, source.target).to_pylist() if is_parquet else [row[at] for row in rows[1:]]
+    values = _values(source.path, given, issues)
+    new = {int(change.place): values.get(change.new, change.new) for change in changes}
+    if is_parquet:
+        _write_parquet(folder, source, rows, given, new)
+    else:
+        _write_csv(folder, source, rows, given, new)
+
+
+def _values(path: Path, given: Sequence[Any], issues: Issues) -> dict[Any, Any]:
+    """What stands in the table for each audited class; a table whose labels are others is refused."""
+    values: dict[Any, Any] = {}
     for row, label in zip(rows_of(issues), issues.column("label").tolist(), strict=True):
         if not 0 <= row < len(given):
             raise ThresherError(f"{path} has no row {row}, which was audited: audit it again.")
         refuse_changed(path, f"row {row}", given[row], label)
-    new = {int(change.place): change.new for change in changes}
-    write = _write_parquet if path.suffix == ".parquet" else _write_csv
-    write(folder, path, target, given, new)
+        if not isinstance(label, float):
+            values.setdefault(label, given[row])
+    return values
 
 
 def undo_table(folder: Path) -> int:
@@ -55,11 +69,11 @@ def undo_table(folder: Path) -> int:
             table = both.take(order).replace_schema_metadata(table.schema.metadata)
         write_whole(path, lambda place: pq.write_table(table, place))
     else:
-        head, *rows = _cells(path)
+        head, *rows = read_cells(path)
         at = head.index(column) if column in head else None
         head, *rows = ([cell for place, cell in enumerate(row) if place != at] for row in (head, *rows))
         if aside.exists():
-            both = [*rows, *_cells(aside)[1:]]
+            both = [*rows, *read_cells(aside)[1:]]
             rows = [both[place] for place in _order(len(rows), left_out)]
         _save_cells(path, path, [head, *rows])
     forget_changes(folder, aside)
@@ -77,19 +91,16 @@ def _order(kept: int, left_out: Sequence[int]) -> list[int]:
     return [back[row] if row in back else next(rest) for row in range(kept + len(left_out))]
 
 
-def _write_parquet(folder: Path, path: Path, target: str, given: list[Any], new: Mapping[int, Any]) -> None:
-    rows = read_table(path)
-    kind = plain_column(rows, target).type
-    values = {str(value): value for value in given if value is not None}
-    labels = [values.get(str(new[row]), new[row]) if new.get(row) is not None else old for row, old in enumerate(given)]
-    rows = rows.append_column(target + CORRECTED, pa.array(labels, _wide(kind, labels)))
-    dropped = [row for row, label in new.items() if label is None]
-    keep = sorted(set(range(len(rows))) - set(dropped))
+def _write_parquet(folder: Path, source: Source, rows: Any, given: list[Any], new: Mapping[int, Any]) -> None:
+    name, column = source.path.name, source.target + CORRECTED
+    labels = [old if new.get(row) is None else new[row] for row, old in enumerate(given)]
+    more = rows.append_column(column, pa.array(labels, _wide(plain_column(rows, source.target).type, labels)))
+    dropped = sorted(row for row, label in new.items() if label is None)
     if dropped:
-        aside = rows.drop_columns([target + CORRECTED]).take(sorted(dropped))
-        write_whole(folder / f"{DROPPED}{path.name}", lambda place: pq.write_table(aside, place))
-    kept = rows.take(keep) if dropped else rows
-    write_whole(folder / path.name, lambda place: pq.write_table(kept, place))
+        aside = rows.take(dropped)
+        write_whole(folder / f"{DROPPED}{name}", lambda place: pq.write_table(aside, place))
+        more = more.take(sorted(set(range(len(rows))) - set(dropped)))
+    write_whole(folder / name, lambda place: pq.write_table(more, place))
 
 
 def _wide(kind: Any, labels: Sequence[Any]) -> Any:
@@ -97,38 +108,41 @@ def _wide(kind: Any, labels: Sequence[Any]) -> Any:
     return pa.float64() if pa.types.is_integer(kind) and any(isinstance(each, float) for each in labels) else kind
 
 
-def _write_csv(folder: Path, path: Path, target: str, given: list[Any], new: Mapping[int, Any]) -> None:
-    head, *rows = _cells(path)
-    if len(rows) != len(given):
-        raise ThresherError(f"{path} has rows that cannot be counted alike twice: save it again without blank lines.")
-    at = head.index(target)
-    texts = {str(value): row[at] for value, row in zip(given, rows, strict=True)}  # a class as the file writes it
-    kept, aside = [[*head, target + CORRECTED]], [head]
-    for place, row in enumerate(rows):
-        if place not in new:
-            kept.append([*row, row[at]])
-        elif new[place] is None:
+def _write_csv(
+    folder: Path, source: Source, rows: list[list[str]], given: Sequence[str], new: Mapping[int, Any]
+) -> None:
+    kept, aside = [[*rows[0], source.target + CORRECTED]], [rows[0]]
+    for place, (row, old) in enumerate(zip(rows[1:], given, strict=True)):
+        if place in new and new[place] is None:
             aside.append(row)
         else:
-            kept.append([*row, texts.get(str(new[place]), in_text(new[place]))])
-    _save_cells(folder / path.name, path, kept)
+            kept.append([*row, in_text(new[place]) if place in new else old])
+    _save_cells(folder / source.path.name, source.path, kept)
     if len(aside) > 1:
-        _save_cells(folder / f"{DROPPED}{path.name}", path, aside)
+        _save_cells(folder / f"{DROPPED}{source.path.name}", source.path, aside)
 
 
-def _cells(path: Path) -> list[list[str]]:
-    """All cells of a text file, the names of columns first, as they are written there."""
+def read_cells(path: Path) -> list[list[str]]:
+    """All cells of a text file, the names of columns first, as they are written there; rows of equal length."""
     raw = _bytes(path)
     before = csv.field_size_limit(max(len(raw), 1))
     try:
         found = csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline=""), delimiter=_delimiter(path))
-        return [row for row in found if row]
+        rows = [row for row in found if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ThresherError(f"{path} cannot be read as a table ({error}): correct or replace the file.") from error
     finally:
         csv.field_size_limit(before)
+    if not rows or any(len(row) != len(rows[0]) for row in rows):
+        raise ThresherError(f"{path} has rows of different lengths: correct or replace the file.")
+    return rows
 
 
 def _bytes(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise ThresherError(f"{path} cannot be read as a table ({error}): correct or replace the file.") from error
 
 
 def _line_end(path: Path) -> str:
@@ -143,4 +157,6 @@ def _save_cells(path: Path, like: Path, rows: Sequence[Sequence[str]]) -> None:
 
 
 def _delimiter(path: Path) -> str:
-    return "\t" if ".tsv" in path.suffixes else ","
+    """The tab of a .tsv; of a .csv the comma, or what its first line has in place of commas."""
+    first = _bytes(path).partition(b"\n")[0].decode(errors="replace")
+    return "\t" if ".tsv" in path.suffixes else next((mark for mark in ",;\t|" if mark in first), ",")

@@ -108,10 +108,19 @@ def in_text(label: Any) -> str:
 
 
 def is_same(found: Any, audited: Any) -> bool:
-    """Whether a label of the data is that which was audited; real ones may have gone through single precision."""
-    if isinstance(audited, float):
-        return isinstance(found, int | float) and math.isclose(found, audited, rel_tol=1e-5, abs_tol=1e-6)
-    return bool(str(found) == audited)
+    """Whether a label of the data, or its text, is that which was audited.
+
+    Real targets may have gone through single precision, and whole numbers and truth values are written in several ways.
+
+    >>> is_same("3.0", "3"), is_same("true", "True"), is_same(0.1, 0.10000000149), is_same("cat", "dog")
+    (True, True, True, False)
+    """
+    one, other = str(found).strip(), str(audited).strip()
+    if one == other or one.lower() == other.lower() in ("true", "false"):
+        return True
+    if not (_is_number(one) and _is_number(other)):
+        return False
+    return math.isclose(float(one), float(other), rel_tol=1e-5 if isinstance(audited, float) else 0, abs_tol=0)
 
 
 def refuse_changed(path: Path, place: str, found: Any, audited: Any) -> None:

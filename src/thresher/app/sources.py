@@ -8,9 +8,11 @@ from typing import Any
 from thresher.core.errors import ThresherError
 from thresher.data import names
 from thresher.data.table_files import TABLE_SUFFIXES
+from thresher.engine.store.about import read_about
 from thresher.record.issues import Issues
-from thresher.record.run_folder import SETTINGS
+from thresher.record.run_folder import MODEL, SETTINGS
 
+PARTS = ("train", "test", "val", "valid", "validation")  # folders that may stand above those of the classes
 IMAGES, TABLE, ARRAYS, LABELS = "images", "table", "arrays", "labels"  # the last: only the labels are known
 
 
@@ -37,6 +39,9 @@ def source_of(run: Path, issues: Issues, given: str | None = None) -> Source:
     """Where the examples of the run in this folder lie: as told, or else as the audit or the training remembers it."""
     stored: str | None = issues.summary.get("data") or _trained_on(run)
     name = given or stored
+    if name is None and "file" in issues.table.column_names:
+        root = _root(issues)
+        return Source(IMAGES, root, root, name=str(root))
     if name is None or (given is None and name.partition(":")[0] in names()):
         return Source(LABELS, name=name)
     path, option = _parts(name)
@@ -47,7 +52,7 @@ def source_of(run: Path, issues: Issues, given: str | None = None) -> Source:
         _needs(issues, "file", path)
         return Source(IMAGES, path, audited, name=name)
     if path.name.endswith(TABLE_SUFFIXES):
-        return Source(TABLE, path, audited, option or target or "target", name)
+        return Source(TABLE, path, audited, option or target or _trained_target(run) or "target", name)
     return Source(ARRAYS, path, audited, name=name) if path.suffix == ".npz" else Source(LABELS, name=name)
 
 
@@ -66,6 +71,22 @@ def _trained_on(run: Path) -> str | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ThresherError(f"{run / SETTINGS} is no TOML ({error}): correct it.") from error
     return named if isinstance(named, str) else None
+
+
+def _trained_target(run: Path) -> str | None:
+    """The target column that the model of a folder learnt to predict."""
+    if not (run / MODEL).exists():
+        return None
+    return next(iter(read_about(run)["preparation"].get("targets", ())), None)
+
+
+def _root(issues: Issues) -> Path:
+    """The folder above those of the classes, from the files and labels themselves."""
+    file, label = Path(str(issues.column("file")[0])), issues.column("label")[0]
+    above = next((parent.parent for parent in file.parents if parent.name == label), None)
+    if above is None:
+        raise ThresherError(f"{file} does not lie in a folder of its label '{label}': give --data, what was audited.")
+    return above.parent if above.name in PARTS else above
 
 
 def _needs(issues: Issues, column: str, path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from thresher.app.annotate.tasks import IMAGE, QUESTION, ROW, Shown
+from thresher.app.corrected_tables import read_cells
 from thresher.app.sources import ARRAYS, IMAGES, TABLE, Source, rows_of
 from thresher.core.errors import ThresherError
 from thresher.data import load
@@ -62,12 +63,20 @@ def _images(run: Path, source: Source, issues: Issues, places: Sequence[int]) ->
 
 def _rows(run: Path, source: Source, issues: Issues, places: Sequence[int]) -> list[Shown]:  # noqa: ARG001
     rows = rows_of(issues)
-    table = read_table(source.path)
+    found = read_table(source.path).to_pylist() if source.path.suffix == ".parquet" else _texts(source.path)
     wanted = [rows[place] for place in places]
-    if max(wanted) >= len(table) or source.target not in table.column_names:
+    if max(wanted) >= len(found) or source.target not in found[0]:
         raise ThresherError(f"{source.path} is not what was audited: put it back, or audit it again.")
-    found = table.drop_columns([source.target]).take(wanted).to_pylist()
-    return [{ROW: {name: plain_value(value) for name, value in row.items()}} for row in found]
+    return [
+        {ROW: {name: plain_value(value) for name, value in found[row].items() if name != source.target}}
+        for row in wanted
+    ]
+
+
+def _texts(path: Path) -> list[dict[str, str]]:
+    """The rows of a text file as they are written there."""
+    head, *rows = read_cells(path)
+    return [dict(zip(head, row, strict=True)) for row in rows]
 
 
 def _inputs(run: Path, source: Source, issues: Issues, places: Sequence[int]) -> list[Shown]:
