@@ -11,7 +11,7 @@ from thresher.app.corrections import Change, read_changes, write_changes
 from thresher.app.new_folders import refuse_in_use, written_whole
 from thresher.app.sources import ARRAYS, IMAGES, LABELS, TABLE, Source
 from thresher.core.errors import ThresherError
-from thresher.data.tables import CORRECTED
+from thresher.data.corrected_column import CORRECTED
 from thresher.record.issues import Issues
 
 UNDO = {IMAGES: undo_images, TABLE: undo_table, ARRAYS: undo_arrays, LABELS: undo_arrays}

@@ -16,8 +16,8 @@ from thresher.app.sources import Source, rows_of
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
 from thresher.data.column_encoders import plain_column
+from thresher.data.corrected_column import CORRECTED
 from thresher.data.table_files import read_table
-from thresher.data.tables import CORRECTED
 from thresher.record.issues import Issues
 
 DROPPED = "dropped-"  # what the name of the file of rows that were left out begins with

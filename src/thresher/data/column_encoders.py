@@ -93,8 +93,7 @@ def encoders_of(rows: Any, targets: Sequence[str], train: Tensor, name: str) -> 
     """The encoders of all columns but the targets, fitted to the training rows."""
     wanted = [column for column in rows.column_names if column not in targets]
     if not wanted:
-        known = [column for column in targets if column in rows.column_names]
-        raise ThresherError(f"There is no column beside {', '.join(known)} in {name}: add some to predict from.")
+        raise ThresherError(f"There is no column beside {', '.join(targets)} in {name}: add some to predict from.")
     columns = {column: plain_column(rows, column) for column in wanted}
     return tuple(
         (_fit_categories if is_text(values) else _fit_numbers)(values, column, train.numpy())

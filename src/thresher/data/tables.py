@@ -12,11 +12,11 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.naming import unknown
 from thresher.data.column_encoders import encoders_of, inputs_of, is_text, numbers_in, plain_column
+from thresher.data.corrected_column import targets_and_twins
 from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits, hold_out
 from thresher.data.table_files import read_rows
 
-CORRECTED = "_corrected"  # ends the name of the column of corrected labels beside that of the given ones
 Scale = tuple[Tensor, Tensor]  # mean and deviation of real targets, each [d]
 
 
@@ -71,8 +71,7 @@ def table_with_pool(source: Any, target: str = "target") -> tuple[Splits, Tensor
 def _examples(rows: Any, targets: Tensor, target: str, train: Tensor, name: str, **facts: Any) -> Examples:
     """All rows as examples, their inputs standardised by those at positions `train`."""
     columns = tuple(target.split(","))
-    known = [f"{column.removesuffix(CORRECTED)}{end}" for column in columns for end in ("", CORRECTED)]
-    hidden = tuple(dict.fromkeys([*columns, *known]))  # what would tell nearly all labels
+    hidden = targets_and_twins(columns, rows.column_names)
     preparation = RowPreparation(encoders_of(rows, hidden, train, name), columns)
     inputs = inputs_of(rows, preparation.encoders)
     facts["label_kind"] = _label_kind(plain_column(rows, columns[0]).type)
