@@ -16,7 +16,9 @@ import typer
 
 from thresher.app.cli import Commands
 
-OF_THE_APP = ("demo", "train", "distil", "predict", "query", "label", "methods", "report")
+OF_THE_APP = (
+    "demo", "train", "review", "label", "correct", "predict", "export", "distil", "query", "methods", "report",
+)  # fmt: skip
 
 
 class Thresher(Commands):

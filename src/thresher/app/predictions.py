@@ -18,20 +18,33 @@ from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.engine.run import Run
 
 
-def predictions(run: Run, data: Path) -> Any:
-    """One row for each input: its file or row, then the class and its probability, or the predicted targets."""
+def predictions(run: Run, data: Path, all_classes: bool = False) -> Any:
+    """One row for each input: its file or row, then the class and its probability, or the predicted targets.
+
+    With all classes, the probabilities of all of them follow, each in a column of its own.
+    """
     examples = run.prepare(_read(data, run.about["preparation"].get("kind")))
     files = files_of(examples.inputs)
     place: dict[str, Any] = (
         {"file": [str(file) for file in files]} if files else {"row": np.arange(len(examples), dtype=np.int64)}
     )
     if run.about["classes"] is None:
+        if all_classes:
+            raise ThresherError("This run has real targets and so no probabilities: leave out --all-classes.")
         values = run.predict(examples)
         return pa.table(place | {f"prediction_{at}": column for at, column in enumerate(values.T)})
     chances = run.predict_proba(examples)
-    likeliest = chances.argmax(1)
-    names = run.class_names or [str(label) for label in range(chances.shape[1])]
-    return pa.table(place | {"class": [names[at] for at in likeliest], "probability": chances.max(1)})
+    names = run.labels()
+    found = place | {"class": names[chances.argmax(1)], "probability": chances.max(1)}
+    if all_classes:
+        found |= {f"probability_{name}": column for name, column in zip(names, chances.T, strict=True)}
+    return pa.table(found)
+
+
+def refuse_other_kinds(out: Path | None) -> None:
+    """Refuse a file of a kind that predictions are not written as; None is the terminal."""
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise ThresherError(f"{out} is neither .csv nor .parquet: choose one of them.")
 
 
 def write_predictions(table: Any, out: Path | None) -> None:

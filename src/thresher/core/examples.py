@@ -19,6 +19,7 @@ class Examples:
     targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]
     columns  named facts of length n: `is_corrupt`, `true_target`, `teacher_output`, ...
     normalise  (mean, std) applied to uint8 inputs on their way to the model; (0, 255) unless given
+    label_kind  what labels were before they got ids and names: "text", "int" or "bool"; predictions are of that kind
     target_scale  (mean, deviation), each [d], by which real targets were standardised: records undo it
     preparation  how a loader made the inputs from raw data: thresher.data.preparation_of reads it
 
@@ -33,6 +34,7 @@ class Examples:
     classes: int | None = None
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     class_names: Sequence[str] | None = None
+    label_kind: str = "text"
     normalise: tuple[Tensor, Tensor] | None = None
     target_scale: tuple[Tensor, Tensor] | None = None
     name: str = "examples"

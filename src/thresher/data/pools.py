@@ -66,14 +66,14 @@ def _table(path: Path, target: str) -> Pooled:
 
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:
         rows = read_table(path).drop_columns([target]).take(list(ids)).to_pylist()
-        return [{"row": {name: _plain(value) for name, value in row.items()}} for row in rows]
+        return [{"row": {name: plain_value(value) for name, value in row.items()}} for row in rows]
 
     assert isinstance(examples.inputs, Tensor)
     content = [examples.inputs, examples.targets, labelled, test.targets]
     return Pooled(examples, labelled, test, show, _digest(b"".join(part.numpy().tobytes() for part in content)))
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A cell as JSON knows it: not finite becomes empty; anything but a number, text or truth value becomes text."""
     if isinstance(value, float) and not math.isfinite(value):
         return None

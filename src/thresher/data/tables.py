@@ -12,6 +12,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.naming import unknown
 from thresher.data.column_encoders import encoders_of, inputs_of, is_text, numbers_in, plain_column
+from thresher.data.corrected_column import targets_and_twins
 from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits, hold_out
 from thresher.data.table_files import read_rows
@@ -26,7 +27,7 @@ def table(source: Any, target: str = "target") -> Splits:
     Text, boolean and whole-number targets are classes, decimals are real targets; `a,b` names several of these.
     Inputs: numbers are standardised by the training rows, a missing one is their median with a 1 in an extra column;
     text becomes one column a category, a missing one is a category of its own. Real targets are standardised by the
-    training rows as well. Ids are row numbers.
+    training rows as well. Of `x` and `x_corrected` neither is an input where one is the target. Ids are row numbers.
     """
     rows, name = read_rows(source)
     targets, names = _targets(rows, target, name)
@@ -70,9 +71,15 @@ def table_with_pool(source: Any, target: str = "target") -> tuple[Splits, Tensor
 def _examples(rows: Any, targets: Tensor, target: str, train: Tensor, name: str, **facts: Any) -> Examples:
     """All rows as examples, their inputs standardised by those at positions `train`."""
     columns = tuple(target.split(","))
-    preparation = RowPreparation(encoders_of(rows, columns, train, name), columns)
+    hidden = targets_and_twins(columns, rows.column_names)
+    preparation = RowPreparation(encoders_of(rows, hidden, train, name), columns)
     inputs = inputs_of(rows, preparation.encoders)
+    facts["label_kind"] = _label_kind(plain_column(rows, columns[0]).type)
     return Examples(inputs, targets, name=name.partition(".")[0], preparation=preparation, **facts)
+
+
+def _label_kind(type_: Any) -> str:
+    return "int" if pa.types.is_integer(type_) else "bool" if pa.types.is_boolean(type_) else "text"
 
 
 def rows_like(source: Any, known: RowPreparation, names: Sequence[str] | None, scale: Scale | None) -> Examples:

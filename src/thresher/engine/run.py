@@ -22,6 +22,8 @@ from thresher.record.issues import Issues
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import REPORT
 
+KINDS: dict[str, type] = {"int": int, "bool": bool}  # of labels that are no texts
+
 
 @dataclass(frozen=True, repr=False)
 class Run:
@@ -91,7 +93,7 @@ class Run:
         return Issues.read(self._folder("Issues are kept in"))
 
     def predict(self, raw: Any) -> NDArray[Any]:
-        """The likeliest class of each input [n], by name where classes have names; or real targets, in their own unit.
+        """The likeliest class of each input [n], as labels were given; or real targets [n, d], in their own unit.
 
         raw  what the run was trained on: tensors or arrays; rows (a DataFrame, a table's path, a list of dicts); or
              images (a path, a folder, a list of paths)
@@ -101,7 +103,14 @@ class Run:
             real, scale = outputs.double().mean(0).numpy(), self.about["target_scale"]
             return np.asarray(real if scale is None else real * np.array(scale[1]) + np.array(scale[0]))
         likeliest = outputs.softmax(2).mean(0).argmax(1).numpy()
-        return likeliest if self.class_names is None else np.array(self.class_names)[likeliest]
+        return np.asarray(self.labels()[likeliest])
+
+    def labels(self) -> NDArray[Any]:
+        """The label of each class [classes], of the kind that labels had: whole numbers, truth values or texts."""
+        names, kind = self.class_names, self.about.get("label_kind", "text")
+        if names is None:
+            return np.arange(self.about["classes"])
+        return np.array([name == "True" for name in names] if kind == "bool" else names, dtype=KINDS.get(kind))
 
     def predict_proba(self, raw: Any) -> NDArray[Any]:
         """The probability of each class [n, classes], the mean over the networks of methods that train several."""

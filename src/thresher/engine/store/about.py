@@ -30,6 +30,7 @@ def describe_run(
         "outputs": train.outputs,
         "classes": train.classes,
         "class_names": None if train.class_names is None else list(train.class_names),
+        "label_kind": train.label_kind,
         "target_scale": None if train.target_scale is None else [part.tolist() for part in train.target_scale],
         "preparation": preparation_of(train).record(),
         **about,
