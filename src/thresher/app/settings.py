@@ -56,6 +56,7 @@ class Settings(TrainSettings):
     early_stop: bool = option(False, TRAINING, "Keep the epoch that did best on a noisy validation set, not the last.")
     fine_tune: bool = option(False, TRAINING, "Afterwards, train on the --clean examples alone.")
     fine_tune_steps: int = option(5000, TRAINING, "For how many steps (5000).")
+    skip_broken: bool = option(False, DATA, "Leave out image files that cannot be read, instead of stopping.")
     pool: bool = option(
         False,
         DATA,
@@ -119,6 +120,7 @@ def to_toml(settings: Settings) -> str:
     early_stop = false
     fine_tune = false
     fine_tune_steps = 5000
+    skip_broken = false
     pool = false
     optimizer = "adam"
     weight_decay = 0.0

@@ -14,6 +14,7 @@ from thresher.app.settings import Kind, Settings, first_difference, read_toml, r
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data import Splits, load, load_clean
+from thresher.data.paths import path_and_option
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.door import estimate_by_folds, fit
@@ -59,7 +60,7 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     if settings.pool and pooled is None:
         pooled = _pooled(settings)
     if pooled is None:
-        splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
+        splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed, skip_broken=settings.skip_broken)
     else:
         splits = Splits(pooled.with_answers(answers or {})[0], pooled.test)
     _refuse_without_clean(settings, known)
@@ -131,7 +132,7 @@ def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = Non
 
 def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
     """Where the data are a table, keep the least trusted rows of these sets of it in the run's folder."""
-    base, _, target = settings.data.partition(":")
+    base, target = path_and_option(settings.data)
     if base.endswith(TABLE_SUFFIXES):
         table = read_table(Path(base).expanduser()).drop_columns((target or "target").split(","))
         keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))

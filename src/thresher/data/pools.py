@@ -13,8 +13,10 @@ from torch.utils.data import ConcatDataset
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data.image_files import ImageFiles, images_in
+from thresher.data.decoded import read_images
+from thresher.data.image_files import image_format, images_in
 from thresher.data.image_folders import labelled_images, unlabelled_images
+from thresher.data.paths import path_and_option
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.data.tables import table_with_pool
 
@@ -49,7 +51,7 @@ class Pooled:
 
 def load_with_pool(name: str) -> Pooled:
     """A table with empty cells in its target column (table.csv:COLUMN), or a folder of images with one `unlabelled`."""
-    base, _, option = name.partition(":")
+    base, option = path_and_option(name)
     path = Path(base).expanduser()
     if path.is_dir():
         return _folder(path, int(option) if option.isdigit() else 64)
@@ -82,10 +84,18 @@ def _plain(value: Any) -> Any:
 
 def _folder(path: Path, size: int) -> Pooled:
     (train, test), files = labelled_images(path, size), unlabelled_images(path)
+    scaled = image_format(train.inputs)
+    unlabelled, facts = read_images(files, size, None if scaled is None else scaled[1])
+    if facts.broken:
+        first_broken = files[min(facts.broken)]
+        raise ThresherError(
+            f"{len(facts.broken)} files in {path} cannot be read as an image (the first is {first_broken}): replace or "
+            "remove them."
+        )
     first = 1 + max(int(train.ids.max()), int(test.ids.max()))
     examples = replace(
         train,
-        inputs=ConcatDataset([train.inputs, ImageFiles(files, size)]),  # type: ignore[list-item]
+        inputs=ConcatDataset([train.inputs, unlabelled]),  # type: ignore[list-item]
         targets=torch.cat([train.targets, torch.zeros(len(files), dtype=torch.long)]),
         ids=torch.cat([train.ids, torch.arange(len(files)) + first]),
         checked=False,

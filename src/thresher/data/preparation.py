@@ -15,7 +15,8 @@ from thresher.core.datasets import MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data.column_encoders import Encoder, decoded, encoder_from_record, inputs_of
-from thresher.data.image_files import ImageFiles, image_size, images_in
+from thresher.data.image_files import ImageFiles, image_format, images_in
+from thresher.data.image_pixels import Ranges
 from thresher.data.splits import Splits
 from thresher.data.table_files import read_rows
 
@@ -83,16 +84,22 @@ class RowPreparation(Preparation):
 
 @dataclass(frozen=True, eq=False)
 class ImagePreparation(Preparation):
-    """Image files, scaled to `size`: a path to one, a folder (all images anywhere in it, sorted) or a list of paths."""
+    """Image files, scaled to `size`: a path to one, a folder (all images anywhere in it, sorted) or a list of paths.
+
+    ranges  which values of 16-bit and real pixels are black and white
+    """
 
     kind: ClassVar[str] = "images"
     size: int
+    ranges: Ranges = field(default_factory=Ranges)
 
     def __call__(self, raw: Any) -> ImageFiles:
-        return ImageFiles(_image_paths(raw), self.size)
+        return ImageFiles(_image_paths(raw), self.size, self.ranges)
 
     def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "size": self.size, "normalise": _normalise_record(self.normalise)}
+        ranges = {"integers": list(self.ranges.integers), "reals": list(self.ranges.reals)}
+        normalise = _normalise_record(self.normalise)
+        return {"kind": self.kind, "size": self.size, "ranges": ranges, "normalise": normalise}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +143,8 @@ def preparation_of(source: Splits | Examples) -> Preparation:
         return examples.preparation
     if isinstance(examples.inputs, Tensor):
         first = examples.inputs[:1]
-    elif (size := image_size(examples.inputs)) is not None:
-        return ImagePreparation(size, normalise=examples.normalise)
+    elif (scaled := image_format(examples.inputs)) is not None:
+        return ImagePreparation(*scaled, normalise=examples.normalise)
     else:
         first = Seeded(examples.inputs, [0], 0, 0)[0][None]
     return ArrayPreparation(tuple(first.shape[1:]), first.dtype, normalise=examples.normalise)
@@ -218,7 +225,9 @@ def _rows(record: Mapping[str, Any]) -> RowPreparation:
 
 
 def _images(record: Mapping[str, Any]) -> ImagePreparation:
-    return ImagePreparation(int(record["size"]), normalise=_normalise(record["normalise"]))
+    values = record.get("ranges", {})  # which runs of earlier versions lack
+    ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in values.items()})
+    return ImagePreparation(int(record["size"]), ranges, normalise=_normalise(record["normalise"]))
 
 
 def _arrays(record: Mapping[str, Any]) -> ArrayPreparation:
