@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -225,8 +226,10 @@ def test_a_scan_tells_everything_at_once(tmp_path: Path) -> None:
         assert words in told, words
     assert len(found.across("labels")) == len(found.across("sets")) == 1
     assert [path.name for path in found.broken] == ["cut.jpg"]
-    with pytest.warns(UserWarning, match="both to train and to test on"):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         train, _ = load(str(root), skip_broken=True)
+    assert [str(each.message) for each in said] == found.warnings()
     assert "__MACOSX" not in (train.class_names or [])
 
 
