@@ -18,12 +18,13 @@ from thresher.data.paths import path_and_option
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.door import estimate_by_folds, fit
+from thresher.engine.device.placement import find_device
 from thresher.engine.plan import epochs_for, learning_rates, make_schedule, make_views
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
 from thresher.methods import Method, fine_tune, last_rate, method
-from thresher.models import NamedModel, default_model
+from thresher.models import NamedModel, model_for
 from thresher.noise import Estimate
 from thresher.record.outcome import by_folds_in, keep_rows
 from thresher.record.run_folder import FINE_TUNED, NOISE_RATE, SETTINGS
@@ -79,13 +80,13 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
         epochs = epochs_for(settings, len(sets.train))
         if views and known.recipe(noise_rate=told, classes=sets.train.classes, epochs=epochs).views:
             raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
-    return TrainJob(with_defaults(settings, sets.train.input_shape), known, sets, pooled)
+    return TrainJob(with_defaults(settings, sets.train), known, sets, pooled)
 
 
-def with_defaults(settings: Kind, input_shape: tuple[int, ...]) -> Kind:
-    """The settings with model, learning rate and momentum as they are for such inputs where they were not chosen."""
+def with_defaults(settings: Kind, train: Examples) -> Kind:
+    """The settings with model, learning rate and momentum as they are for such examples where they were not chosen."""
     rate, momentum = learning_rates(settings)
-    model = default_model(input_shape) if settings.model == "auto" else settings.model
+    model = model_for(train, find_device(settings.device)) if settings.model == "auto" else settings.model
     return replace(settings, model=model, learning_rate=rate, momentum=momentum)
 
 

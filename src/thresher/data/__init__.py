@@ -14,6 +14,7 @@ from thresher.core.naming import unknown
 from thresher.data.arrays import from_arrays, from_npz, known_images
 from thresher.data.builtin import blobs, digits, regression
 from thresher.data.clean import read_like, take_clean, warn_of_test_examples
+from thresher.data.embeddings import embeddings
 from thresher.data.human_labels import human_labels
 from thresher.data.image_files import ImageFiles
 from thresher.data.image_folders import image_folder, in_memory
@@ -65,7 +66,7 @@ def load(name: str, *, data_dir: str | Path | None = None, seed: int = 0, skip_b
 
     name      a known name, with sizes or classes after a colon: digits, blobs:2000,5,10 (examples, classes,
               features), mnist:4,9 (these classes), imagenet:128 (pixels); NAME for NAME.npz in the data folder;
-              or a path: table.csv:COLUMN, set.npz, folder/of/images:64
+              or a path: table.csv:COLUMN, vectors.parquet:COLUMN, set.npz, inputs.npy:labels.npy, folder/of/images:64
     data_dir  the folder of data and downloads: if not given THRESHER_DATA, or else ~/.cache/thresher
     seed      for generated sets only; all others are always split in the same way
     skip_broken  leave out image files that cannot be read, which are refused otherwise, all of them at once
@@ -142,12 +143,14 @@ def _path_of(base: str, folder: Path) -> Path:
 def _from_path(path: Path, option: str, skip_broken: bool = False) -> Splits:
     if path.is_dir():
         return image_folder(path, next(iter(_pixels(option)), 64), skip_broken)
+    if (vectors := embeddings(path, option)) is not None:
+        return vectors
     if path.suffix == ".npz":
         return _chosen(from_npz(path), option)
     if path.name.endswith(TABLE_SUFFIXES):
         return table(path, option or "target")
     raise ThresherError(
-        f"{path} is of no kind that Thresher reads: give {', '.join(TABLE_SUFFIXES)}, .npz or a folder of images."
+        f"{path} is of no kind that Thresher reads: give {', '.join(TABLE_SUFFIXES)}, .npz, .npy or a folder of images."
     )
 
 

@@ -10,6 +10,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
 from thresher.data.arrays import all_of_npz
+from thresher.data.embeddings import all_embeddings
 from thresher.data.image_files import files_of
 from thresher.data.image_folders import all_images
 from thresher.data.overlap import overlapping
@@ -33,6 +34,8 @@ def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
         known = preparation_of(train)
         ranges = known.ranges if isinstance(known, ImagePreparation) else None
         return all_images(path, train.input_shape[-1], names, ranges)
+    if (vectors := all_embeddings(path, option, train)) is not None:
+        return vectors
     if path.suffix == ".npz":
         clean = all_of_npz(path)
         return only_classes(Splits(clean, clean), whole_numbers(option)).train if option else clean

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from thresher.core.datasets import MapDataset, Seeded
 from thresher.core.errors import ThresherError
@@ -19,6 +20,7 @@ from thresher.data.image_files import ImageFiles, image_format, images_in
 from thresher.data.image_pixels import Ranges
 from thresher.data.splits import Splits
 from thresher.data.table_files import read_rows
+from thresher.data.vector_files import read_vectors
 
 Normalise = tuple[Tensor, Tensor]
 
@@ -33,6 +35,11 @@ class Preparation(ABC):
     @abstractmethod
     def __call__(self, raw: Any) -> Tensor | MapDataset:
         """Inputs as `Examples` takes them, before `normalise`."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, where it is known without data."""
+        return None
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
@@ -55,8 +62,11 @@ class Preparation(ABC):
             ) from error
 
     def examples(self, raw: Any) -> Examples:
-        """The raw data as examples without labels (each target is 0); their `batches` are what the model takes."""
-        inputs = self(raw)
+        """The raw data as examples without labels (each target is 0); their `batches` are what the model takes.
+
+        A torch Dataset gives inputs as the model takes them; targets that come with them are ignored.
+        """
+        inputs = _streamed(raw, self.input_shape) if isinstance(raw, Dataset | DataLoader) else self(raw)
         nothing = torch.zeros(len(inputs), dtype=torch.long)
         return Examples(inputs, nothing, classes=1, normalise=self.normalise, name="the new data", preparation=self)
 
@@ -93,6 +103,10 @@ class ImagePreparation(Preparation):
     size: int
     ranges: Ranges = field(default_factory=Ranges)
 
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (3, self.size, self.size)
+
     def __call__(self, raw: Any) -> ImageFiles:
         return ImageFiles(_image_paths(raw), self.size, self.ranges)
 
@@ -104,11 +118,15 @@ class ImagePreparation(Preparation):
 
 @dataclass(frozen=True, eq=False)
 class ArrayPreparation(Preparation):
-    """Tensors, arrays or nested lists [n, *shape], which pass as they are."""
+    """Tensors, arrays or nested lists [n, *shape], which pass as they are; or the path of a file that holds them."""
 
     kind: ClassVar[str] = "arrays"
     shape: tuple[int, ...]
     dtype: torch.dtype
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self.shape
 
     def __call__(self, raw: Any) -> Tensor:
         given = _as_tensor(raw)
@@ -187,9 +205,24 @@ def _image_paths(raw: Any) -> list[Path]:
     return paths
 
 
+def _streamed(dataset: Any, wanted: tuple[int, ...] | None) -> MapDataset:
+    """A torch Dataset as inputs, if its items have the shape that is wanted."""
+    if isinstance(dataset, DataLoader | IterableDataset):
+        raise ThresherError(f"A {type(dataset).__name__} has no items to look up: pass a map-style Dataset.")
+    found = tuple(Seeded(dataset, [0], 0, 0)[0].shape)
+    if wanted is not None and found != wanted:
+        raise ThresherError(
+            f"The items have inputs of shape {list(found)}, and the model was trained on {list(wanted)}: reshape them."
+        )
+    made: MapDataset = dataset
+    return made
+
+
 def _as_tensor(raw: Any) -> Tensor:
     if isinstance(raw, Tensor):
         return raw
+    if isinstance(raw, (str, Path)):
+        raw = read_vectors(Path(raw).expanduser())
     try:
         return torch.from_numpy(np.array(raw))
     except (TypeError, ValueError) as error:
