@@ -74,7 +74,9 @@ def test_real_targets_are_standardised(tmp_path: Path) -> None:
     train, test = load(f"{tmp_path}/v.npz")
     assert train.is_regression
     assert abs(float(train.targets.mean())) < 1e-5
-    assert test.as_given(test.targets).flatten().tolist() == pytest.approx((labels * 1000.0)[test.ids.numpy()].tolist(), abs=1)
+    assert test.as_given(test.targets).flatten().tolist() == pytest.approx(
+        (labels * 1000.0)[test.ids.numpy()].tolist(), abs=1
+    )
 
 
 def test_clean_embeddings_get_the_classes_of_the_training_set(tmp_path: Path) -> None:

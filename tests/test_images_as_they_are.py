@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
+from thresher.__main__ import app
+from thresher.app import time_needed
 from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
 from thresher.data import (
     ImageFiles,
     Preparation,
@@ -238,10 +242,56 @@ def test_a_folder_name_with_a_colon_is_read(tmp_path: Path) -> None:
     assert load(str(root)).train.input_shape == (3, 64, 64)
     assert load(f"{root}:12").train.input_shape == (3, 12, 12)
     folder_of(root, grey, kinds=("unlabelled",))  # type: ignore[arg-type]
-    assert len(load_with_pool(f"{root}:8").pool_ids()) == 5
+    (root / "unlabelled" / "0.png").write_text("cut")
+    with pytest.raises(ThresherError, match=r"1 files in .* cannot be read .*unlabelled/0.png"):
+        load_with_pool(f"{root}:8")
+    pooled = load_with_pool(f"{root}:8", skip_broken=True)
+    assert [shown["image"].name for shown in pooled.show(pooled.pool_ids())] == [
+        f"{number}.png" for number in (1, 2, 3, 4)
+    ]
+    order = torch.arange(len(pooled.examples))[None]
+    [batch] = pooled.examples.batches(order)
+    assert torch.equal(batch, pooled.examples.as_model_input(in_memory(pooled.examples).inputs))  # type: ignore[arg-type]
 
 
 def test_a_long_decoding_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoded_images, "LONG", 0.0)
     with pytest.warns(UserWarning, match=r"Decoding 10 images takes about .* once; they are kept in .* \(1.9 kB\)"):
         load(f"{folder_of(tmp_path, grey)}:8")
+
+
+@pytest.mark.filterwarnings("ignore:1 of 11 files cannot be read")
+def test_the_command_scans_and_trains_without_broken_files(
+    tmp_path: Path,
+) -> None:
+    root = folder_of(tmp_path / "photos", grey)
+    (root / "a" / "[red]cut.jpg").write_text("cut")
+    run = CliRunner().invoke(app, ["scan", f"{root}:12"])
+    assert run.exit_code == 0
+    assert "a/[red]cut.jpg (no image)" in run.output
+    assert CliRunner().invoke(app, ["scan", f"{root}:no"]).exit_code == 2
+    train = ["train", "--data", f"{root}:32", "--method", "standard", "--epochs", "1", "--out", str(tmp_path / "run")]
+    assert CliRunner().invoke(app, train).exit_code == 2
+    said = CliRunner().invoke(app, [*train, "--skip-broken"])
+    assert said.exit_code == 0
+    assert "There is no GPU, so small-cnn is trained on images of 32 x 32 pixels" in said.output
+    assert "skip_broken = true" in (tmp_path / "run" / "run.toml").read_text()
+
+
+def test_a_heavy_model_on_a_cpu_is_announced_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, cpu = Examples(torch.zeros(5000, 3, 32, 32), torch.arange(5000) % 2), torch.device("cpu")
+    seconds = {"resnet18": 0.3, "small-cnn": 0.003}
+    monkeypatch.setattr(time_needed, "seconds_an_example", lambda name, _: seconds[name])
+    said = time_needed.about_time("resnet18", train, 60, cpu)
+    assert said is not None
+    assert "resnet18 on 32 x 32 pixels takes about 25 hours, --model small-cnn about 15 minutes" in said
+    assert time_needed.about_time("resnet18", train, 60, torch.device("cuda")) is None
+    assert time_needed.about_time("resnet18", train.subset([0, 1]), 1, cpu) is None
+
+
+def test_the_time_of_an_example_is_measured() -> None:
+    some = Examples(torch.zeros(2, 3, 32, 32), torch.tensor([0, 1]))
+    state = torch.get_rng_state()
+    small, large = (time_needed.seconds_an_example(name, some) for name in ("small-cnn", "resnet32"))
+    assert 0 < small < large
+    assert torch.equal(torch.get_rng_state(), state)

@@ -56,10 +56,10 @@ def _loaded(settings: DistilSettings) -> tuple[Examples, Examples | None, Exampl
             "label), or --unlabelled with a folder of images or a data set."
         )
     if settings.pool:
-        pooled = load_with_pool(settings.data)
+        pooled = load_with_pool(settings.data, settings.skip_broken)
         train, pool = pooled.with_answers({})
         return train, pool, pooled.test
-    splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
+    splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed, skip_broken=settings.skip_broken)
     others = None if settings.unlabelled is None else _others(settings.unlabelled, splits.train, settings)
     return splits.train, others, splits.test
 

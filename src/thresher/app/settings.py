@@ -41,8 +41,9 @@ class Settings(TrainSettings):
     model: str = option(
         "auto",
         TRAINING,
-        "mlp:256x256, cnn9, resnet32-gn, timm:NAME, package.module:factory, ... If not given: mlp for tables and "
-        "images up to 16 pixels, lenet up to 28, resnet32 up to 32, resnet18 above.",
+        "mlp:256x256, cnn9, resnet32-gn, timm:NAME, timm:NAME@weights.safetensors,frozen, package.module:factory, ... "
+        "If not given: mlp for tables and images up to 16 pixels, head for embeddings, lenet up to 28 pixels; above, "
+        "small-cnn on a CPU, and on a GPU resnet32 up to 32 pixels and resnet18 for larger images.",
     )
     clean: str | None = option(
         None,

@@ -95,7 +95,7 @@ def _pooled(settings: Settings) -> Pooled:
         raise ThresherError(
             "--pool is for labels that people give: leave out --corrupt, or call active_loop in Python."
         )
-    return load_with_pool(settings.data)
+    return load_with_pool(settings.data, settings.skip_broken)
 
 
 def known_by_folds(job: TrainJob, out: Path) -> Estimate | None:
