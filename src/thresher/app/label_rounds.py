@@ -75,7 +75,7 @@ def open_pool(folder: Path, model: str | None = None) -> Asked:
     settings = Settings(**stored)
     if not settings.pool:
         raise ThresherError(f"{folder} was trained without --pool, so there is nothing to ask: train with --pool.")
-    pooled, before = load_with_pool(settings.data), read_loop(folder)
+    pooled, before = load_with_pool(settings.data, settings.skip_broken), read_loop(folder)
     if before is not None and before["identity"]["pool"] != pooled.fingerprint:
         raise ThresherError(f"{settings.data} is not what {folder} has asked about: put it back, or start a new run.")
     return Asked(folder, settings, pooled, read_answers(folder))
