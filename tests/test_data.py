@@ -48,8 +48,15 @@ def save_cifar10(folder: Path) -> np.ndarray[Any, Any]:
 
 
 def save_image(path: Path, colour: tuple[int, int, int] = (10, 20, 30), size: tuple[int, int] = (40, 30)) -> None:
+    """One of this colour, whose comment makes it another file than all others."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, colour).save(path)
+    Image.new("RGB", size, colour).save(path, exif=comment(str(path)))
+
+
+def comment(text: str) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x010E] = text
+    return exif
 
 
 def test_digits_are_split_class_by_class_in_the_same_way_for_every_seed() -> None:
@@ -314,7 +321,7 @@ def test_image_folder_crops_the_centre_and_turns_photographs_upright(tmp_path: P
         for number in range(5):
             path = tmp_path / label / f"{number}.png"
             path.parent.mkdir(exist_ok=True)
-            exif = Image.Exif()
+            exif = comment(str(path))
             exif[0x0112] = 3  # upside down
             picture = wide.copy()
             picture[0] = [255, 0, 0]

@@ -17,7 +17,7 @@ import typer
 from thresher.app.cli import Commands
 
 OF_THE_APP = (
-    "demo", "train", "review", "label", "correct", "predict", "export", "distil", "query", "methods", "report",
+    "demo", "scan", "train", "review", "label", "correct", "predict", "export", "distil", "query", "methods", "report",
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
 from thresher.methods import METHODS, Method, Trainer, method
-from thresher.models import NamedModel, default_model, is_foreign
+from thresher.models import NamedModel, is_foreign, model_for, without_weights
 from thresher.noise import Estimate, noise_rate_by_folds
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import LEDGER
@@ -71,10 +71,11 @@ def fit(
         raise ThresherError("The training data have examples of one class only: give examples of at least two.")
     if teacher is not None and not isinstance(teacher, nn.Module):
         raise ThresherError(f"A {type(teacher).__name__} is given as teacher: pass a trained torch.nn.Module.")
+    told = changed(TrainSettings() if settings is None else settings, changes)
     trainer = Trainer(
-        model=_model(model, train),
+        model=_model(model, train, told.device),
         train=train,
-        settings=changed(TrainSettings() if settings is None else settings, changes),
+        settings=told,
         test=examples_like(train, test, target, "the test set"),
         clean=examples_like(train, clean, target, "the clean set", apart=True),
         validation=examples_like(train, validation, target, "the validation set"),
@@ -134,16 +135,13 @@ def estimate_by_folds(train: Examples, model: Callable[[], nn.Module], settings:
     )  # fmt: skip
 
 
-def _model(given: Any, train: Examples) -> nn.Module | Callable[[], nn.Module]:
+def _model(given: Any, train: Examples, device: str | torch.device | None) -> nn.Module | Callable[[], nn.Module]:
     if isinstance(given, str):
-        return _named(given, train.input_shape, train.outputs)
+        name = model_for(train, find_device(device)) if given == "auto" else given
+        return NamedModel(name, train.input_shape, train.outputs)
     _refuse_no_model(given)
     made: nn.Module | Callable[[], nn.Module] = given
     return made
-
-
-def _named(name: str, input_shape: tuple[int, ...], outputs: int) -> NamedModel:
-    return NamedModel(default_model(input_shape) if name == "auto" else name, input_shape, outputs)
 
 
 def _refuse_no_model(given: Any) -> None:
@@ -210,7 +208,7 @@ def _maker(folder: Path, about: dict[str, Any], given: Any) -> Callable[[], nn.M
             raise ThresherError(
                 f"{folder} names code to import as its model ({name}): pass model={name!r} if you trust it."
             )
-        return _named(name, tuple(about["input_shape"]), about["outputs"])
+        return NamedModel(without_weights(name), tuple(about["input_shape"]), about["outputs"])
     _refuse_no_model(name)
     if isinstance(given, nn.Module):
         return lambda: copy.deepcopy(given)

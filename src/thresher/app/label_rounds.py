@@ -82,7 +82,7 @@ def open_pool(folder: Path, model: str | None = None) -> Asked:
             f"{folder} was trained without --pool, so no example waits for a label: to ask about those that have "
             "one, run thresher audit and then thresher review; else train with --pool."
         )
-    pooled, before = load_with_pool(settings.data), read_loop(folder)
+    pooled, before = load_with_pool(settings.data, settings.skip_broken), read_loop(folder)
     if before is not None and before["identity"]["pool"] != pooled.fingerprint:
         raise ThresherError(f"{settings.data} is not what {folder} has asked about: put it back, or start a new run.")
     return Asked(folder, settings, pooled, read_answers(folder))

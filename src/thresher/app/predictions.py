@@ -1,7 +1,6 @@
 """What a run predicts of new data, as a table."""
 
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from pyarrow import csv
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
 from thresher.data.image_files import files_of
-from thresher.data.preparation import ArrayPreparation, RowPreparation
+from thresher.data.preparation import RowPreparation
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.engine.run import Run
 
@@ -56,29 +55,10 @@ def write_predictions(table: Any, out: Path | None) -> None:
     write_whole(out, lambda path: write(table, path))
 
 
-def _read(data: Path, kind: str) -> Any:
-    """What `Run.predict` takes, of a run whose inputs are of this kind: arrays of a file, or the path itself."""
+def _read(data: Path, kind: str) -> Path:
+    """What `Run.predict` takes, of a run whose inputs are of this kind: the path, unless it cannot be of that kind."""
     if not data.exists():
         raise ThresherError(f"There is no file or folder {data}: check the path.")
-    if data.suffix not in (".npy", ".npz"):
-        if kind == ArrayPreparation.kind:
-            raise ThresherError(f"{data} holds no array, and the run was trained on arrays: give an .npy or .npz file.")
-        if kind == RowPreparation.kind and not data.name.endswith(TABLE_SUFFIXES):
-            raise ThresherError(f"{data} is no table: give a table, which ends in {', '.join(TABLE_SUFFIXES)}.")
-        return data
-    try:
-        loaded = np.load(data, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return _one_of(loaded, data)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ThresherError(f"{data} cannot be read ({error}): write it again with numpy.save.") from error
-
-
-def _one_of(arrays: Any, data: Path) -> Any:
-    """Of several arrays, the one to predict."""
-    wanted = next((name for name in ("images", "inputs", "test_images") if name in arrays.files), None)
-    if wanted is None and len(arrays.files) != 1:
-        raise ThresherError(f"{data} has several arrays: name the one to predict 'inputs'.")
-    return arrays[wanted or arrays.files[0]]
+    if kind == RowPreparation.kind and not data.name.endswith(TABLE_SUFFIXES):
+        raise ThresherError(f"{data} is no table: give a table, which ends in {', '.join(TABLE_SUFFIXES)}.")
+    return data

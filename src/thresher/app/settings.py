@@ -41,8 +41,9 @@ class Settings(TrainSettings):
     model: str = option(
         "auto",
         TRAINING,
-        "mlp:256x256, cnn9, resnet32-gn, timm:NAME, package.module:factory, ... If not given: mlp for tables and "
-        "images up to 16 pixels, lenet up to 28, resnet32 up to 32, resnet18 above.",
+        "mlp:256x256, cnn9, resnet32-gn, timm:NAME, timm:NAME@weights.safetensors,frozen, package.module:factory, ... "
+        "If not given: mlp for tables and images up to 16 pixels, head for embeddings, lenet up to 28 pixels; above, "
+        "small-cnn on a CPU, and on a GPU resnet32 up to 32 pixels and resnet18 for larger images.",
     )
     clean: str | None = option(
         None,
@@ -56,6 +57,7 @@ class Settings(TrainSettings):
     early_stop: bool = option(False, TRAINING, "Keep the epoch that did best on a noisy validation set, not the last.")
     fine_tune: bool = option(False, TRAINING, "Afterwards, train on the --clean examples alone.")
     fine_tune_steps: int = option(5000, TRAINING, "For how many steps (5000).")
+    skip_broken: bool = option(False, DATA, "Leave out image files that cannot be read, instead of stopping.")
     pool: bool = option(
         False,
         DATA,
@@ -119,6 +121,7 @@ def to_toml(settings: Settings) -> str:
     early_stop = false
     fine_tune = false
     fine_tune_steps = 5000
+    skip_broken = false
     pool = false
     optimizer = "adam"
     weight_decay = 0.0

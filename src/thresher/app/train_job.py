@@ -14,15 +14,17 @@ from thresher.app.settings import Kind, Settings, first_difference, read_toml, r
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data import Splits, load, load_clean
+from thresher.data.paths import path_and_option
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.door import estimate_by_folds, fit
+from thresher.engine.device.placement import find_device
 from thresher.engine.plan import epochs_for, learning_rates, make_schedule, make_views
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
 from thresher.methods import Method, fine_tune, last_rate, method
-from thresher.models import NamedModel, default_model
+from thresher.models import NamedModel, model_for
 from thresher.noise import Estimate
 from thresher.record.outcome import by_folds_in, keep_rows
 from thresher.record.run_folder import FINE_TUNED, NOISE_RATE, SETTINGS
@@ -59,7 +61,7 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     if settings.pool and pooled is None:
         pooled = _pooled(settings)
     if pooled is None:
-        splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
+        splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed, skip_broken=settings.skip_broken)
     else:
         splits = Splits(pooled.with_answers(answers or {})[0], pooled.test)
     _refuse_without_clean(settings, known)
@@ -78,13 +80,13 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
         epochs = epochs_for(settings, len(sets.train))
         if views and known.recipe(noise_rate=told, classes=sets.train.classes, epochs=epochs).views:
             raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
-    return TrainJob(with_defaults(settings, sets.train.input_shape), known, sets, pooled)
+    return TrainJob(with_defaults(settings, sets.train), known, sets, pooled)
 
 
-def with_defaults(settings: Kind, input_shape: tuple[int, ...]) -> Kind:
-    """The settings with model, learning rate and momentum as they are for such inputs where they were not chosen."""
+def with_defaults(settings: Kind, train: Examples) -> Kind:
+    """The settings with model, learning rate and momentum as they are for such examples where they were not chosen."""
     rate, momentum = learning_rates(settings)
-    model = default_model(input_shape) if settings.model == "auto" else settings.model
+    model = model_for(train, find_device(settings.device)) if settings.model == "auto" else settings.model
     return replace(settings, model=model, learning_rate=rate, momentum=momentum)
 
 
@@ -93,7 +95,7 @@ def _pooled(settings: Settings) -> Pooled:
         raise ThresherError(
             "--pool is for labels that people give: leave out --corrupt, or call active_loop in Python."
         )
-    return load_with_pool(settings.data)
+    return load_with_pool(settings.data, settings.skip_broken)
 
 
 def known_by_folds(job: TrainJob, out: Path) -> Estimate | None:
@@ -131,7 +133,7 @@ def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = Non
 
 def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
     """Where the data are a table, keep the least trusted rows of these sets of it in the run's folder."""
-    base, _, target = settings.data.partition(":")
+    base, target = path_and_option(settings.data)
     if base.endswith(TABLE_SUFFIXES):
         table = read_table(Path(base).expanduser()).drop_columns((target or "target").split(","))
         keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))

@@ -14,13 +14,16 @@ from thresher.core.naming import unknown
 from thresher.data.arrays import from_arrays, from_npz, known_images
 from thresher.data.builtin import blobs, digits, regression
 from thresher.data.clean import read_like, take_clean, warn_of_test_examples
+from thresher.data.embeddings import embeddings
 from thresher.data.human_labels import human_labels
 from thresher.data.image_files import ImageFiles
 from thresher.data.image_folders import image_folder, in_memory
 from thresher.data.image_sets import celeba_gender, celeba_landmarks, imagenet, mini_webvision
+from thresher.data.paths import path_and_option
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.predictions import Predictions, read_predictions
 from thresher.data.preparation import Preparation, preparation_of
+from thresher.data.scan import Scan, scan
 from thresher.data.splits import Splits, hold_out, only_classes, split, standardise_targets, whole_numbers
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.data.tables import table
@@ -30,6 +33,7 @@ __all__ = [
     "Pooled",
     "Predictions",
     "Preparation",
+    "Scan",
     "Splits",
     "blobs",
     "digits",
@@ -46,6 +50,7 @@ __all__ = [
     "preparation_of",
     "read_predictions",
     "regression",
+    "scan",
     "split",
     "standardise_targets",
     "table",
@@ -56,22 +61,25 @@ __all__ = [
 Loader = Callable[[str, Path, int], Splits]
 
 
-def load(name: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Splits:
+def load(name: str, *, data_dir: str | Path | None = None, seed: int = 0, skip_broken: bool = False) -> Splits:
     """The training and the test set called `name`, or read from the file or folder of that path.
 
     name      a known name, with sizes or classes after a colon: digits, blobs:2000,5,10 (examples, classes,
               features), mnist:4,9 (these classes), imagenet:128 (pixels); NAME for NAME.npz in the data folder;
-              or a path: table.csv:COLUMN, set.npz, folder/of/images:64
+              or a path: table.csv:COLUMN, vectors.parquet:COLUMN, set.npz, inputs.npy:labels.npy, folder/of/images:64
     data_dir  the folder of data and downloads: if not given THRESHER_DATA, or else ~/.cache/thresher
     seed      for generated sets only; all others are always split in the same way
+    skip_broken  leave out image files that cannot be read, which are refused otherwise, all of them at once
 
     >>> train, test = load("blobs:100,3")
     >>> len(train), train.classes
     (100, 3)
     """
     folder = _data_folder(data_dir)
-    base, _, option = name.partition(":")
-    return REGISTRY[base](option, folder, seed) if base in REGISTRY else _from_path(_path_of(base, folder), option)
+    base, option = _base_and_option(name)
+    if base in REGISTRY:
+        return REGISTRY[base](option, folder, seed)
+    return _from_path(_path_of(base, folder), option, skip_broken)
 
 
 def load_clean(name: str, known: Splits, data: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Examples:
@@ -82,7 +90,7 @@ def load_clean(name: str, known: Splits, data: str, *, data_dir: str | Path | No
     """
     train, test = known
     folder = _data_folder(data_dir)
-    base, _, option = name.partition(":")
+    base, option = _base_and_option(name)
     if base in REGISTRY:
         clean = REGISTRY[base](option, folder, seed).train
     else:
@@ -112,6 +120,12 @@ def _data_folder(data_dir: str | Path | None) -> Path:
     return folder
 
 
+def _base_and_option(name: str) -> tuple[str, str]:
+    """A known name or a path, and the option after it; a known name goes before a path."""
+    base, _, option = name.partition(":")
+    return (base, option) if base in REGISTRY else path_and_option(name)
+
+
 def _path_of(base: str, folder: Path) -> Path:
     """The file or folder at this path, or the .npz file of this name in the data folder."""
     path = Path(base).expanduser()
@@ -126,15 +140,17 @@ def _path_of(base: str, folder: Path) -> Path:
     return folder / f"{base}.npz"
 
 
-def _from_path(path: Path, option: str) -> Splits:
+def _from_path(path: Path, option: str, skip_broken: bool = False) -> Splits:
     if path.is_dir():
-        return image_folder(path, *_pixels(option))
+        return image_folder(path, next(iter(_pixels(option)), 64), skip_broken)
+    if (vectors := embeddings(path, option)) is not None:
+        return vectors
     if path.suffix == ".npz":
         return _chosen(from_npz(path), option)
     if path.name.endswith(TABLE_SUFFIXES):
         return table(path, option or "target")
     raise ThresherError(
-        f"{path} is of no kind that Thresher reads: give {', '.join(TABLE_SUFFIXES)}, .npz or a folder of images."
+        f"{path} is of no kind that Thresher reads: give {', '.join(TABLE_SUFFIXES)}, .npz, .npy or a folder of images."
     )
 
 

@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset
 
+from thresher.core.datasets import Picked
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data.image_files import ImageFiles, images_in
+from thresher.data.decoded import read_images
+from thresher.data.image_files import image_format, images_in
 from thresher.data.image_folders import labelled_images, unlabelled_images
+from thresher.data.paths import path_and_option
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.data.tables import table_with_pool
 
@@ -47,12 +50,12 @@ class Pooled:
         return ids
 
 
-def load_with_pool(name: str) -> Pooled:
+def load_with_pool(name: str, skip_broken: bool = False) -> Pooled:
     """A table with empty cells in its target column (table.csv:COLUMN), or a folder of images with one `unlabelled`."""
-    base, _, option = name.partition(":")
+    base, option = path_and_option(name)
     path = Path(base).expanduser()
     if path.is_dir():
-        return _folder(path, int(option) if option.isdigit() else 64)
+        return _folder(path, int(option) if option.isdigit() else 64, skip_broken)
     if path.name.endswith(TABLE_SUFFIXES):
         return _table(path, option or "target")
     raise ThresherError(
@@ -80,12 +83,22 @@ def plain_value(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _folder(path: Path, size: int) -> Pooled:
-    (train, test), files = labelled_images(path, size), unlabelled_images(path)
+def _folder(path: Path, size: int, skip_broken: bool) -> Pooled:
+    (train, test), found = labelled_images(path, size, skip_broken), unlabelled_images(path)
+    scaled = image_format(train.inputs)
+    read, facts = read_images(found, size, None if scaled is None else scaled[1])
+    if facts.broken and not skip_broken:
+        first_broken = found[min(facts.broken)]
+        raise ThresherError(
+            f"{len(facts.broken)} files in {path} cannot be read as an image (the first is {first_broken}): replace or "
+            "remove them, or leave them out with --skip-broken."
+        )
+    whole = [place for place in range(len(found)) if place not in facts.broken]
+    files, unlabelled = [found[place] for place in whole], Picked(read, whole)
     first = 1 + max(int(train.ids.max()), int(test.ids.max()))
     examples = replace(
         train,
-        inputs=ConcatDataset([train.inputs, ImageFiles(files, size)]),  # type: ignore[list-item]
+        inputs=ConcatDataset([train.inputs, unlabelled]),  # type: ignore[list-item]
         targets=torch.cat([train.targets, torch.zeros(len(files), dtype=torch.long)]),
         ids=torch.cat([train.ids, torch.arange(len(files)) + first]),
         checked=False,

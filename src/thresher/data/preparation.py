@@ -10,14 +10,17 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from thresher.core.datasets import MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data.column_encoders import Encoder, decoded, encoder_from_record, inputs_of
-from thresher.data.image_files import ImageFiles, image_size, images_in
+from thresher.data.image_files import ImageFiles, image_format, images_in
+from thresher.data.image_pixels import Ranges
 from thresher.data.splits import Splits
 from thresher.data.table_files import read_rows
+from thresher.data.vector_files import read_vectors
 
 Normalise = tuple[Tensor, Tensor]
 
@@ -32,6 +35,11 @@ class Preparation(ABC):
     @abstractmethod
     def __call__(self, raw: Any) -> Tensor | MapDataset:
         """Inputs as `Examples` takes them, before `normalise`."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, where it is known without data."""
+        return None
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
@@ -54,8 +62,11 @@ class Preparation(ABC):
             ) from error
 
     def examples(self, raw: Any) -> Examples:
-        """The raw data as examples without labels (each target is 0); their `batches` are what the model takes."""
-        inputs = self(raw)
+        """The raw data as examples without labels (each target is 0); their `batches` are what the model takes.
+
+        A torch Dataset gives inputs as the model takes them; targets that come with them are ignored.
+        """
+        inputs = _streamed(raw, self.input_shape) if isinstance(raw, Dataset | DataLoader) else self(raw)
         nothing = torch.zeros(len(inputs), dtype=torch.long)
         return Examples(inputs, nothing, classes=1, normalise=self.normalise, name="the new data", preparation=self)
 
@@ -83,25 +94,39 @@ class RowPreparation(Preparation):
 
 @dataclass(frozen=True, eq=False)
 class ImagePreparation(Preparation):
-    """Image files, scaled to `size`: a path to one, a folder (all images anywhere in it, sorted) or a list of paths."""
+    """Image files, scaled to `size`: a path to one, a folder (all images anywhere in it, sorted) or a list of paths.
+
+    ranges  which values of 16-bit and real pixels are black and white
+    """
 
     kind: ClassVar[str] = "images"
     size: int
+    ranges: Ranges = field(default_factory=Ranges)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (3, self.size, self.size)
 
     def __call__(self, raw: Any) -> ImageFiles:
-        return ImageFiles(_image_paths(raw), self.size)
+        return ImageFiles(_image_paths(raw), self.size, self.ranges)
 
     def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "size": self.size, "normalise": _normalise_record(self.normalise)}
+        ranges = {"integers": list(self.ranges.integers), "reals": list(self.ranges.reals)}
+        normalise = _normalise_record(self.normalise)
+        return {"kind": self.kind, "size": self.size, "ranges": ranges, "normalise": normalise}
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayPreparation(Preparation):
-    """Tensors, arrays or nested lists [n, *shape], which pass as they are."""
+    """Tensors, arrays or nested lists [n, *shape], which pass as they are; or the path of a file that holds them."""
 
     kind: ClassVar[str] = "arrays"
     shape: tuple[int, ...]
     dtype: torch.dtype
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self.shape
 
     def __call__(self, raw: Any) -> Tensor:
         given = _as_tensor(raw)
@@ -136,8 +161,8 @@ def preparation_of(source: Splits | Examples) -> Preparation:
         return examples.preparation
     if isinstance(examples.inputs, Tensor):
         first = examples.inputs[:1]
-    elif (size := image_size(examples.inputs)) is not None:
-        return ImagePreparation(size, normalise=examples.normalise)
+    elif (scaled := image_format(examples.inputs)) is not None:
+        return ImagePreparation(*scaled, normalise=examples.normalise)
     else:
         first = Seeded(examples.inputs, [0], 0, 0)[0][None]
     return ArrayPreparation(tuple(first.shape[1:]), first.dtype, normalise=examples.normalise)
@@ -180,9 +205,24 @@ def _image_paths(raw: Any) -> list[Path]:
     return paths
 
 
+def _streamed(dataset: Any, wanted: tuple[int, ...] | None) -> MapDataset:
+    """A torch Dataset as inputs, if its items have the shape that is wanted."""
+    if isinstance(dataset, DataLoader | IterableDataset):
+        raise ThresherError(f"A {type(dataset).__name__} has no items to look up: pass a map-style Dataset.")
+    found = tuple(Seeded(dataset, [0], 0, 0)[0].shape)
+    if wanted is not None and found != wanted:
+        raise ThresherError(
+            f"The items have inputs of shape {list(found)}, and the model was trained on {list(wanted)}: reshape them."
+        )
+    made: MapDataset = dataset
+    return made
+
+
 def _as_tensor(raw: Any) -> Tensor:
     if isinstance(raw, Tensor):
         return raw
+    if isinstance(raw, (str, Path)):
+        raw = read_vectors(Path(raw).expanduser())
     try:
         return torch.from_numpy(np.array(raw))
     except (TypeError, ValueError) as error:
@@ -218,7 +258,9 @@ def _rows(record: Mapping[str, Any]) -> RowPreparation:
 
 
 def _images(record: Mapping[str, Any]) -> ImagePreparation:
-    return ImagePreparation(int(record["size"]), normalise=_normalise(record["normalise"]))
+    values = record.get("ranges", {})  # which runs of earlier versions lack
+    ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in values.items()})
+    return ImagePreparation(int(record["size"]), ranges, normalise=_normalise(record["normalise"]))
 
 
 def _arrays(record: Mapping[str, Any]) -> ArrayPreparation:

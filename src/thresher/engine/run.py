@@ -96,7 +96,7 @@ class Run:
         """The likeliest class of each input [n], as labels were given; or real targets [n, d], in their own unit.
 
         raw  what the run was trained on: tensors or arrays; rows (a DataFrame, a table's path, a list of dicts); or
-             images (a path, a folder, a list of paths)
+             images (a path, a folder, a list of paths); or a torch Dataset of inputs as the model takes them
         """
         outputs = self._outputs(raw)
         if self.about["classes"] is None:

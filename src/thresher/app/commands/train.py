@@ -65,7 +65,9 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
 
 def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.app.terminal import progress
+    from thresher.app.time_needed import about_time
     from thresher.app.train_job import fine_tuned, known_by_folds, start
+    from thresher.engine.device.placement import find_device
     from thresher.report.run_record import noise_rate_found
     from thresher.report.summary import noise_rate_text
 
@@ -77,6 +79,9 @@ def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console
         f"{trusted}{len(job.sets.test):,} to test on",
         soft_wrap=True,
     )
+    said = about_time(settings.model, job.train, job.epochs, find_device(settings.device))
+    if said is not None:
+        aside.print(said, soft_wrap=True)
     if settings.noise_rate == "folds" and known_by_folds(job, folder) is None:
         aside.print("First the noise rate, by trainings that hold examples out.", soft_wrap=True)
     with progress([settings.method], aside) as [watch]:
