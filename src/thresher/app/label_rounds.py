@@ -12,6 +12,7 @@ import torch
 from thresher.app.annotate.stored_answers import Answer, answers_of, asked_by, read_answers, round_folder
 from thresher.app.folders import is_finished
 from thresher.app.settings import Settings, read_toml, refuse_stored_code
+from thresher.app.table_settings import table_options
 from thresher.app.train_job import TrainJob, prepare_job, start
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -75,7 +76,7 @@ def open_pool(folder: Path, model: str | None = None) -> Asked:
     settings = Settings(**stored)
     if not settings.pool:
         raise ThresherError(f"{folder} was trained without --pool, so there is nothing to ask: train with --pool.")
-    pooled, before = load_with_pool(settings.data), read_loop(folder)
+    pooled, before = load_with_pool(settings.data, table_options(settings)), read_loop(folder)
     if before is not None and before["identity"]["pool"] != pooled.fingerprint:
         raise ThresherError(f"{settings.data} is not what {folder} has asked about: put it back, or start a new run.")
     return Asked(folder, settings, pooled, read_answers(folder))
