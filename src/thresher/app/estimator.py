@@ -21,8 +21,8 @@ class ThresherClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
 
     Inputs are taken as they are: put a StandardScaler before it, as for any network.
     class_weight  a weight for each class by its label, or "balanced"; the weight of a row is that times its own
-    After fit: `classes_`, `trust_` (how far each given label was believed, 0 to 1; NaN where early stopping held it
-    out), `noise_rate_` and `noise_rate_why_`, `history_`, `models_`.
+    After fit: `classes_`, `trust_` (how far each given label was believed, 0 to 1; NaN where a row was held out or has
+    the weight 0), `noise_rate_` and `noise_rate_why_`, `history_`, `models_`.
 
     >>> X = np.linspace(-1, 1, 60, dtype=np.float32)[:, None]
     >>> y = np.where(X[:, 0] > 0, "large", "small")

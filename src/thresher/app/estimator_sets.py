@@ -86,18 +86,19 @@ def _needs(what: Any) -> frozenset[str]:
 
 def sets_of(rows: Examples, weights: Array | None, trusted: Array | None, held_out: float | None) -> RowSets:
     """The rows as sets: the trusted ones stay among those to train on, and none of them is held out."""
+    counted = torch.ones(len(rows), dtype=torch.bool)
     if weights is not None:
         scaled = torch.from_numpy(weights / weights[weights > 0].mean())
-        rows = rows.with_columns(sample_weight=scaled.float())
+        rows, counted = rows.with_columns(sample_weight=scaled.float()), scaled > 0
     clean = None if trusted is None else rows.subset(torch.from_numpy(trusted))
     if held_out is None:
-        return RowSets(rows, clean, None)
+        return RowSets(rows.subset(counted), clean, None)
     if not 0 < held_out < 1:
         raise ValueError(f"validation_fraction={held_out} is not between 0 and 1: give a share such as 0.1.")
-    apart = torch.zeros(len(rows), dtype=torch.bool)
-    may_go = torch.arange(len(rows)) if trusted is None else torch.from_numpy(~trusted).nonzero().flatten()
-    apart[may_go[hold_out(rows.targets[may_go], held_out)[1]]] = True
-    return RowSets(rows.subset(~apart), clean, rows.subset(apart))
+    may_go = (counted if trusted is None else counted & torch.from_numpy(~trusted)).nonzero().flatten()
+    apart = may_go[hold_out(rows.targets[may_go], held_out)[1]]
+    counted[apart] = False
+    return RowSets(rows.subset(counted), clean, rows.subset(apart))
 
 
 def patience(epochs: int | None) -> Callable[[Record], bool] | None:

@@ -106,10 +106,11 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         rows = Examples(self._inputs(inputs), **self._targets(given, weights), name="X")
         trusted = clean_rows(clean, len(rows))
         refuse_without_clean(self.method, trusted)
-        self._train(sets_of(rows, weights, trusted, self.validation_fraction if self.early_stopping else None))
+        sets = sets_of(rows, weights, trusted, self.validation_fraction if self.early_stopping else None)
+        self._train(sets, len(rows))
         return self
 
-    def _train(self, sets: RowSets) -> None:
+    def _train(self, sets: RowSets, rows: int) -> None:
         train, stops = sets.train, sets.validation is not None
         settings = TrainSettings(
             epochs=self.epochs,
@@ -135,13 +136,13 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             watch=self.watch,
             settings=settings,
         )
-        self._remember(run, by_folds, len(train) + (len(sets.validation) if sets.validation is not None else 0))
+        self._remember(run, by_folds, rows)
 
     def _remember(self, run: Run, by_folds: Estimate | None, rows: int) -> None:
         """The fitted attributes that all methods have."""
         self.models_, self.history_, self.n_iter_ = list(run.models), run.history, len(run.history)
         ids, trust = run.trust()
-        self.trust_ = np.full(rows, np.nan, np.float32)  # rows that were held out stay without one
+        self.trust_ = np.full(rows, np.nan, np.float32)  # rows that were left or held out stay without one
         self.trust_[ids.numpy()] = trust.numpy()
         found = next((record["noise_rate"] for record in run.history if record.get("noise_rate")), None)
         if by_folds is not None:

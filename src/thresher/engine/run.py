@@ -94,7 +94,7 @@ class Run:
         """How far each example should count [n], in the order of their ids: `sample_weight` of any other learner.
 
         Those of the audit where there is one in the run's folder. Else the least trusted count nothing, as large a
-        share as the noise rate that the run was told or found; where there is none, all count as far as they are trusted.
+        share as the noise rate that the run was told or found; without a rate all count as far as they are trusted.
         """
         if self.out is not None and (self.out / ISSUES).is_file():
             return self.issues().weights()
