@@ -10,7 +10,6 @@ import pyarrow as pa
 from torch import Tensor
 
 from thresher.core.errors import ThresherError
-from thresher.core.naming import unknown
 from thresher.data.column_encoders import (
     Array,
     Categories,
@@ -45,7 +44,6 @@ def fit_columns(
 ) -> FittedColumns:
     """What all columns but the targets, the group and those to drop become, by the training rows."""
     options = TableOptions() if options is None else options
-    _refuse_unknown(rows, targets, name, options)
     apart = {*targets, *options.drop, options.groups}
     wanted = [column for column in rows.column_names if column not in apart]
     if not wanted:
@@ -83,16 +81,6 @@ def _is_empty(values: Any, train: Array) -> bool:
     if pa.types.is_floating(values.type):
         return bool(np.isnan(values.to_numpy(zero_copy_only=False)[train]).all())
     return bool(values.take(pa.array(train)).null_count == len(train))
-
-
-def _refuse_unknown(rows: Any, targets: Sequence[str], name: str, options: TableOptions) -> None:
-    named = [*options.categorical, *options.drop, *([] if options.groups is None else [options.groups])]
-    for column in named:
-        if column not in rows.column_names:
-            raise unknown(f"column in {name}", column, rows.column_names)
-    for column in targets:
-        if column in (*options.drop, options.groups):
-            raise ThresherError(f"Column {column} is what to predict: name another column to drop or to group by.")
 
 
 def _names_rows(column: Any, name: str) -> bool:

@@ -14,10 +14,10 @@ from torch import Tensor
 from thresher.core.datasets import MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data.column_encoders import Encoder, decoded, encoder_from_record, inputs_of
+from thresher.data.column_encoders import Encoder, Numbers, decoded, encoder_from_record, inputs_of
 from thresher.data.image_files import ImageFiles, image_size, images_in
 from thresher.data.splits import Splits
-from thresher.data.table_files import read_rows
+from thresher.data.table_files import UNKNOWN, read_rows, without_markers
 
 Normalise = tuple[Tensor, Tensor]
 
@@ -161,6 +161,8 @@ def _as_trained(rows: Any, encoder: Encoder, name: str) -> Any:
             f"{', '.join(rows.column_names)}."
         )
     column = decoded(rows.column(encoder.column).combine_chunks())
+    if isinstance(encoder, Numbers):
+        column = without_markers(pa.table({"numbers": column}), (UNKNOWN,)).column(0).combine_chunks()
     try:
         return column.cast(encoder.type)
     except pa.ArrowException as error:

@@ -22,7 +22,7 @@ def hold_out(targets: Tensor, share: float = 0.2, groups: Tensor | None = None) 
     """Sorted positions to train on and to test on, the same at every call; class ids [n] are split class by class.
 
     The split takes no seed, so that a test example of one run is not a training example of another.
-    groups  numbers [n]: examples with the same one are on the same side, and classes are split as evenly as that allows
+    groups  numbers [n]: examples with the same one are on the same side, and classes are split about evenly
 
     >>> train, test = hold_out(torch.tensor([0] * 50 + [1] * 10))
     >>> len(train), torch.tensor([0] * 50 + [1] * 10)[test].bincount().tolist()
@@ -51,13 +51,14 @@ def _held_of_each(labels: Tensor, share: float, draws: torch.Generator) -> Tenso
 
 def _held_groups(labels: Tensor, share: float, groups: Tensor, draws: torch.Generator) -> Tensor:
     """The same with whole groups, in random order: one is held out where that brings classes nearer to the share."""
-    _, group, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
-    members = group.argsort(stable=True).split(sizes.tolist())
-    missing = share * labels.bincount().double()  # of each class
+    _, group, many = torch.unique(groups, return_inverse=True, return_counts=True)
+    members = group.argsort(stable=True).split(many.tolist())
+    sizes = labels.bincount().double()
+    missing = share * sizes  # of each class
     is_test = torch.zeros(len(labels), dtype=torch.bool)
     for place in torch.randperm(len(members), generator=draws).tolist():
         classes, counts = torch.unique(labels[members[place]], return_counts=True)
-        if (counts * (counts - 2 * missing[classes])).sum() < 0:  # |missing - counts|² < |missing|²
+        if (counts * (counts - 2 * missing[classes]) / sizes[classes]).sum() < 0:  # |missing - counts|² < |missing|²
             missing[classes] -= counts
             is_test[members[place]] = True
     return is_test

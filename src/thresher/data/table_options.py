@@ -1,9 +1,11 @@
 """How a table is read where its looks are not enough."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from thresher.core.errors import ThresherError
+from thresher.core.naming import unknown
 
 CLASSES, REGRESSION = "classes", "regression"
 SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}  # what is hard to type
@@ -49,6 +51,16 @@ class TableOptions:
         if "sep" in told:
             told["sep"] = SEPARATORS.get(told["sep"], told["sep"])
         return TableOptions(**told)
+
+    def check(self, columns: Sequence[str], targets: Sequence[str], name: str) -> None:
+        """Refuse names of columns that the table, which messages call `name`, does not have or that are its targets."""
+        groups = () if self.groups is None else (self.groups,)
+        for column in (*self.categorical, *self.drop, *groups):
+            if column not in columns:
+                raise unknown(f"column in {name}", column, columns)
+        for column in targets:
+            if column in (*self.drop, *groups):
+                raise ThresherError(f"Column {column} is what to predict: name another column to drop or to group by.")
 
     def refuse_if_given(self, what: str) -> None:
         """Refuse options for data that are no table, which messages call `what`."""

@@ -42,9 +42,9 @@ def table(source: Any, target: str = "target", options: TableOptions | None = No
     but carried along. Real targets are standardised by the training rows as well. Ids are row numbers.
     """
     options = TableOptions() if options is None else options
-    rows, name = read_rows(source, options.na, options.sep)
+    rows, name = _read(source, target, options)
     targets = targets_of(rows, target, name, options)
-    groups = _groups(rows, options, name)
+    groups = _groups(rows, options)
     train, test = hold_out(targets.values, groups=groups)
     examples = _examples(rows, targets, target, train, name, options, groups)
     return Splits(examples.subset(train), examples.subset(test))
@@ -53,9 +53,9 @@ def table(source: Any, target: str = "target", options: TableOptions | None = No
 def rows_as_examples(source: Any, target: str, options: TableOptions | None = None) -> Examples:
     """All rows of a table as examples, none held out; everything is standardised by all of them."""
     options = TableOptions() if options is None else options
-    rows, name = read_rows(source, options.na, options.sep)
+    rows, name = _read(source, target, options)
     targets = targets_of(rows, target, name, options)
-    return _examples(rows, targets, target, torch.arange(len(rows)), name, options, _groups(rows, options, name))
+    return _examples(rows, targets, target, torch.arange(len(rows)), name, options, _groups(rows, options))
 
 
 def table_with_pool(source: Any, target: str = "target", options: TableOptions | None = None) -> tuple[Splits, Tensor]:
@@ -65,9 +65,9 @@ def table_with_pool(source: Any, target: str = "target", options: TableOptions |
     those to test on, so that they stay the same while labels come in.
     """
     options = TableOptions() if options is None else options
-    rows, name = read_rows(source, options.na, options.sep)
+    rows, name = _read(source, target, options)
     known, labelled = _with_gaps(rows, target, name)
-    groups = _groups(rows, options, name)
+    groups = _groups(rows, options)
     held = hold_out(known.values, groups=None if groups is None else groups[labelled])[1]
     learn = torch.ones(len(labelled), dtype=torch.bool)
     learn[labelled.nonzero().flatten()[held]] = False
@@ -129,12 +129,16 @@ def carried_columns(source: Any, known: RowPreparation) -> Any:
     return read_rows(source, known.na, known.sep)[0].select(list(known.carried))
 
 
-def _groups(rows: Any, options: TableOptions, name: str) -> Tensor | None:
+def _read(source: Any, target: str, options: TableOptions) -> tuple[Any, str]:
+    rows, name = read_rows(source, options.na, options.sep)
+    options.check(rows.column_names, target.split(","), name)
+    return rows, name
+
+
+def _groups(rows: Any, options: TableOptions) -> Tensor | None:
     """To whom each row belongs, as numbers [n], where a column says so."""
     if options.groups is None:
         return None
-    if options.groups not in rows.column_names:
-        raise unknown(f"column in {name}", options.groups, rows.column_names)
     column = plain_column(rows, options.groups)
     if column.null_count:
         raise ThresherError(
