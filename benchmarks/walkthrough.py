@@ -9,7 +9,6 @@ measure. The answers of the review are the true labels: they stand for a person 
 
 import argparse
 import csv
-import json
 import shutil
 import subprocess
 import sys
@@ -18,11 +17,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
-from thresher import Examples, load
-from thresher.corruption import corrupt
+from thresher import Examples
 
 COUNT, TEST, WRONG, REVIEWED = 3_000, 2_000, "instance:0.2", 150
 WIDTH, HEIGHT = 1200, 1000

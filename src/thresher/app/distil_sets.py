@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from thresher.app.distil_settings import DistilSettings, is_table
+from thresher.app.table_settings import table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
@@ -56,10 +57,16 @@ def _loaded(settings: DistilSettings) -> tuple[Examples, Examples | None, Exampl
             "label), or --unlabelled with a folder of images or a data set."
         )
     if settings.pool:
-        pooled = load_with_pool(settings.data, settings.skip_broken)
+        pooled = load_with_pool(settings.data, table_options(settings), settings.skip_broken)
         train, pool = pooled.with_answers({})
         return train, pool, pooled.test
-    splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed, skip_broken=settings.skip_broken)
+    splits = load(
+        settings.data,
+        data_dir=settings.data_dir,
+        seed=settings.seed,
+        options=table_options(settings),
+        skip_broken=settings.skip_broken,
+    )
     others = None if settings.unlabelled is None else _others(settings.unlabelled, splits.train, settings)
     return splits.train, others, splits.test
 

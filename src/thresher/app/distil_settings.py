@@ -53,7 +53,7 @@ class DistilSettings(Settings):
     student_sees_validation: bool = option(False, TEACHER, "Train the student on the validation examples, too.")
 
 
-UNUSED = ("corruption", "steps", "clean", "clean_batch", "early_stop", "fine_tune", "fine_tune_steps")
+UNUSED = ("test", "corruption", "steps", "clean", "clean_batch", "early_stop", "fine_tune", "fine_tune_steps")
 OPTIONS: Mapping[str, Any] = options.options_for(DistilSettings, without=UNUSED)
 
 

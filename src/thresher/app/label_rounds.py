@@ -12,6 +12,7 @@ import torch
 from thresher.app.annotate.stored_answers import Answer, answers_of, asked_by, read_answers, round_folder
 from thresher.app.folders import is_finished
 from thresher.app.settings import Settings, read_toml, refuse_stored_code
+from thresher.app.table_settings import table_options
 from thresher.app.train_job import TrainJob, prepare_job, start
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -82,7 +83,8 @@ def open_pool(folder: Path, model: str | None = None) -> Asked:
             f"{folder} was trained without --pool, so no example waits for a label: to ask about those that have "
             "one, run thresher audit and then thresher review; else train with --pool."
         )
-    pooled, before = load_with_pool(settings.data, settings.skip_broken), read_loop(folder)
+    options = table_options(settings)
+    pooled, before = load_with_pool(settings.data, options, settings.skip_broken), read_loop(folder)
     if before is not None and before["identity"]["pool"] != pooled.fingerprint:
         raise ThresherError(f"{settings.data} is not what {folder} has asked about: put it back, or start a new run.")
     return Asked(folder, settings, pooled, read_answers(folder))

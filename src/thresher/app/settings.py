@@ -9,6 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from thresher.app.table_settings import TableSettings
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
 from thresher.core.naming import unknown
@@ -20,7 +21,7 @@ DATA = "What to train on"
 
 
 @dataclass(frozen=True)
-class Settings(TrainSettings):
+class Settings(TableSettings):
     """What `thresher train` is told; None is left out of the file and means the default that the help names."""
 
     data: str = option("", DATA, "digits, cifar10, blobs:2000,5, table.csv:COLUMN, images.npz or a folder of images.")

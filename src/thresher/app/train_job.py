@@ -11,9 +11,10 @@ import torch
 from thresher.app.folders import saved_epochs
 from thresher.app.sets import Sets, prepare_sets
 from thresher.app.settings import Kind, Settings, first_difference, read_toml, refuse_another_run, saving
+from thresher.app.table_settings import table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data import Splits, load, load_clean
+from thresher.data import Splits, load, load_clean, load_test, load_whole
 from thresher.data.paths import path_and_option
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
@@ -60,10 +61,7 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     known = method(settings.method)
     if settings.pool and pooled is None:
         pooled = _pooled(settings)
-    if pooled is None:
-        splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed, skip_broken=settings.skip_broken)
-    else:
-        splits = Splits(pooled.with_answers(answers or {})[0], pooled.test)
+    splits = _loaded(settings) if pooled is None else Splits(pooled.with_answers(answers or {})[0], pooled.test)
     _refuse_without_clean(settings, known)
     held_out = VALIDATION if settings.early_stop and settings.validation is None else settings.validation
     sets = prepare_sets(
@@ -90,12 +88,24 @@ def with_defaults(settings: Kind, train: Examples) -> Kind:
     return replace(settings, model=model, learning_rate=rate, momentum=momentum)
 
 
+def _loaded(settings: Settings) -> Splits:
+    """What to train on and what to test on, which may be a file or folder of its own."""
+    where: dict[str, Any] = {"data_dir": settings.data_dir, "seed": settings.seed}
+    told = {**where, "options": table_options(settings), "skip_broken": settings.skip_broken}
+    if settings.test is None:
+        return load(settings.data, **told)
+    train = load_whole(settings.data, **told)
+    return Splits(train, load_test(settings.test, train, settings.data, **where))
+
+
 def _pooled(settings: Settings) -> Pooled:
+    if settings.test is not None:
+        raise ThresherError("--pool holds out a test set of its own: leave out --test.")
     if settings.corruption is not None:
         raise ThresherError(
             "--pool is for labels that people give: leave out --corrupt, or call active_loop in Python."
         )
-    return load_with_pool(settings.data, settings.skip_broken)
+    return load_with_pool(settings.data, table_options(settings), settings.skip_broken)
 
 
 def known_by_folds(job: TrainJob, out: Path) -> Estimate | None:
@@ -135,7 +145,8 @@ def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
     """Where the data are a table, keep the least trusted rows of these sets of it in the run's folder."""
     base, target = path_and_option(settings.data)
     if base.endswith(TABLE_SUFFIXES):
-        table = read_table(Path(base).expanduser()).drop_columns((target or "target").split(","))
+        told = table_options(settings)
+        table = read_table(Path(base).expanduser(), told.na, told.sep).drop_columns((target or "target").split(","))
         keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))
 
 

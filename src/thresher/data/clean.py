@@ -41,7 +41,7 @@ def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
         return only_classes(Splits(clean, clean), whole_numbers(option)).train if option else clean
     base, known = path_and_option(data)[0], train.preparation
     if not path.name.endswith(TABLE_SUFFIXES) or not isinstance(known, RowPreparation):
-        raise ThresherError(f"{path} is of another kind than {base}: give clean examples as the training set is given.")
+        raise ThresherError(f"{path} is of another kind than {base}: give examples in the form of the training set.")
     target = ",".join(known.targets)
     if option not in ("", target):
         raise ThresherError(f"The targets of {base} are in its column {target}: call that of {path.name} so as well.")

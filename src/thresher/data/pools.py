@@ -19,6 +19,7 @@ from thresher.data.image_files import image_format, images_in
 from thresher.data.image_folders import labelled_images, unlabelled_images
 from thresher.data.paths import path_and_option
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
+from thresher.data.table_options import TableOptions
 from thresher.data.tables import table_with_pool
 
 # What is shown of the examples of these ids: {"image": its file} or {"row": {column: value}}.
@@ -50,25 +51,26 @@ class Pooled:
         return ids
 
 
-def load_with_pool(name: str, skip_broken: bool = False) -> Pooled:
+def load_with_pool(name: str, options: TableOptions | None = None, skip_broken: bool = False) -> Pooled:
     """A table with empty cells in its target column (table.csv:COLUMN), or a folder of images with one `unlabelled`."""
     base, option = path_and_option(name)
-    path = Path(base).expanduser()
+    path, options = Path(base).expanduser(), TableOptions() if options is None else options
     if path.is_dir():
+        options.refuse_if_given(path.name)
         return _folder(path, int(option) if option.isdigit() else 64, skip_broken)
     if path.name.endswith(TABLE_SUFFIXES):
-        return _table(path, option or "target")
+        return _table(path, option or "target", options)
     raise ThresherError(
         f"'{name}' cannot have a pool: give a table with empty cells in its target column (table.csv:COLUMN), "
         "or a folder of images with a subfolder unlabelled."
     )
 
 
-def _table(path: Path, target: str) -> Pooled:
-    (examples, test), labelled = table_with_pool(path, target)
+def _table(path: Path, target: str, options: TableOptions) -> Pooled:
+    (examples, test), labelled = table_with_pool(path, target, options)
 
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:
-        rows = read_table(path).drop_columns([target]).take(list(ids)).to_pylist()
+        rows = read_table(path, options.na, options.sep).drop_columns([target]).take(list(ids)).to_pylist()
         return [{"row": {name: plain_value(value) for name, value in row.items()}} for row in rows]
 
     assert isinstance(examples.inputs, Tensor)

@@ -15,11 +15,11 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from thresher.core.datasets import MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data.column_encoders import Encoder, decoded, encoder_from_record, inputs_of
+from thresher.data.column_encoders import Encoder, Numbers, decoded, encoder_from_record, inputs_of
 from thresher.data.image_files import ImageFiles, image_format, images_in
 from thresher.data.image_pixels import Ranges
 from thresher.data.splits import Splits
-from thresher.data.table_files import read_rows
+from thresher.data.table_files import UNKNOWN, read_rows, without_markers
 from thresher.data.vector_files import read_vectors
 
 Normalise = tuple[Tensor, Tensor]
@@ -73,14 +73,23 @@ class Preparation(ABC):
 
 @dataclass(frozen=True, eq=False)
 class RowPreparation(Preparation):
-    """Rows of a table: a path to one, a data frame, an Arrow table or a list of dicts; other columns are ignored."""
+    """Rows of a table: a path to one, a data frame, an Arrow table or a list of dicts; other columns are ignored.
+
+    carried  the columns that are no inputs and name a row, such as an id or a path
+    na, sep  the texts that mean a missing value, and what is between the cells of a text file, where that was told
+    notes    what a person should know of how the columns were read; not part of the record
+    """
 
     kind: ClassVar[str] = "rows"
     encoders: tuple[Encoder, ...]
     targets: tuple[str, ...]
+    carried: tuple[str, ...] = ()
+    na: tuple[str, ...] = ()
+    sep: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __call__(self, raw: Any) -> Tensor:
-        return self.inputs(*read_rows(raw))
+        return self.inputs(*read_rows(raw, self.na, self.sep))
 
     def inputs(self, rows: Any, name: str) -> Tensor:
         """The inputs [n, k] of these rows, which messages call `name`."""
@@ -89,7 +98,8 @@ class RowPreparation(Preparation):
 
     def record(self) -> dict[str, Any]:
         columns = [encoder.as_record() for encoder in self.encoders]
-        return {"kind": self.kind, "columns": columns, "targets": list(self.targets)}
+        reading = {"carried": list(self.carried), "na": list(self.na), "sep": self.sep}
+        return {"kind": self.kind, "columns": columns, "targets": list(self.targets), **reading}
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +186,8 @@ def _as_trained(rows: Any, encoder: Encoder, name: str) -> Any:
             f"{', '.join(rows.column_names)}."
         )
     column = decoded(rows.column(encoder.column).combine_chunks())
+    if isinstance(encoder, Numbers):
+        column = without_markers(pa.table({"numbers": column}), (UNKNOWN,)).column(0).combine_chunks()
     try:
         return column.cast(encoder.type)
     except pa.ArrowException as error:
@@ -254,7 +266,13 @@ def _normalise(record: Sequence[Mapping[str, Any]] | None) -> Normalise | None:
 
 
 def _rows(record: Mapping[str, Any]) -> RowPreparation:
-    return RowPreparation(tuple(encoder_from_record(each) for each in record["columns"]), tuple(record["targets"]))
+    return RowPreparation(
+        tuple(encoder_from_record(each) for each in record["columns"]),
+        tuple(record["targets"]),
+        carried=tuple(record.get("carried", ())),
+        na=tuple(record.get("na", ())),
+        sep=record.get("sep"),
+    )
 
 
 def _images(record: Mapping[str, Any]) -> ImagePreparation:

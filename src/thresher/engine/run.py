@@ -20,7 +20,7 @@ from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
 from thresher.record.issues import Issues
 from thresher.record.ledger import Ledger
-from thresher.record.run_folder import REPORT
+from thresher.record.run_folder import ISSUES, REPORT
 
 KINDS: dict[str, type] = {"int": int, "bool": bool}  # of labels that are no texts
 
@@ -91,6 +91,30 @@ class Run:
     def issues(self) -> Issues:
         """What an audit found out about every example, the worst first."""
         return Issues.read(self._folder("Issues are kept in"))
+
+    def weights(self) -> NDArray[np.float64]:
+        """How far each example should count [n], in the order of their ids: `sample_weight` of any other learner.
+
+        Those of the audit where there is one in the run's folder. Else the least trusted count nothing, as large a
+        share as the noise rate that the run was told or found; without a rate all count as far as they are trusted.
+        """
+        if self.out is not None and (self.out / ISSUES).is_file():
+            return self.issues().weights()
+        ids, trust = self.trust()
+        trusted = trust[ids.argsort()].double().numpy()
+        rate = self._noise_rate()
+        if rate is None:
+            return trusted
+        least = np.argsort(trusted, kind="stable")[: round(rate * len(trusted))]
+        weights = np.ones(len(trusted))
+        weights[least] = 0.0
+        return weights
+
+    def _noise_rate(self) -> float | None:
+        """The share of wrong targets that the run found, or was told."""
+        told = self.about.get("noise_rate")
+        found = next((record["noise_rate"] for record in self.history if record.get("noise_rate")), {"rate": told})
+        return float(found["rate"]) if isinstance(found["rate"], int | float) else None
 
     def predict(self, raw: Any) -> NDArray[Any]:
         """The likeliest class of each input [n], as labels were given; or real targets [n, d], in their own unit.

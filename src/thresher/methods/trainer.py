@@ -17,6 +17,7 @@ from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment, train_recipe
 from thresher.models import NamedModel
 from thresher.record.run_folder import STAGES
+from thresher.rules import SampleWeight, product
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,7 @@ class Trainer:
         ):  # which an earlier stage has trained
             about["model"] = self.model.name
         return train_recipe(
-            recipe,
+            _counting(recipe, now.train),
             now.model,
             now.train,
             settings=now.settings,
@@ -84,3 +85,11 @@ class Trainer:
             out=out,
             about=about,
         )
+
+
+def _counting(recipe: Recipe, train: Examples) -> Recipe:
+    """The recipe, in which examples also count as their column `sample_weight` says, where they have one."""
+    if "sample_weight" not in train.columns:
+        return recipe
+    both = SampleWeight() if recipe.each_epoch is None else product(SampleWeight(), recipe.each_epoch)
+    return replace(recipe, each_epoch=both)

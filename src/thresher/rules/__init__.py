@@ -21,7 +21,7 @@ from thresher.rules.keep import KeepAbove, KeepLargest, KeepSmallest, Uniform, k
 from thresher.rules.meta_gradient import MetaGradient, rectified
 from thresher.rules.plane_neighbours import mean_of_nearest
 from thresher.rules.random import RandomPicks, RandomWeights
-from thresher.rules.selected import Selected
+from thresher.rules.selected import SampleWeight, Selected
 from thresher.rules.trust import Agree, HoldOut, average_teaches, average_teaches_held_out, if_predicted, trusting
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "RandomWeights",
     "Rule",
     "RuleLike",
+    "SampleWeight",
     "Selected",
     "Uniform",
     "ask",

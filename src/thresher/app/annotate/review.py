@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from thresher.app.annotate.tasks import IMAGE, QUESTION, ROW, Shown
 from thresher.app.corrected_tables import read_cells
@@ -15,8 +17,9 @@ from thresher.data.image_folders import in_memory
 from thresher.data.pools import plain_value
 from thresher.data.table_files import read_table
 from thresher.record.issues import Issues
+from thresher.record.previews import encoded_images
 from thresher.record.run_folder import PREVIEWS
-from thresher.report.gallery import png_address
+from thresher.report.gallery import encoded_address, stored_address
 
 MOST_NUMBERS = 24  # of an input that is a row of numbers
 
@@ -82,34 +85,40 @@ def _texts(path: Path) -> list[dict[str, str]]:
 def _inputs(run: Path, source: Source, issues: Issues, places: Sequence[int]) -> list[Shown]:
     """Inputs as pictures, or as rows of numbers; of data that are known no more, those that the run has kept."""
     ids = [int(id_) for id_ in issues.column("id")[list(places)]]
-    kept = _kept(run)
-    if source.name is not None and not set(ids) <= set(kept):
-        kept = _loaded(source.name, ids)
-    return [_as_shown(kept.get(id_)) for id_ in ids]
+    found = _kept(run)
+    if source.name is not None and not set(ids) <= set(found):
+        found = _loaded(source.name, ids)
+    return [found.get(id_, {ROW: {}}) for id_ in ids]
 
 
-def _kept(run: Path) -> dict[int, Any]:
-    """The inputs of the least trusted examples, by id."""
+def _kept(run: Path) -> dict[int, Shown]:
+    """What the run has kept of the least trusted examples, by id."""
     if not (run / PREVIEWS).exists():
         return {}
     with np.load(run / PREVIEWS, allow_pickle=False) as stored:
-        return dict(zip(stored["ids"].tolist(), stored["inputs"], strict=True))
+        arrays = dict(stored)
+    ids = arrays["ids"].tolist()
+    if "inputs" in arrays:
+        return dict(zip(ids, map(_row, arrays["inputs"]), strict=True))
+    return {id_: {IMAGE: stored_address(arrays, place) or ""} for place, id_ in enumerate(ids)}
 
 
-def _loaded(name: str, ids: Sequence[int]) -> dict[int, Any]:
-    wanted, found = set(ids), dict[int, Any]()
+def _loaded(name: str, ids: Sequence[int]) -> dict[int, Shown]:
+    wanted, found = set(ids), dict[int, Shown]()
     for part in reversed(load(name)):  # an id that both have is of the training set
         at = [place for place, id_ in enumerate(part.ids.tolist()) if id_ in wanted]
         if at:
             picked = in_memory(part.subset(at))
-            found |= dict(zip(picked.ids.tolist(), np.asarray(picked.inputs), strict=True))
+            found |= dict(zip(picked.ids.tolist(), _shown_inputs(torch.as_tensor(picked.inputs)), strict=True))
     return found
 
 
-def _as_shown(value: Any) -> Shown:
-    if value is None:
-        return {ROW: {}}
-    if value.ndim in (2, 3):
-        return {IMAGE: png_address(value)}
-    numbers = value.reshape(-1).tolist()
+def _shown_inputs(inputs: Tensor) -> list[Shown]:
+    if inputs.ndim in (3, 4):
+        return [{IMAGE: encoded_address(encoded) or ""} for encoded in encoded_images(list(inputs))]
+    return [_row(values) for values in inputs.numpy()]
+
+
+def _row(values: Any) -> Shown:
+    numbers = values.reshape(-1).tolist()
     return {ROW: {f"x{at}": plain_value(number) for at, number in enumerate(numbers[:MOST_NUMBERS])}}
