@@ -23,9 +23,10 @@ from thresher.corruption import corrupt
 from thresher.data.builtin import digits, regression
 from thresher.methods import METHODS, MethodFacts
 from thresher.models.mlp import MLP
+from thresher.noise.estimate import Estimate, wilson
 from thresher.noise.folds import confident_joint, from_joint, noise_rate_by_folds, out_of_fold
 from thresher.noise.mixture import share_of_wide
-from thresher.noise.noise_rate import Estimate, NoiseRate, estimated, from_predictions, separation, wilson
+from thresher.noise.noise_rate import NoiseRate, estimated, from_predictions, separation
 from thresher.rules import KeepSmallest
 
 DRAWS = np.random.default_rng(0)

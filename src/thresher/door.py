@@ -122,7 +122,7 @@ def _by_folds(what: Method, trainer: Trainer) -> float | None:
         return None
     if isinstance(trainer.model, nn.Module):
         raise ThresherError("The noise rate by folds takes several trainings: pass a function that makes the model.")
-    return estimate_by_folds(trainer.train, trainer.model, trainer.settings).rate
+    return estimate_by_folds(trainer.train, trainer.model, trainer.settings).assumed
 
 
 def estimate_by_folds(train: Examples, model: Callable[[], nn.Module], settings: TrainSettings) -> Estimate:

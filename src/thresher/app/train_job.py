@@ -149,7 +149,7 @@ def _fit(job: TrainJob, out: Path, found: Estimate | None, watch: Callable[[Mome
         job.method,
         settings.model,
         sets.train,
-        noise_rate=settings.noise_rate if found is None else found.rate,
+        noise_rate=settings.noise_rate if found is None else found.assumed,
         test=sets.test,
         clean=sets.clean,
         validation=sets.validation,

@@ -13,7 +13,8 @@ from thresher.core.seeding import generator
 from thresher.core.signals import loss
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.train import train_recipe
-from thresher.noise.noise_rate import CLEAN, Estimate, separation, wilson
+from thresher.noise.estimate import Estimate, wilson
+from thresher.noise.noise_rate import CLEAN, separation
 from thresher.objectives import as_objective
 from thresher.rules import KeepSmallest
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from math import sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
+from thresher.noise.estimate import Estimate, wilson
 from thresher.noise.mixture import share_of_wide
 
 Array = np.ndarray[Any, Any]
@@ -22,16 +22,6 @@ SEPARATE = 8.0  # how many times as large the squared residuals of wrong targets
 LEAN = 0.02  # added, because assuming a little too much costs less than too little (PRL, Table 3)
 SUREST = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 ENOUGH = 20_000  # residuals are enough to estimate their distribution
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The share of corrupt targets to assume (0: the set looks clean), an interval for it, and why."""
-
-    rate: float
-    low: float
-    high: float
-    why: str
 
 
 def from_predictions(wrong: Array, confidence: Array) -> Estimate:
@@ -54,18 +44,6 @@ def from_predictions(wrong: Array, confidence: Array) -> Estimate:
     if shares[best] < CLEAN:
         return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
     return Estimate(high, low, high, why)
-
-
-def wilson(share: float, count: int, deviations: float = 2.0) -> tuple[float, float]:
-    """The Wilson interval of a share that was found to be `share` among `count`.
-
-    >>> [round(limit, 3) for limit in wilson(0.0, 96)]
-    [0.0, 0.04]
-    """
-    square = deviations**2 / count
-    middle = share + square / 2
-    half = deviations * sqrt(share * (1 - share) / count + square / (4 * count))
-    return max(0.0, (middle - half) / (1 + square)), min(1.0, (middle + half) / (1 + square))
 
 
 @dataclass(frozen=True)
@@ -120,7 +98,7 @@ class NoiseRate:
     def fill_in(self, schedule: Schedule) -> Schedule:
         """The schedule with the rate that was found, if any, in every place that waits for it."""
         if isinstance(schedule, estimated) and self.estimate is not None:
-            return replace(schedule, found=self.estimate.rate)
+            return replace(schedule, found=self.estimate.assumed)
         inner = {each.name: getattr(schedule, each.name) for each in fields(schedule)}  # type: ignore[arg-type]
         changed = {name: self.fill_in(value) for name, value in inner.items() if isinstance(value, Schedule)}
         return replace(schedule, **changed) if changed else schedule  # type: ignore[type-var]
@@ -152,7 +130,7 @@ class NoiseRate:
     def columns(self) -> dict[str, Array]:
         """The columns it adds to the ledger, from the epoch in which the rate was found."""
         found = self.estimate
-        return {} if found is None else {"noise_rate": np.full(len(self.train), found.rate, np.float32)}
+        return {} if found is None else {"noise_rate": np.full(len(self.train), found.assumed, np.float32)}
 
     def state(self) -> dict[str, Any]:
         known = {"clearest": self.clearest, "estimate": self.estimate}
