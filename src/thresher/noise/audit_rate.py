@@ -13,10 +13,12 @@ Array = np.ndarray[Any, Any]
 SUREST = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 NINETY = 1.645  # deviations on either side of a 90% interval
 # Chosen on the development cells of benchmarks/noise_rate.py, whose page says how often the others are covered.
-OWN_ERRORS = 0.25  # the share of the contradictions beyond the surest ones that the surest may have had themselves
+OWN_ERRORS = 0.25  # of the contradictions beyond the surest ones: how many of the surest may be errors of the judge
+LEARNED_ERRORS = 0.1  # of the surest contradictions: how many may be errors that the judge learned from wrong labels
 TOWARDS_ALL = 0.3  # how far the rate lies from the surest judge's share towards that of all judges together
-WEAK = 0.15  # the least share of what the commonest class leaves open that a judge must predict
+WEAK = 0.2  # the least agreement with the labels, beyond chance, of a judge that is listened to
 DISAGREE = 0.3  # the most by which the shares of contradictions may differ
+WIDEST = 0.4  # the widest interval that still says something
 FEWEST = 50  # examples
 
 
@@ -52,12 +54,10 @@ def audit_rate(probabilities: Array, labels: Array, votes: Array | None = None, 
     if len(labels) < FEWEST:
         return cannot_tell(f"{len(labels)} examples are too few")
     seen = [contradictions(each.argmax(1) != labels, each.max(1)) for each in judges]
-    most = np.bincount(labels).max() / len(labels)
     fewest = min(each.everywhere for each in seen)
-    if most == 1.0 or (1 - fewest - most) / (1 - most) < WEAK:
+    if max(beyond_chance(each.argmax(1), labels) for each in judges) < WEAK:
         return cannot_tell(
-            f"out of sample {1 - fewest:.0%} of the labels are predicted, and always saying the commonest one gives "
-            f"{most:.0%}"
+            f"out of sample only {1 - fewest:.0%} of the labels are predicted, hardly more than by chance"
         )
     every = np.all([each.argmax(1) != labels for each in judges], axis=0)
     if trust is not None:
@@ -68,12 +68,13 @@ def audit_rate(probabilities: Array, labels: Array, votes: Array | None = None, 
 def _joined(best: Contradictions, fewest: float, every: float) -> Estimate:
     """One estimate from the surest judge's contradictions, all of the better judge's, and those of every judge."""
     beyond, both = max(fewest - best.surest, 0.0), max(every - best.surest, 0.0)
-    low, high = max(best.low - OWN_ERRORS * beyond, 0.0), min(best.high + both, 1.0)
+    own = OWN_ERRORS * beyond + LEARNED_ERRORS * best.surest
+    low, high = max(best.low - own, 0.0), min(best.high + both, 1.0)
     why = (
         f"of the {best.count} labels that are predicted most surely {best.surest:.0%} are contradicted, of all "
         f"{fewest:.0%}"
     )
-    if beyond > DISAGREE:
+    if beyond > DISAGREE or high - low > WIDEST:
         return cannot_tell(f"{why}, which may be errors of the labels or of the model", low, min(high, fewest))
     return Estimate(min(best.surest + TOWARDS_ALL * both, high), low, high, why)
 
@@ -95,6 +96,18 @@ def contradictions(wrong: Array, confidence: Array) -> Contradictions:
         share = float(surest[:count].mean())
         found.append(Contradictions(share, *wilson(share, count, NINETY), count, float(surest.mean())))
     return min(found, key=lambda each: each.high)
+
+
+def beyond_chance(predicted: Array, labels: Array) -> float:
+    """The agreement of predictions [n] with labels [n] as a share of what chance leaves open (Cohen's kappa).
+
+    >>> beyond_chance(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]))
+    0.5
+    """
+    classes = int(max(predicted.max(), labels.max())) + 1
+    first, second = (np.bincount(each, minlength=classes) / len(labels) for each in (predicted, labels))
+    chance = float((first * second).sum())
+    return 0.0 if chance == 1.0 else (float((predicted == labels).mean()) - chance) / (1 - chance)
 
 
 def _refuse_other_shapes(judges: list[Array], labels: Array, trust: Array | None) -> None:

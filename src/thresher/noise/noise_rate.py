@@ -9,7 +9,7 @@ import numpy as np
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
-from thresher.noise.audit_rate import DISAGREE, WEAK, Contradictions, contradictions
+from thresher.noise.audit_rate import OWN_ERRORS, WEAK, WIDEST, Contradictions, contradictions
 from thresher.noise.estimate import Estimate, cannot_tell
 from thresher.noise.residual_rate import CLEAN, LEAN, Separation, separation
 
@@ -27,8 +27,9 @@ def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
 
     The first epoch's predictions were made before their examples were learned from, by networks that know less: its
     share is rather too high, and counts where they predict at least half as well as later. The last epoch's may be
-    memorised: its share is rather too low. The interval spans the epochs, and the middle one's upper limit is the rate,
-    because assuming a little too much costs less than too little (PRL, Table 3).
+    memorised: its share is rather too low. The interval spans the epochs and some of the contradictions beyond the
+    surest ones; the middle epoch's upper limit is the rate, because assuming a little too much costs less than too
+    little (PRL, Table 3).
     """
     learned = [0.0 if commonest == 1.0 else (1 - each.everywhere - commonest) / (1 - commonest) for each in seen]
     if max(learned) < WEAK:
@@ -38,11 +39,13 @@ def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
         )
     seen = [each for each, much in zip(seen, learned, strict=True) if much >= HALF_AS_GOOD * max(learned)]
     middle = sorted(seen, key=lambda each: each.high)[(len(seen) - 1) // 2]
-    low, high = min(each.low for each in seen), max(each.high for each in seen)
+    beyond = max(min(each.everywhere for each in seen) - middle.surest, 0.0)
+    low = min(each.low for each in seen)
+    high = min(max(each.high for each in seen) + OWN_ERRORS * beyond, 1.0)
     why = f"of the {middle.count} labels the networks are surest about they contradict {middle.surest:.0%}"
     if middle.surest < CLEAN:
         return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
-    if high - low > DISAGREE:
+    if high - low > WIDEST:
         epochs = ", ".join(f"{each.surest:.0%}" for each in seen)
         return cannot_tell(f"of the labels the networks are surest about they contradict {epochs} in turn", low, high)
     return Estimate(middle.high, low, high, why)

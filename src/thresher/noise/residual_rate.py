@@ -17,6 +17,8 @@ CLEAN = 0.02  # the share of wrong targets that heavy tails of a clean set have
 LEAN = 0.02  # added, because assuming a little too much costs less than too little (PRL, Table 3)
 SEPARATE = 12.0  # how many times as large the squared residuals of wrong targets are, at least
 WIDEST = 0.4  # the widest interval that still says something
+FLAT = 2.4  # the kurtosis below which residuals form two groups
+MOST_HIDDEN = 0.8  # of the wrong targets
 FEWEST = 50  # residuals
 ENOUGH = 20_000  # residuals are enough to estimate their distribution
 OUTSIDE, INSIDE = 3.0, 2.5  # deviations at which a residual lies outside, and up to which it counts as an inlier
@@ -24,20 +26,25 @@ OUTSIDE, INSIDE = 3.0, 2.5  # deviations at which a residual lies outside, and u
 
 @dataclass(frozen=True)
 class Separation:
-    """How residuals separate: the share of large ones, its limits, and how many times as large their squares are."""
+    """How residuals separate: the share of large ones, its limits, and how many times as large their squares are.
+
+    `flat`: their tails are lighter than a normal distribution's, as where two groups of them lie side by side.
+    """
 
     share: float
     low: float
     high: float
     times: float
+    flat: bool
 
     def estimate(self, separate: float = SEPARATE, lean: float = 0.0) -> Estimate:
         """The rate to assume, with `lean` added; 0 where the residuals may be those of a clean set."""
         why = f"{self.share:.0%} of the residuals are too large for the rest (squared, by {self.times:.0f} times)"
-        if self.share < CLEAN or self.times < separate:
-            return Estimate(0.0, 0.0, self.high, f"{why}, which the heavy tails of a clean set may be")
-        if self.high - self.low > WIDEST:
+        clean = self.share < CLEAN or self.times < separate
+        if self.high - self.low > WIDEST or (clean and self.flat):
             return cannot_tell(f"{why}, and there is no gap between the two", self.low, self.high)
+        if clean:
+            return Estimate(0.0, 0.0, self.high, f"{why}, which the heavy tails of a clean set may be")
         return Estimate(min(max(self.share + lean, self.low), self.high), self.low, self.high, why)
 
 
@@ -76,10 +83,24 @@ def separation(residuals: Array) -> Separation:
     wide = share_of_wide(squares)
     outer, inner = ((weights * squares).sum() / max(weights.sum(), 1e-12) for weights in (wide, 1 - wide))
     outside = 1 + (OUTSIDE**2 - 1) / sqrt(residuals.shape[1])
-    surely, maybe, share = (float(each.mean()) for each in (wide > 0.9, wide > 0.2, wide))
+    surely, maybe, share = (float(each.mean()) for each in (wide > 0.9, wide > 0.5, wide))
     low = wilson(min(surely, float((squares > outside).mean())), len(squares))[0]
-    high = wilson(max(maybe, share), len(squares))[1]
-    return Separation(share, max(low - CLEAN, 0.0), high, float(outer / max(inner, 1e-300)))
+    high = min(wilson(max(maybe, share), len(squares))[1] / (1 - hidden(residuals, scale)), 1.0)
+    return Separation(share, max(low - CLEAN, 0.0), high, float(outer / max(inner, 1e-300)), _flat(residuals))
+
+
+def _flat(residuals: Array) -> bool:
+    """Whether the kurtosis of any column lies clearly below that of a normal distribution, 3."""
+    centred = residuals - residuals.mean(0)
+    spread = (centred**2).mean(0)
+    return len(residuals) >= FEWEST and bool(((centred**4).mean(0) < FLAT * spread**2).any())
+
+
+def hidden(residuals: Array, scale: Array) -> float:
+    """The share of wrong targets that would look right by chance, were they spread evenly over the residuals."""
+    spread = np.ptp(np.quantile(residuals, [0.005, 0.995], axis=0), axis=0)
+    within = np.where(spread > 0, 2 * INSIDE * scale / np.where(spread > 0, spread, 1.0), 0.0)
+    return float(np.clip(np.prod(np.minimum(within, 1.0)), 0.0, MOST_HIDDEN))
 
 
 def inliers(values: Array, rounds: int = 30) -> tuple[Array, Array]:
