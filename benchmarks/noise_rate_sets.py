@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_diabetes, load_digits, make_friedman1
+from sklearn.datasets import load_diabetes, load_digits, make_friedman1, make_friedman2, make_friedman3
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import StandardScaler
@@ -24,7 +24,10 @@ from sklearn.preprocessing import StandardScaler
 Array = np.ndarray[Any, Any]
 
 COUNT = 2000  # examples of a set
-TEXTS = {"snips7": None, "sst2": None, "clinc150": None, "noisyag_news": "noisy_label", "mr_raters": "noisy_label"}
+TEXTS = {  # and the column of labels that people or rules gave
+    **dict.fromkeys(("snips7", "sst2", "clinc150", "banking77")),
+    **dict.fromkeys(("noisyag_news", "mr_raters", "youtube_spam_weak", "chemprot_weak"), "noisy_label"),
+}
 TABLES = ("adult", "magic", "letter", "shuttle", "satimage", "spambase")
 
 
@@ -67,7 +70,7 @@ def texts(source: Path) -> Iterator[tuple[str, dict[str, Array]]]:
         table = table[table["split"] == "train"]
         if noisy:
             table = table[table[noisy] != ""]
-        table = table.sample(3000, random_state=0)
+        table = table.sample(min(3000, len(table)), random_state=0)
         words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True).fit_transform(table["text"])
         inputs = TruncatedSVD(300, random_state=0).fit_transform(words)
         inputs = (inputs / inputs.std()).astype(np.float32)
@@ -123,6 +126,8 @@ def generated() -> Iterator[tuple[str, dict[str, Array]]]:
     yield "digits", {"inputs": (pixels * 15.9).astype(np.uint8).reshape(-1, 8, 8, 1), "labels": labels}
     for name, (inputs, values) in {
         "friedman": make_friedman1(COUNT, noise=1.0, random_state=0),
+        "friedman2": make_friedman2(COUNT, noise=60.0, random_state=0),
+        "friedman3": make_friedman3(COUNT, noise=0.1, random_state=0),
         "diabetes": load_diabetes(return_X_y=True),
     }.items():
         scaled = StandardScaler().fit_transform(np.column_stack([inputs, values]))
