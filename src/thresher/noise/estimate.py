@@ -33,4 +33,5 @@ def wilson(share: float, count: int, deviations: float = 2.0) -> tuple[float, fl
     square = deviations**2 / count
     middle = share + square / 2
     half = deviations * sqrt(share * (1 - share) / count + square / (4 * count))
-    return max(0.0, (middle - half) / (1 + square)), min(1.0, (middle + half) / (1 + square))
+    low, high = (middle - half) / (1 + square), (middle + half) / (1 + square)
+    return 0.0 if share == 0 else max(0.0, low), 1.0 if share == 1 else min(1.0, high)  # free of rounding at the ends
