@@ -52,7 +52,7 @@ SETS = {
         "snips7": ("linear", "mlp:256"), "banking77": ("linear", "mlp:256"), "houses": SMALL,
         "friedman2": SMALL, "friedman3": SMALL,
     },
-    "networks": {"cifar10": ("lenet", "resnet11"), "fashion": ("lenet", "resnet11"), "mnist": ("lenet",),
+    "networks": {"cifar10": ("lenet", "resnet20"), "fashion": ("lenet", "resnet20"), "mnist": ("lenet",),
                  "embeddings": ("mlp:256",), "clinc150": ("mlp:256",)},
 }  # fmt: skip
 CLASSES = {
