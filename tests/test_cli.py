@@ -386,7 +386,6 @@ BAD = {
     "--method l2rw --clean nowhere.npz": "There is no file or folder nowhere.npz",
     "--method l2rw --clean 9 --corrupt symmetric:0.4 --clean-batch 10": "give 1 to 9",
     "--method standard --validation 2": "must lie between 0 and 1",
-    "--noise-rate 0.4": "There is no method to train with",
     "--method standard --from nowhere.toml": "There is no file nowhere.toml",
 }
 

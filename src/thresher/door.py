@@ -22,7 +22,7 @@ from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed
 from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
-from thresher.methods import METHODS, Method, Trainer, method
+from thresher.methods import AUTO, METHODS, Method, Trainer, choose, method
 from thresher.models import NamedModel, is_foreign, model_for, without_weights
 from thresher.noise import Estimate, noise_rate_by_folds
 from thresher.record.ledger import Ledger
@@ -50,7 +50,8 @@ def fit(
 ) -> Run:
     """Train on data that cannot be fully trusted; a run with an `out` folder that was interrupted goes on.
 
-    what      a method by name ("prl-l", "incv", ...), a Recipe, a rule, or a procedure (a function of a Trainer)
+    what      a method by name ("prl-l", "incv", ...), "auto" for the one that suits (run.about["chosen"] says why), a
+              Recipe, a rule, or a procedure (a function of a Trainer)
     model     a module, trained in place; a function that makes one (needed for methods with several networks); or a
               name that `thresher.models` knows, "auto" for one that suits the inputs
     data      (inputs, targets) as arrays, tensors or lists; a DataFrame, with target= its column; a dataset of (input,
@@ -88,6 +89,11 @@ def fit(
 
 
 def _train(what: Any, trainer: Trainer, noise_rate: float | str | None) -> Run:
+    if what == AUTO:
+        chosen = choose(
+            trainer.train, trainer.model, epochs=trainer.epochs, noise_rate=noise_rate, clean=trainer.clean is not None
+        )
+        what, trainer = chosen.method, trainer.changed(about={**trainer.about, "chosen": chosen.sentence()})
     if isinstance(what, str):
         what = method(what)
     if isinstance(what, Method):
@@ -123,7 +129,7 @@ def _by_folds(what: Method, trainer: Trainer) -> float | None:
         return None
     if isinstance(trainer.model, nn.Module):
         raise ThresherError("The noise rate by folds takes several trainings: pass a function that makes the model.")
-    return estimate_by_folds(trainer.train, trainer.model, trainer.settings).rate
+    return estimate_by_folds(trainer.train, trainer.model, trainer.settings).assumed
 
 
 def estimate_by_folds(train: Examples, model: Callable[[], nn.Module], settings: TrainSettings) -> Estimate:

@@ -25,7 +25,7 @@ class Settings(TableSettings):
     """What `thresher train` is told; None is left out of the file and means the default that the help names."""
 
     data: str = option("", DATA, "digits, cifar10, blobs:2000,5, table.csv:COLUMN, images.npz or a folder of images.")
-    method: str = option("", TRAINING, "One of those that thresher methods lists.")
+    method: str = option("auto", TRAINING, "One of those that thresher methods lists, or auto: the one that suits.")
     corruption: str | None = option(
         None, DATA, "Make training targets wrong on purpose: symmetric:0.4, pairflip:0.45, ...", flag="--corrupt"
     )
@@ -82,7 +82,7 @@ def make_settings(
     """
     chosen = {**(stored or {}), **given}
     for name, example in (("data", "--data digits"), ("method", "--method prl-l")):
-        if not chosen.get(name):
+        if not chosen.get(name, getattr(kind, name)):
             raise ThresherError(f"There is no {name} to train with: give one, such as {example}.")
     if "epochs" in given and "steps" in given:
         raise ThresherError("Epochs and steps both say how long to train: give --epochs or --steps, not both.")

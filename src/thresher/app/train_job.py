@@ -24,7 +24,7 @@ from thresher.engine.plan import epochs_for, learning_rates, make_schedule, make
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
-from thresher.methods import Method, fine_tune, last_rate, method
+from thresher.methods import AUTO, Choice, Method, choose, fine_tune, last_rate, method
 from thresher.models import NamedModel, model_for
 from thresher.noise import Estimate
 from thresher.record.outcome import by_folds_in, keep_rows
@@ -42,6 +42,7 @@ class TrainJob:
     method: Method
     sets: Sets
     pooled: Pooled | None = None  # the whole set, where a part of it is not labelled yet
+    chosen: str | None = None  # what auto chose and why, where it was asked
 
     @property
     def train(self) -> Examples:
@@ -58,7 +59,7 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     Where a part is not labelled yet, `pooled` is the whole set if it has been loaded already, and `answers` are the
     classes that examples of the pool have got by their ids.
     """
-    known = method(settings.method)
+    known = None if settings.method == AUTO else method(settings.method)
     if settings.pool and pooled is None:
         pooled = _pooled(settings)
     splits = _loaded(settings) if pooled is None else Splits(pooled.with_answers(answers or {})[0], pooled.test)
@@ -72,13 +73,25 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
         seed=settings.seed,
         given_is_true=settings.corruption is not None,
     )
+    chosen = None
+    if known is None:
+        choice = _choose(settings, sets)
+        settings, known, chosen = replace(settings, method=choice.method), method(choice.method), choice.sentence()
     views = make_views(settings.augment)
     if known.make is not None:
         told = "auto" if settings.noise_rate == "folds" else settings.noise_rate
         epochs = epochs_for(settings, len(sets.train))
         if views and known.recipe(noise_rate=told, classes=sets.train.classes, epochs=epochs).views:
             raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
-    return TrainJob(with_defaults(settings, sets.train), known, sets, pooled)
+    return TrainJob(with_defaults(settings, sets.train), known, sets, pooled, chosen)
+
+
+def _choose(settings: Settings, sets: Sets) -> Choice:
+    """The method that suits the examples; the name is what the run stores, so that it goes on by the same one."""
+    name = with_defaults(settings, sets.train).model
+    model = NamedModel(name, sets.train.input_shape, sets.train.outputs)
+    epochs = epochs_for(settings, len(sets.train))
+    return choose(sets.train, model, epochs=epochs, noise_rate=settings.noise_rate, clean=sets.clean is not None)
 
 
 def with_defaults(settings: Kind, train: Examples) -> Kind:
@@ -162,7 +175,7 @@ def _fit(job: TrainJob, out: Path, found: Estimate | None, watch: Callable[[Mome
         job.method,
         settings.model,
         sets.train,
-        noise_rate=settings.noise_rate if found is None else found.rate,
+        noise_rate=settings.noise_rate if found is None else found.assumed,
         test=sets.test,
         clean=sets.clean,
         validation=sets.validation,
@@ -203,10 +216,13 @@ def fine_tuned(
     )
 
 
-def _refuse_without_clean(settings: Settings, known: Method) -> None:
+def _refuse_without_clean(settings: Settings, known: Method | None) -> None:
     if settings.clean is not None:
         return
-    for who, wants in ((known.name, "clean" in known.needs), ("--fine-tune", settings.fine_tune)):
+    for who, wants in (
+        ("--fine-tune", settings.fine_tune),
+        *([] if known is None else [(known.name, "clean" in known.needs)]),
+    ):
         if wants:
             raise ThresherError(
                 f"{who} learns from examples that can be trusted: give --clean 50, which takes them out of the "

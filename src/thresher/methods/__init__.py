@@ -2,6 +2,7 @@
 
 from thresher.methods.acquisitions import ACQUISITIONS, Acquisition, acquisition
 from thresher.methods.active_loop import Loop, TrainedTo, active_loop
+from thresher.methods.auto import AUTO, Choice, choose
 from thresher.methods.clean_only import clean_only, with_clean
 from thresher.methods.determinant import determinant
 from thresher.methods.distillation import distil, student_recipe
@@ -30,6 +31,7 @@ from thresher.methods.weightings import WEIGHTINGS, Weighting, weighting
 
 __all__ = [
     "ACQUISITIONS",
+    "AUTO",
     "CONFIDENT",
     "DEBIASED",
     "DEBIASED_HELD_OUT",
@@ -37,6 +39,7 @@ __all__ = [
     "METHODS",
     "WEIGHTINGS",
     "Acquisition",
+    "Choice",
     "Lessons",
     "Loop",
     "Method",
@@ -48,6 +51,7 @@ __all__ = [
     "active_loop",
     "agreeing",
     "central",
+    "choose",
     "clean_only",
     "determinant",
     "distil",

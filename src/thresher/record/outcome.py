@@ -68,7 +68,8 @@ def by_folds_in(folder: Path) -> dict[str, Any] | None:
     path = folder / run_folder.NOISE_RATE
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return {"rate": float(stored["rate"]), **{name: stored[name] for name in ("low", "high", "why")}}
+        rate = None if stored["rate"] is None else float(stored["rate"])
+        return {"rate": rate, **{name: stored[name] for name in ("low", "high", "why")}}
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:

@@ -77,6 +77,8 @@ def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console
 
     settings = job.settings
     corrupted = f" with {settings.corruption}" if settings.corruption else ""
+    if job.chosen is not None:
+        aside.print(job.chosen, soft_wrap=True)
     trusted = f"{len(job.sets.clean):,} clean ones, " if job.sets.clean is not None else ""
     aside.print(
         f"{settings.method} on {settings.data}{corrupted}: {settings.model}, {len(job.train):,} examples to train on, "
