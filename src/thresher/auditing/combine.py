@@ -1,0 +1,78 @@
+"""Several judges' probabilities as one, weighted by how well each foretells labels that it did not see."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+LEAST = 1e-4  # a judge is never surer than this
+DYNAMICS = 0.25  # the share of training dynamics in trust
+
+
+class Combined(NamedTuple):
+    """Probabilities [n, classes] of all judges together, and how far each of them counts."""
+
+    probabilities: Array
+    strengths: dict[str, float]
+
+
+def combined(judged: Mapping[str, Array], labels: Array) -> Combined:
+    """softmax(Σⱼ sⱼ log pⱼ) with the strengths s ≥ 0 that make the given labels likeliest.
+
+    The probabilities are out of sample, so that a judge cannot win by memorising; labels that are wrong at random cost
+    all judges alike. Strengths below 1 in sum make over-confident judges milder.
+
+    >>> right, guess = np.array([[0.9, 0.1], [0.1, 0.9]] * 50), np.full((100, 2), 0.5)
+    >>> sorted(combined({"right": right, "guess": guess}, np.array([0, 1] * 50)).strengths)
+    ['guess', 'right']
+    """
+    from scipy.optimize import minimize
+
+    logs = np.stack([log_of(each) for each in judged.values()])  # [judges, n, classes]
+    given = np.eye(logs.shape[2])[labels]
+
+    def loss(strengths: Array) -> tuple[float, Array]:
+        together = _softmax(np.tensordot(strengths, logs, 1))
+        slope = np.tensordot(logs, together - given, 2) / len(labels)
+        return float(-np.log(np.maximum(given_of(together, labels), 1e-12)).mean()), slope
+
+    start = np.full(len(logs), 1 / len(logs))
+    found = minimize(loss, start, jac=True, bounds=[(0.0, 3.0)] * len(logs)).x
+    if not found.any():
+        found = start
+    named = dict(zip(judged, found.round(3).tolist(), strict=True))
+    return Combined(_softmax(np.tensordot(found, logs, 1)), named)
+
+
+def trust_of(probabilities: Array, labels: Array, dynamics: Array | None = None) -> Array:
+    """(1 + p(given) - max p(another)) / 2, from 0 to 1; with the rank of a training's belief in the given labels.
+
+    >>> trust_of(np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 0])).round(2)
+    array([0.7, 0.2])
+    """
+    others = probabilities.copy()
+    others[np.arange(len(labels)), labels] = -np.inf
+    margin = (1 + given_of(probabilities, labels) - others.max(1)) / 2
+    if dynamics is None:
+        return np.asarray(margin)
+    # Beliefs take the places that margins have, so that both are of one scale.
+    same_scale = np.sort(margin)[np.argsort(np.argsort(dynamics, kind="stable"), kind="stable")]
+    return np.asarray((1 - DYNAMICS) * margin + DYNAMICS * same_scale)
+
+
+def given_of(values: Array, labels: Array) -> Array:
+    """The value of the given label [n]."""
+    return np.asarray(values[np.arange(len(labels)), labels])
+
+
+def log_of(probabilities: Array) -> Array:
+    """Logarithms of probabilities, none of which is 0."""
+    known = np.maximum(probabilities, LEAST)
+    return np.asarray(np.log(known / known.sum(1, keepdims=True)))
+
+
+def _softmax(values: Array) -> Array:
+    powers = np.exp(values - values.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))
