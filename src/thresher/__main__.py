@@ -16,7 +16,7 @@ import typer
 
 from thresher.app.cli import Commands
 
-OF_THE_APP = ("demo", "train", "distil", "predict", "query", "label", "methods", "report")
+OF_THE_APP = ("demo", "train", "audit", "distil", "predict", "query", "label", "methods", "report")
 
 
 class Thresher(Commands):

@@ -1,6 +1,7 @@
 """The audit: every example gets a verdict from judges that did not see its target."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,10 @@ from thresher.record.run_folder import AUDIT
 
 Array = NDArray[Any]
 Tell = Callable[[str], Watch | None]
-EPOCHS = 20  # of each fold and of the final model, where none are chosen
+EPOCHS = 20  # of the run that is left behind, where none are chosen; folds take half of them
 NEIGHBOURS = 20
-FINAL = "prl-l"  # the method of the model that an audit leaves behind
+FINAL = "prl-l"  # the method of the run that an audit leaves behind
+MOST_NOISE = 0.9  # that a method is told
 
 
 def audit(
@@ -48,6 +50,7 @@ def audit(
     features: Any = None,
     groups: Any = None,
     folds: int = 5,
+    method: str | None = FINAL,
     out: Path | str | None = None,
     seed: int = 0,
     tell: Tell | None = None,
@@ -61,8 +64,9 @@ def audit(
     probabilities, features  class probabilities [n, classes] from models that did not see the labels, and embeddings
               [n, d]: with either, no network is trained
     groups    a value an example, or the name of a column: examples of one group stay in one fold
-    out       a folder for issues.csv, issues.parquet, issues.json, and a model trained on all examples with a method
-              that tolerates what was found; an audit that was interrupted goes on there
+    out       a folder for issues.csv, issues.parquet, issues.json and a run: an audit that was interrupted goes on there
+    method    that of the run, which trains on all examples and tolerates the noise that was found; None: no run
+    tell      called with the name of every stage; what it returns, if anything, watches a training
     settings  those of training: epochs=30, batch=64, ...
 
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
@@ -87,7 +91,8 @@ def audit(
     if out is not None:
         tell("writing issues")
         issues.write(Path(out))
-        _leave_model(given, model, issues, Path(out), how, tell)
+        if method is not None:
+            _leave_run(method, given, model, issues, Path(out), how, tell)
     return issues
 
 
@@ -165,7 +170,7 @@ class _Judge:
     def network(self, parts: Any) -> dict[str, Array]:
         def trained() -> dict[str, Array]:
             seen = judged_by_networks(
-                self.examples, _maker(self.model, self.examples), parts, self.how, self.store.folder,
+                self.examples, _maker(self.model, self.examples), parts, _half(self.how), self.store.folder,
                 lambda fold: self.tell(f"fold {fold + 1} of {len(parts)}"),
             )  # fmt: skip
             return {name: each for name, each in seen._asdict().items() if each is not None}
@@ -224,10 +229,24 @@ def _maker(model: Any, examples: Examples) -> Callable[[], nn.Module]:
     return NamedModel(name, examples.input_shape, examples.outputs)
 
 
-def _leave_model(given: Given, model: Any, issues: Issues, out: Path, how: TrainSettings, tell: Tell) -> None:
-    """Train a model on all examples by a method that tolerates the rate that was found, in the same folder."""
-    rate = issues.summary["noise_rate"]["rate"]
+def _half(how: TrainSettings) -> TrainSettings:
+    """The settings of a fold, half as long: later, networks have memorised wrong labels."""
+    if how.epochs is None:
+        return replace(how, steps=max(1, (how.steps or 0) // 2))
+    return replace(how, epochs=max(1, how.epochs // 2))
+
+
+def _leave_run(
+    method: str, given: Given, model: Any, issues: Issues, out: Path, how: TrainSettings, tell: Tell
+) -> None:
+    """Train on all examples in the same folder, by a method that tolerates the rate that was found."""
     fit(
-        FINAL, model, given.examples, noise_rate="auto" if rate is None else min(rate, 0.9), test=given.test,
-        out=out, settings=how, watch=tell("the final model"),
+        method, model, given.examples, noise_rate=rate_to_assume(issues), test=given.test, out=out, settings=how,
+        watch=tell("the final model"),
     )  # fmt: skip
+
+
+def rate_to_assume(issues: Issues) -> float | str:
+    """The noise rate that an audit found, for `fit`: "auto" where it cannot be told."""
+    rate: float | None = issues.summary["noise_rate"]["rate"]
+    return "auto" if rate is None else round(min(rate, MOST_NOISE), 4)

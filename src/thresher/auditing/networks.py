@@ -14,6 +14,7 @@ from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.signals import features
 from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.plan import epochs_for
 from thresher.engine.settings import TrainSettings
 from thresher.engine.start.dry_run import first_of
 from thresher.engine.step.learner import Taps, last_linear
@@ -41,12 +42,11 @@ def judged_by_networks(
     model: Callable[[], nn.Module],
     parts: Sequence[tuple[Array, Array]],
     settings: TrainSettings,
-    epochs: int,
     out: Path | None = None,
     watch: Callable[[int], Watch | None] = lambda fold: None,  # noqa: ARG005
 ) -> Seen:
     """Train a network for each fold, in `out`/fold-k if there is such a folder, where it goes on if interrupted."""
-    average = over(max(1.0, AVERAGED * epochs))
+    average = over(max(1.0, AVERAGED * epochs_for(settings, len(train))))
     recipe = Recipe(each_batch=TRIMMED.each_batch, average=average) if train.is_regression else Recipe(average=average)
     wide = train.outputs
     outputs, voted = np.zeros((len(train), wide)), np.zeros((len(train), wide))

@@ -15,7 +15,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.files import alone_in, write_whole
 from thresher.engine.store.about import write_about
 from thresher.record.ledger import Ledger
-from thresher.record.run_folder import CHECKPOINT, HISTORY, LEDGER, MODEL, NOISE_RATE, SETTINGS, STAGES
+from thresher.record.run_folder import CHECKPOINT, HISTORY, LEDGER, MODEL, NOISE_RATE, OF_AN_AUDIT, SETTINGS, STAGES
 
 REQUIRED = ("identity", "learners", "history", "ledger", "best", "finished", "stopped")
 Record = dict[str, Any]  # what history keeps of one epoch
@@ -110,7 +110,7 @@ class RunFolder:
 
     def _refuse_foreign_files(self) -> None:
         """Refuse to fill a folder that holds files of something else."""
-        ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE}
+        ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE, *OF_AN_AUDIT}
         if not self.path.exists():
             return
         if not self.path.is_dir():
