@@ -90,4 +90,3 @@ def leave_run(job: AuditJob, issues: Issues, out: Path, watch: Watch | None, com
     """Train on all examples in the same folder, by a method that tolerates the noise that was found."""
     settings = replace(job.settings, noise_rate=rate_to_assume(issues))
     start(TrainJob(settings, method(settings.method), Sets(job.examples, job.test)), out, watch, commit_every)  # type: ignore[arg-type]
-

@@ -18,9 +18,9 @@ from thresher.auditing.duplicates import Alike, across_labels, digests, equal, s
 from thresher.auditing.findings import Facts, issues_of_classes, issues_of_targets
 from thresher.auditing.given import Given, as_given
 from thresher.auditing.judges import forest, split_into_folds, values_of
+from thresher.auditing.neighbours import Nearest, feature_space, nearest
 from thresher.auditing.networks import Watch, as_flat_inputs, judged_by_networks
 from thresher.auditing.rates import residual_rate
-from thresher.auditing.neighbours import Nearest, feature_space, nearest
 from thresher.auditing.store import Store
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -64,7 +64,7 @@ def audit(
     probabilities, features  class probabilities [n, classes] from models that did not see the labels, and embeddings
               [n, d]: with either, no network is trained
     groups    a value an example, or the name of a column: examples of one group stay in one fold
-    out       a folder for issues.csv, issues.parquet, issues.json and a run: an audit that was interrupted goes on there
+    out       a folder for issues.csv, issues.parquet, issues.json and a run; an interrupted audit goes on there
     method    that of the run, which trains on all examples and tolerates the noise that was found; None: no run
     tell      called with the name of every stage; what it returns, if anything, watches a training
     settings  those of training: epochs=30, batch=64, ...

@@ -41,9 +41,7 @@ class Hearing:
     def fitted(self, name: str, estimator: Any, inputs: Any = None) -> Array:
         """Out-of-fold probabilities by copies of an estimator."""
         given = self.inputs if inputs is None else inputs
-        return self.ask(
-            name, lambda: judges.probabilities_of(estimator, given, self.labels, self.classes, self.parts)
-        )
+        return self.ask(name, lambda: judges.probabilities_of(estimator, given, self.labels, self.classes, self.parts))
 
     def linear(self) -> Array:
         """The linear head, of the strength that foretells the labels best."""

@@ -1,6 +1,6 @@
 """Judges from scikit-learn: what they say about examples that they were not fitted on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from thresher.core.errors import ThresherError
 
 Array = NDArray[Any]
-MOST_CLASSES_TO_BOOST = 12  # boosting fits a tree a class and round
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)  # of the linear head: C of LogisticRegression
 
 
@@ -40,7 +39,11 @@ def _without_warnings(made: Any, labels: Array, groups: Array | None) -> list[tu
 
 
 def probabilities_of(
-    estimator: Any, inputs: Any, labels: Array, classes: int, parts: Sequence[tuple[Array, Array]],
+    estimator: Any,
+    inputs: Any,
+    labels: Array,
+    classes: int,
+    parts: Sequence[tuple[Array, Array]],
     weights: Array | None = None,
 ) -> Array:
     """Out-of-fold probabilities [n, classes] by copies of an estimator; a class that a copy never saw gets none."""
@@ -68,7 +71,12 @@ def values_of(estimator: Any, inputs: Any, targets: Array, parts: Sequence[tuple
 
 
 def _rows(inputs: Any, places: Array) -> Any:
-    return inputs.iloc[places] if hasattr(inputs, "iloc") else inputs[places]
+    return inputs.iloc[places] if is_frame(inputs) else inputs[places]
+
+
+def is_frame(inputs: Any) -> bool:
+    """Whether these are rows of pandas."""
+    return type(inputs).__module__.partition(".")[0] == "pandas"
 
 
 def linear_head(strength: float) -> Any:

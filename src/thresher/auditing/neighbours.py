@@ -33,7 +33,8 @@ def feature_space(features: Array) -> Tensor:
         return scaled
     some = scaled[:: max(1, len(scaled) // ENOUGH)]
     _, directions = torch.linalg.eigh(some.T @ some)
-    return scaled @ directions[:, -MOST_DIMENSIONS:]
+    projected: Tensor = scaled @ directions[:, -MOST_DIMENSIONS:]
+    return projected
 
 
 def nearest(space: Tensor, count: int, known: Tensor | None = None) -> Nearest:
