@@ -217,7 +217,7 @@ def test_networks_judge_what_they_did_not_see_and_go_on(tmp_path: Path, monkeypa
         th.audit(train, out=tmp_path, **{**settings, "folds": 4})
 
 
-def test_wrong_values_get_what_was_expected(tmp_path: Path) -> None:
+def test_wrong_values_get_what_was_expected() -> None:
     draws = np.random.default_rng(0)
     inputs = draws.normal(size=(300, 3))
     true = 50 + 10 * inputs[:, 0] + draws.normal(size=300)
