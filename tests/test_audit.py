@@ -74,11 +74,21 @@ def test_a_judge_that_guesses_does_not_count() -> None:
 
 
 def test_training_dynamics_move_trust_by_their_rank() -> None:
-    probabilities = np.array([[0.9, 0.1], [0.6, 0.4], [0.5, 0.5]])
+    probabilities, anything = np.array([[0.9, 0.1], [0.6, 0.4], [0.5, 0.5]]), np.full((2, 2), 0.5)
     labels = np.array([0, 0, 0])
-    alone, both = trust_of(probabilities, labels), trust_of(probabilities, labels, np.array([0.1, 0.2, 0.9]))
+    alone = trust_of(probabilities, labels, anything)
+    both = trust_of(probabilities, labels, anything, np.array([0.1, 0.2, 0.9]))
     assert np.allclose(alone, [0.9, 0.6, 0.5])
     assert np.allclose(both, 0.75 * alone + 0.25 * np.array([0.5, 0.6, 0.9]))
+
+
+def test_a_class_that_is_never_mistaken_casts_less_doubt() -> None:
+    """Class 0 is often labelled 2, class 1 never is."""
+    matrix = np.array([[0.6, 0.0, 0.4], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    probabilities = np.array([[0.5, 0.1, 0.4], [0.1, 0.5, 0.4]])
+    often, never = trust_of(probabilities, np.array([2, 2]), matrix)
+    assert often == pytest.approx((0.4 / (0.4 + 0.5 * 0.4) + 0.9) / 3)
+    assert often < never
 
 
 def test_folds_keep_groups_together_and_judge_everyone_once() -> None:

@@ -20,7 +20,7 @@ from thresher.auditing.given import Given, as_given
 from thresher.auditing.judges import forest, split_into_folds, values_of
 from thresher.auditing.neighbours import Nearest, feature_space, nearest
 from thresher.auditing.networks import Watch, as_flat_inputs, judged_by_networks
-from thresher.auditing.rates import residual_rate
+from thresher.auditing.rates import noise_matrix, residual_rate
 from thresher.auditing.store import Store
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -131,7 +131,7 @@ class _Judge:
         else:
             judged |= judged_as_table(hearing)
         found = combined(judged, labels)
-        trust = trust_of(found.probabilities, labels, dynamics)
+        trust = trust_of(found.probabilities, labels, noise_matrix(found.probabilities, labels), dynamics)
         return issues_of_classes(self.facts(trust, near, found.strengths), found.probabilities, votes)
 
     def of_targets(self) -> Issues:
