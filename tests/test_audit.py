@@ -79,7 +79,7 @@ def test_training_dynamics_move_trust_by_their_rank() -> None:
     alone = trust_of(probabilities, labels, anything)
     both = trust_of(probabilities, labels, anything, np.array([0.1, 0.2, 0.9]))
     assert np.allclose(alone, [0.9, 0.6, 0.5])
-    assert np.allclose(both, 0.75 * alone + 0.25 * np.array([0.5, 0.6, 0.9]))
+    assert np.allclose(both, 0.85 * alone + 0.15 * np.array([0.5, 0.6, 0.9]))
 
 
 def test_a_class_that_is_never_mistaken_casts_less_doubt() -> None:

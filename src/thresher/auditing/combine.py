@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 LEAST = 1e-4  # a judge is never surer than this
-DYNAMICS = 0.25  # the share of training dynamics in trust
+DYNAMICS = 0.15  # the share of training dynamics in trust
 
 
 class Combined(NamedTuple):
@@ -51,7 +51,7 @@ def trust_of(probabilities: Array, labels: Array, matrix: Array, dynamics: Array
 
     The probability: p(given) T(given|given) / Σ_c p(c) T(given|c), where T is the noise matrix [true, given]; a class
     that is never mistaken for the given one casts no doubt on it. The margin: (1 + p(given) - max p(another)) / 2.
-    With `dynamics` [n], a training's belief in the given labels, a quarter of trust is their rank.
+    With `dynamics` [n], a training's belief in the given labels, 15% of trust are their rank.
 
     >>> trust_of(np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 0]), np.full((2, 2), 0.5)).round(2)
     array([0.7, 0.2])
