@@ -20,6 +20,7 @@ _HOMES = {
     "TrainSettings": "engine.settings",
     "acquire": "engine.acquire",
     "active_loop": "methods",
+    "audit": "auditing",
     "distil": "methods",
     "fit": "door",
     "load": "data",
@@ -41,6 +42,7 @@ __all__ = [
     "TrainSettings",
     "acquire",
     "active_loop",
+    "audit",
     "corruption",
     "data",
     "distil",
@@ -61,6 +63,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from thresher import corruption, data, methods, models, noise, objectives, rules, schedules, signals, slots
+    from thresher.auditing import audit
     from thresher.core.errors import ThresherError
     from thresher.core.evidence import Evidence, Signal
     from thresher.core.examples import Examples

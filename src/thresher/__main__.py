@@ -17,7 +17,8 @@ import typer
 from thresher.app.cli import Commands
 
 OF_THE_APP = (
-    "demo", "scan", "train", "review", "label", "correct", "predict", "export", "distil", "query", "methods", "report",
+    "demo", "scan", "audit", "review", "label", "correct", "train", "predict", "export", "distil", "query", "methods",
+    "report",
 )  # fmt: skip
 
 

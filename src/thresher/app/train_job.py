@@ -62,7 +62,7 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     known = None if settings.method == AUTO else method(settings.method)
     if settings.pool and pooled is None:
         pooled = _pooled(settings)
-    splits = _loaded(settings) if pooled is None else Splits(pooled.with_answers(answers or {})[0], pooled.test)
+    splits = load_splits(settings) if pooled is None else Splits(pooled.with_answers(answers or {})[0], pooled.test)
     _refuse_without_clean(settings, known)
     held_out = VALIDATION if settings.early_stop and settings.validation is None else settings.validation
     sets = prepare_sets(
@@ -75,7 +75,7 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     )
     chosen = None
     if known is None:
-        choice = _choose(settings, sets)
+        choice = choose_for(settings, sets)
         settings, known, chosen = replace(settings, method=choice.method), method(choice.method), choice.sentence()
     views = make_views(settings.augment)
     if known.make is not None:
@@ -86,7 +86,7 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     return TrainJob(with_defaults(settings, sets.train), known, sets, pooled, chosen)
 
 
-def _choose(settings: Settings, sets: Sets) -> Choice:
+def choose_for(settings: Settings, sets: Sets) -> Choice:
     """The method that suits the examples; the name is what the run stores, so that it goes on by the same one."""
     name = with_defaults(settings, sets.train).model
     model = NamedModel(name, sets.train.input_shape, sets.train.outputs)
@@ -101,7 +101,7 @@ def with_defaults(settings: Kind, train: Examples) -> Kind:
     return replace(settings, model=model, learning_rate=rate, momentum=momentum)
 
 
-def _loaded(settings: Settings) -> Splits:
+def load_splits(settings: Settings) -> Splits:
     """What to train on and what to test on, which may be a file or folder of its own."""
     where: dict[str, Any] = {"data_dir": settings.data_dir, "seed": settings.seed}
     told = {**where, "options": table_options(settings), "skip_broken": settings.skip_broken}

@@ -23,6 +23,7 @@ from thresher.record.run_folder import (
     LEDGER,
     MODEL,
     NOISE_RATE,
+    OF_AN_AUDIT,
     SETTINGS,
     STAGES,
 )
@@ -135,7 +136,7 @@ class RunFolder:
 
     def _refuse_foreign_files(self) -> None:
         """Refuse to fill a folder that holds files of something else."""
-        ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE}
+        ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE, *OF_AN_AUDIT}
         if not self.path.exists():
             return
         if not self.path.is_dir():
