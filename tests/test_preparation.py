@@ -203,7 +203,7 @@ def photos(tmp_path: Path) -> Path:
         for place in range(5):
             path = tmp_path / "photos" / label / f"{place}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            pixels = np.random.default_rng(place).integers(0, 255, (20 + place, 30, 3), dtype=np.uint8)
+            pixels = np.random.default_rng([place, ord(label[0])]).integers(0, 255, (20 + place, 30, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(path)
     return tmp_path / "photos"
 
