@@ -37,7 +37,10 @@ inputs = {
     "rows": rows, "several": rows, "real": rows, "bytes": np.load(f"{place}/bytes.npy"),
     "images": [f"{place}/photos/{kind}/{n}.png" for kind in ("blue", "red") for n in range(6)],
 }
-found = {name: runpy.run_path(f"{place}/{name}-export/load.py")["predict"](given) for name, given in inputs.items()}
+found = {}
+for name, given in inputs.items():
+    sys.path.insert(0, f"{place}/{name}-export")  # as `python load.py` has it
+    found[name] = runpy.run_path(f"{place}/{name}-export/load.py")["predict"](given)
 assert "thresher" not in sys.modules
 np.savez(f"{place}/alone.npz", **{name: each.numpy() for name, each in found.items()})
 """
@@ -63,6 +66,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pixels = DRAWS.integers(0, 60, (20 + number, 12, 3), dtype=np.uint8)
             pixels[..., at] += 150
             Image.fromarray(pixels).save(folder / "photos" / name / f"{number}.png")
+        deep = DRAWS.integers(0, 4000, (12, 12)).astype(np.uint16)
+        Image.fromarray(deep).save(folder / "photos" / name / "4.png")
+        clear = np.dstack([pixels, DRAWS.integers(0, 255, pixels.shape[:2], dtype=np.uint8)])
+        Image.fromarray(clear).save(folder / "photos" / name / "5.png")
     pixels = DRAWS.integers(0, 255, (40, 3, 8, 8), dtype=np.uint8)
     np.save(folder / "bytes.npy", pixels)
     table = pd.read_csv(folder / "all.csv", keep_default_na=True)
@@ -70,7 +77,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     th.fit("standard", "mlp:16", kinds, target="kind", out=folder / "rows", **SHORT)
     th.fit("co-teaching", "mlp:16", kinds, target="kind", noise_rate=0.2, out=folder / "several", **SHORT)
     th.fit("standard", "mlp:16", prices, target="price", out=folder / "real", **SHORT)
-    th.fit("standard", "mlp:8", th.load(f"{folder}/photos:8"), out=folder / "images", **SHORT)
+    with pytest.warns(UserWarning, match="16-bit"), pytest.warns(UserWarning, match="transparent"):
+        images = th.load(f"{folder}/photos:8")
+    th.fit("standard", "mlp:8", images, out=folder / "images", **SHORT)
     th.fit("standard", "mlp:8", (pixels, np.arange(40) % 2), out=folder / "bytes", **SHORT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresher.core.extras, "find_spec", lambda name: None if "onnx" in name else name)
@@ -125,6 +134,7 @@ def test_what_a_folder_holds(place: Path) -> None:
     assert about["preprocessing"]["size"] == 8
     assert about["preprocessing"]["crop"] == "centre"
     assert np.array(about["preprocessing"]["mean"]).ravel().tolist() == pytest.approx([123.675, 116.28, 103.53])
+    assert (place / "images-export" / "image_pixels.py").is_file()
     for name in ("rows", "images", "bytes"):
         code = (place / f"{name}-export" / "load.py").read_text()
         assert "import thresher" not in code

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from thresher.data.image_pixels import Ranges, as_colour
+
 FOLDER = Path(__file__).parent
 
 
@@ -32,7 +34,8 @@ def read(path: str) -> torch.Tensor:
     """One image as the model takes it [3, size, size]: upright, in colour, its centre scaled, and normalised."""
     how = about()["preprocessing"]
     with Image.open(path) as image:
-        upright = ImageOps.exif_transpose(image).convert("RGB")
+        image.draft("RGB", (2 * how["size"], 2 * how["size"]))  # large photographs are decoded smaller
+        upright = as_colour(ImageOps.exif_transpose(image), Ranges(**how["ranges"]))
     pixels = np.array(ImageOps.fit(upright, (how["size"], how["size"]))).transpose(2, 0, 1)
     return (torch.tensor(pixels).float() - torch.tensor(how["mean"])) / torch.tensor(how["deviation"])
 
