@@ -71,10 +71,13 @@ def fit(
         raise ThresherError("The training data have examples of one class only: give examples of at least two.")
     if teacher is not None and not isinstance(teacher, nn.Module):
         raise ThresherError(f"A {type(teacher).__name__} is given as teacher: pass a trained torch.nn.Module.")
+    told = changed(TrainSettings() if settings is None else settings, changes)
+    if told.start is not None and isinstance(model, nn.Module):
+        raise ThresherError("start= goes into networks that are made: pass a function that makes the model, or a name.")
     trainer = Trainer(
         model=_model(model, train),
         train=train,
-        settings=changed(TrainSettings() if settings is None else settings, changes),
+        settings=told,
         test=examples_like(train, test, target, "the test set"),
         clean=examples_like(train, clean, target, "the clean set", apart=True),
         validation=examples_like(train, validation, target, "the validation set"),

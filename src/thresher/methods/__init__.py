@@ -22,6 +22,7 @@ from thresher.methods.reclaim import (
     reclaim,
     short,
 )
+from thresher.methods.reclaim_vote import SURE_AND_VOTED, reclaim_vote
 from thresher.methods.registry import KINDS, METHODS, method, methods
 from thresher.methods.t_revision import t_revision
 from thresher.methods.teaching import Lessons, teach
@@ -35,6 +36,7 @@ __all__ = [
     "DEBIASED_HELD_OUT",
     "KINDS",
     "METHODS",
+    "SURE_AND_VOTED",
     "WEIGHTINGS",
     "Acquisition",
     "Lessons",
@@ -62,6 +64,7 @@ __all__ = [
     "noise_layer_from_confusion",
     "pairs_between",
     "reclaim",
+    "reclaim_vote",
     "short",
     "student_recipe",
     "t_revision",
