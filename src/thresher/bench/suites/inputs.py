@@ -89,10 +89,10 @@ PAPER = Scale(
         "symmetric 40 and instance 40 are the development cells, with 30 epochs: settings were chosen there alone, and "
         "each reported cell was run once with them.",
         "uniformflip-any redraws a share of the labels from all classes, the own one included, which is what "
-        "DivideMix, SSR and ProMix call symmetric: at 80 it leaves 28% of the labels right, our symmetric 80 leaves 20%.",
+        "DivideMix, SSR and ProMix call symmetric: at 80 it leaves 28% of the labels right, ours 20%.",
         "Published by others, trained from scratch: CIFAR-10N worst, aggregate and random-1 ProMix 96.34, 97.65 and "
-        "97.39 (two ResNet-18, 600 epochs); uniformflip-any 20, 50, 80 and 90 SSR+ 96.7, 96.1, 95.6 and 95.2 (best epoch of "
-        "300); asymmetric 40 96.5.",
+        "97.39 (two ResNet-18, 600 epochs); uniformflip-any 20, 50, 80 and 90 SSR+ 96.7, 96.1, 95.6 and 95.2 (best "
+        "epoch of 300); asymmetric 40 96.5.",
     ),
 )
 
