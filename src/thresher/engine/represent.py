@@ -5,6 +5,7 @@ they were learned from and how, and runs on the same inputs share them.
 """
 
 import os
+import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -147,8 +148,8 @@ def read_start(file: Path) -> Start:
         return Start(**torch.load(file, map_location="cpu", weights_only=True))
     except FileNotFoundError:
         raise ThresherError(f"There is no start {file}: give the file of one, or represent:200.") from None
-    except (RuntimeError, TypeError, ValueError, EOFError) as error:
-        raise ThresherError(f"{file} holds no start ({error}): give the file of one, or represent:200.") from error
+    except (RuntimeError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        raise ThresherError(f"{file} holds no start: give the file of one, or represent:200.") from error
 
 
 def _understood(spec: str) -> tuple[int, Objective]:
