@@ -38,9 +38,10 @@ BEFORE = (
     Entry("standard", "Standard", changes=NO_START),
     Entry("standard-started", "Standard, after the same start", of="standard"),
     Entry("reclaim", "Reclaim", changes=NO_START),
+    Entry("reclaim-started", "Reclaim, after the same start", of="reclaim"),
 )
 EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
-REPORTED = ("standard", "reclaim-vote", "two-networks")
+REPORTED = ("standard", "reclaim-started", "reclaim-vote", "or-predicted", "two-networks")
 
 
 def noisy(kind: Cell, corruption: str, rate: float) -> Cell:
