@@ -7,12 +7,11 @@ Nothing depends on the share of wrong labels.
 """
 
 from thresher.core.recipe import Recipe
-from thresher.core.signals import confidence
 from thresher.core.slots import MixLike, View
 from thresher.methods.method import MethodFacts
+from thresher.methods.reclaim import CONFIDENT, Trusted
 from thresher.objectives import NearUniform
 from thresher.rules import (
-    KeepAbove,
     KeepLargest,
     NeighbourVote,
     RuleLike,
@@ -29,7 +28,6 @@ from thresher.slots.average import over
 from thresher.slots.mix import Mixup
 from thresher.slots.relabel import VoteLabels, labels_of_peer
 
-CONFIDENT = from_average(KeepAbove(by=confidence, bound=0.8))
 SURE_AND_VOTED = product(CONFIDENT, Voted())
 SUREST = per_class(KeepLargest(by=vote_share, fraction=0.5), of=voted)
 BY_VOTE = 0.1  # the share of the run in which the votes label the rest, before the averaged model does
@@ -41,6 +39,7 @@ def reclaim_vote(
     vote: RuleLike = NeighbourVote(),  # noqa: B008  # a frozen value
     rest: RuleLike | None = SURE_AND_VOTED,
     by_vote: float = BY_VOTE,
+    later: Trusted | None = None,
     trust: float = 0.8,
     temperature: float = 0.5,
     uniform: float = 0.1,
@@ -55,12 +54,14 @@ def reclaim_vote(
     rest      the weights of the others once the averaged model labels them: 1 where its confidence is above 0.8 and its
               class won the vote; CONFIDENT asks for the first alone, None drops them
     by_vote   the share of the run in which the rest learns the winners, the surest half of each class
+    later     what selects afterwards in place of the votes, such as `joint` of reclaim (with rest=CONFIDENT)
     trust, temperature, uniform, mix, views  as in `reclaim`
     peers     2: two networks that select and label for each other
     """
     early = 0 if rest is None else round(by_vote * facts.epochs)
     after = rest if early == 0 else warmup(early, rest, before=SUREST)
-    rule: RuleLike = trusting(from_average(vote), after)
+    selects = vote if later is None else warmup(early, later(facts), before=vote)
+    rule: RuleLike = trusting(from_average(selects), after)
     labels = VoteLabels(trust, temperature, early)
     return Recipe(
         each_epoch=from_peer(rule) if peers > 1 else rule,

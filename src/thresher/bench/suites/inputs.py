@@ -10,7 +10,7 @@ from thresher.bench.definition.setup import Setup
 from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import cosine
-from thresher.methods import CONFIDENT, MethodFacts
+from thresher.methods import CONFIDENT, MethodFacts, joint
 from thresher.methods.reclaim_vote import reclaim_vote
 from thresher.rules import Agree, NeighbourVote, either
 from thresher.slots.views import strong, weak
@@ -27,6 +27,11 @@ PARTS = (
     Entry("reclaim-vote", "Reclaim by votes"),
     Entry("no-start", "without a start", recipe=reclaim_vote, changes=NO_START),
     Entry("or-predicted", "trusted: also what the average predicts", recipe=or_predicted),
+    Entry(
+        "vote-then-joint",
+        "votes first, then as reclaim trusts",
+        recipe=partial(reclaim_vote, rest=CONFIDENT, later=joint),
+    ),
     Entry("confident", "the rest without the vote", recipe=partial(reclaim_vote, rest=CONFIDENT)),
     Entry("rest-dropped", "the rest dropped", recipe=partial(reclaim_vote, rest=None)),
     Entry("given-votes", "given labels alone vote", recipe=partial(reclaim_vote, vote=NeighbourVote(sure=None))),
@@ -41,7 +46,7 @@ BEFORE = (
     Entry("reclaim-started", "Reclaim, after the same start", of="reclaim"),
 )
 EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
-REPORTED = ("standard", "reclaim-started", "reclaim-vote", "or-predicted", "two-networks")
+REPORTED = ("standard", "reclaim-started", "reclaim-vote", "or-predicted", "vote-then-joint", "two-networks")
 
 
 def noisy(kind: Cell, corruption: str, rate: float) -> Cell:
@@ -72,7 +77,7 @@ PAPER = Scale(
     setup=Setup(
         model="resnet18",
         batch=256,
-        epochs=70,
+        epochs=60,
         seeds=1,
         schedule=cosine(1.0),
         augment=(weak(), strong()),
