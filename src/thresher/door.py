@@ -73,6 +73,8 @@ def fit(
     if teacher is not None and not isinstance(teacher, nn.Module):
         raise ThresherError(f"A {type(teacher).__name__} is given as teacher: pass a trained torch.nn.Module.")
     told = changed(TrainSettings() if settings is None else settings, changes)
+    if told.start is not None and isinstance(model, nn.Module):
+        raise ThresherError("start= goes into networks that are made: pass a function that makes the model, or a name.")
     trainer = Trainer(
         model=_model(model, train, told.device),
         train=train,

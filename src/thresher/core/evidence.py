@@ -203,4 +203,5 @@ HOW_TO_GIVE = {
     "labelled": "pass labelled=Examples(...) to acquire().",
     "teacher": "add the column teacher_output (outputs or log-probabilities), or pass teacher= to fit().",
     "validation": "pass validation=Examples(...) to fit().",
+    "view": "give the recipe at least two views.",
 }

@@ -58,6 +58,11 @@ class TrainSettings:
         "weak (crop, flip), strong (also colour, rotation, cutout), or both, as weak,strong.",
         word=str,
     )
+    start: str | None = option(
+        None,
+        TRAINING,
+        "Learn the inputs before the labels: represent:200 (epochs, without any label), or the file of such a start.",
+    )
     average: float | Averaging | None = option(None, None, "A moving average for methods that have none of their own.")
     clean_batch: int | None = option(
         None, "What to train on", "Clean examples a step looks at (as many as --batch, or all)."

@@ -23,6 +23,7 @@ from thresher.methods.reclaim import (
     reclaim,
     short,
 )
+from thresher.methods.reclaim_vote import SURE_AND_VOTED, reclaim_vote
 from thresher.methods.registry import KINDS, METHODS, method, methods
 from thresher.methods.t_revision import t_revision
 from thresher.methods.teaching import Lessons, teach
@@ -37,6 +38,7 @@ __all__ = [
     "DEBIASED_HELD_OUT",
     "KINDS",
     "METHODS",
+    "SURE_AND_VOTED",
     "WEIGHTINGS",
     "Acquisition",
     "Choice",
@@ -66,6 +68,7 @@ __all__ = [
     "noise_layer_from_confusion",
     "pairs_between",
     "reclaim",
+    "reclaim_vote",
     "short",
     "student_recipe",
     "t_revision",

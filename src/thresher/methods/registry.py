@@ -12,6 +12,7 @@ from thresher.methods.method import CLASSES, Method
 from thresher.methods.noise_layer import noise_layer_from_confusion
 from thresher.methods.ordered_sgd import top_q
 from thresher.methods.reclaim import patient, reclaim
+from thresher.methods.reclaim_vote import reclaim_vote
 from thresher.methods.t_revision import t_revision
 from thresher.methods.weightings import WEIGHTINGS
 
@@ -190,6 +191,14 @@ METHODS: dict[str, Method] = {  # those that train: recipes and procedures
             "the five papers as one loop",
             clock="epoch",
             needs=RATE,
+            tasks=CLASSES,
+        ),
+        Method(
+            "reclaim-vote",
+            reclaim_vote,
+            "trust labels that win the vote of their neighbours, let the averaged model label the rest",
+            "SSR (2022) and the five papers as one loop",
+            clock="epoch",
             tasks=CLASSES,
         ),
         Method("top-q", top_q, "learn only from the largest losses of each batch", "Kawaguchi and Lu (2020)"),

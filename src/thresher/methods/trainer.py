@@ -11,6 +11,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.engine.plan import epochs_for
+from thresher.engine.represent import Started, start_for
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.checkpoint import Record
@@ -71,9 +72,14 @@ class Trainer:
             self.model, NamedModel
         ):  # which an earlier stage has trained
             about["model"] = self.model.name
+        model = now.model
+        if now.settings.start is not None and not isinstance(model, nn.Module):
+            start = start_for(now.settings.start, model, now.train, now.settings, now.watch)
+            about |= {"model": getattr(model, "name", None), "start_seconds": start.seconds}
+            model = Started(model, start)
         return train_recipe(
             _counting(recipe, now.train),
-            now.model,
+            model,
             now.train,
             settings=now.settings,
             test=now.test,

@@ -15,9 +15,12 @@ from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoo
 from thresher.objectives.standard import CrossEntropy, SquaredError
 from thresher.objectives.transition import ForwardCorrection, Reweighted, transition_from_anchors
 from thresher.objectives.variational import LayerPair, Variational
+from thresher.objectives.views_agree import Contrastive, CrossCorrelation, contrastive, cross_correlation
 
 __all__ = [
     "Bootstrap",
+    "Contrastive",
+    "CrossCorrelation",
     "CrossEntropy",
     "DeterminantLoss",
     "Distillation",
@@ -35,6 +38,8 @@ __all__ = [
     "SquaredError",
     "Variational",
     "as_objective",
+    "contrastive",
+    "cross_correlation",
     "huber",
     "near_uniform",
     "smoothed_confusion",

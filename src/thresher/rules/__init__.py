@@ -19,6 +19,7 @@ from thresher.rules.disagree import Disagree
 from thresher.rules.frequency import CleanShare, HardestOfMajority, InverseFrequency, OnlyClean
 from thresher.rules.keep import KeepAbove, KeepLargest, KeepSmallest, Uniform, keep_smallest
 from thresher.rules.meta_gradient import MetaGradient, rectified
+from thresher.rules.neighbour_vote import NeighbourVote, Voted, neighbour_votes, shares_of_votes
 from thresher.rules.plane_neighbours import mean_of_nearest
 from thresher.rules.random import RandomPicks, RandomWeights
 from thresher.rules.selected import SampleWeight, Selected
@@ -46,6 +47,7 @@ __all__ = [
     "KeepLargest",
     "KeepSmallest",
     "MetaGradient",
+    "NeighbourVote",
     "OnlyClean",
     "OnlyCorrect",
     "RandomPicks",
@@ -55,6 +57,7 @@ __all__ = [
     "SampleWeight",
     "Selected",
     "Uniform",
+    "Voted",
     "ask",
     "average_teaches",
     "average_teaches_held_out",
@@ -72,11 +75,13 @@ __all__ = [
     "kmeans_plus_plus",
     "local_dimensionality",
     "mean_of_nearest",
+    "neighbour_votes",
     "once",
     "partitioned_facility_location",
     "per_class",
     "product",
     "rectified",
+    "shares_of_votes",
     "stochastic_facility_location",
     "streamed_facility_location",
     "teacher_labels",

@@ -31,7 +31,8 @@ class Agree(Rule):
 class trusting(Rule):  # noqa: N801  # used like a function: trusting(Agree(), KeepAbove(confidence, 0.8))
     """Weights of `rule` where it keeps an example, whose label is then `trusted`; elsewhere those of `rest`.
 
-    `relabel` and `rest` may read the column `trusted`. Without `rest` the other examples are dropped.
+    `relabel` and `rest` may read the column `trusted`, and `rest` those of `rule`. Without `rest` the other examples
+    are dropped.
     """
 
     rule: RuleLike
@@ -44,7 +45,7 @@ class trusting(Rule):  # noqa: N801  # used like a function: trusting(Agree(), K
         trusted = chosen.weights > 0
         others = Decision(torch.zeros_like(chosen.weights))
         if self.rest is not None:
-            marked = evidence.replace(columns={**evidence.columns, "trusted": trusted.float()})
+            marked = evidence.replace(columns={**evidence.columns, **chosen.columns, "trusted": trusted.float()})
             others = ask(self.rest, marked, "rest")
         return Decision(
             torch.where(trusted, chosen.weights, others.weights),

@@ -5,7 +5,8 @@ from thresher.slots.average import Growing, over
 from thresher.slots.clip import Clamped
 from thresher.slots.draw import class_balanced, repeated
 from thresher.slots.mix import ClusterMixup, Mixup, SameClassMixup
-from thresher.slots.relabel import AverageLabels, PredictedLabels, TeacherLabels
+from thresher.slots.relabel import AverageLabels, PredictedLabels, TeacherLabels, VoteLabels, labels_of_peer
+from thresher.slots.start_views import CropResize, Grey, Hue, Solarise, Swap, different, sometimes
 from thresher.slots.views import Affine, Chain, Colour, Cutout, Flip, PadCrop, Shift, strong, weak
 
 __all__ = [
@@ -15,9 +16,12 @@ __all__ = [
     "Clamped",
     "ClusterMixup",
     "Colour",
+    "CropResize",
     "Cutout",
     "Flip",
+    "Grey",
     "Growing",
+    "Hue",
     "MixFromSet",
     "Mixup",
     "PadCrop",
@@ -26,12 +30,18 @@ __all__ = [
     "Relabel",
     "SameClassMixup",
     "Shift",
+    "Solarise",
+    "Swap",
     "TeacherLabels",
     "Visits",
+    "VoteLabels",
     "class_balanced",
+    "different",
+    "labels_of_peer",
     "over",
     "repeated",
     "shuffled",
+    "sometimes",
     "strong",
     "weak",
 ]

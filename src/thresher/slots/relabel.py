@@ -79,6 +79,47 @@ class TeacherLabels(AverageLabels):
 
 
 @dataclass(frozen=True)
+class VoteLabels(TeacherLabels):
+    """For the first `epochs` epochs those that are not trusted learn what their neighbours voted for; then as before.
+
+    A network that has seen its inputs but no label yet predicts nothing, while its neighbours know something.
+    """
+
+    epochs: int = 0
+
+    decided: ClassVar[Mapping[str, str]] = {**TeacherLabels.decided, "voted": "trusting(NeighbourVote(), ...)"}
+    timeless: ClassVar[bool] = True  # on the epoch clock no step asks it
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        targets = super().__call__(evidence)
+        if "voted" not in evidence.columns or evidence.epoch >= self.epochs:
+            return targets
+        winners = one_hot_if_ids(evidence.columns["voted"].long(), evidence.classes)
+        return torch.where(evidence.columns["trusted"][:, None] > 0, targets, winners)
+
+
+@dataclass(frozen=True)
+class labels_of_peer(Relabel):  # noqa: N801  # used like a function: labels_of_peer(TeacherLabels())
+    """The labels that the relabelling gives by the other network's evidence: each labels for the other.
+
+    Which labels are trusted is decided by the rule of the network itself.
+    """
+
+    relabel: Relabel
+
+    clock: ClassVar[str] = "epoch"
+    needs: ClassVar[frozenset[str]] = frozenset({"peer"})
+    timeless: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.relabel.clock != "epoch":
+            raise ThresherError("labels_of_peer asks once an epoch: give it TeacherLabels() or VoteLabels().")
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return self.relabel(evidence.other("peer").replace(columns=evidence.columns))
+
+
+@dataclass(frozen=True)
 class PredictedLabels(Relabel):
     """share · given + (1 - share) · the predicted class, by the column `given_share` of the epoch's rule.
 

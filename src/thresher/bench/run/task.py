@@ -7,6 +7,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import torch
+from sklearn.metrics import roc_auc_score
+
 from thresher.app.sets import prepare_sets
 from thresher.bench.definition.grid import LAST_EPOCHS, Job, Measured, Task
 from thresher.core.recipe import Recipe
@@ -116,8 +119,12 @@ def trainer_of(task: Task) -> Trainer:
 
 
 def measurement_of(run: Run, task: Task) -> Measured:
-    """A run's scores, its clean share over the last epochs, its speed, and the suite's columns of its history."""
-    seconds = sum(record["seconds"] for record in run.history)
+    """A run's scores, its clean share over the last epochs, its speed, and the suite's columns of its history.
+
+    The seconds of a start without labels count in every run that has it, although runs on the same inputs share it.
+    """
+    seconds = sum(record["seconds"] for record in run.history) + run.about.get("start_seconds", 0.0)
+    found = {"trust_auroc": trust_auroc(run, task)} if "trust_auroc" in task.job.columns else {}
     return Measured(
         metric=run.history[-1]["metric"],
         scores=kept_scores(run),
@@ -126,8 +133,20 @@ def measurement_of(run: Run, task: Task) -> Measured:
         examples_per_second=examples_per_second(run.history),
         columns={
             name: [record.get(name, record["scores"].get(name)) for record in run.history] for name in task.job.columns
-        },
+        }
+        | {name: [*[None] * (len(run.history) - 1), value] for name, value in found.items()},
     )
+
+
+def trust_auroc(run: Run, task: Task) -> float | None:
+    """How well trust tells wrong labels from right ones, where it is known which are wrong and some are."""
+    wrong = task.train.columns.get("is_corrupt")
+    if wrong is None or bool(wrong.all()) or not bool(wrong.any()):
+        return None
+    ids, trust = run.trust()
+    place = torch.argsort(task.train.ids.cpu())
+    at = place[torch.searchsorted(task.train.ids.cpu()[place], ids.cpu())]
+    return float(roc_auc_score(wrong.cpu()[at].numpy(), -trust.cpu().numpy()))
 
 
 def kept_scores(run: Run) -> Sequence[float]:

@@ -8,6 +8,7 @@ from thresher.bench.suites.crust_purity import CRUST_PURITY, CRUST_SELECTIONS
 from thresher.bench.suites.demo import DEMO
 from thresher.bench.suites.distil import DISTIL
 from thresher.bench.suites.distil_temperatures import DISTIL_TEMPERATURES
+from thresher.bench.suites.inputs import INPUTS
 from thresher.bench.suites.l2rw import L2RW
 from thresher.bench.suites.prl import PRL
 from thresher.bench.suites.prl_rates import PRL_RATES
@@ -17,7 +18,7 @@ from thresher.core.naming import unknown
 CRUST_SUITES = (CRUST, CRUST_ABLATION, CRUST_SIZES, CRUST_PURITY, CRUST_SELECTIONS)
 SUITES: dict[str, Suite] = {
     suite.name: suite
-    for suite in (ACTIVE, DEMO, DISTIL, DISTIL_TEMPERATURES, L2RW, PRL, PRL_RATES, *CRUST_SUITES, RECLAIM)
+    for suite in (ACTIVE, DEMO, DISTIL, DISTIL_TEMPERATURES, INPUTS, L2RW, PRL, PRL_RATES, *CRUST_SUITES, RECLAIM)
 }
 
 

@@ -12,11 +12,14 @@ from thresher.core.evidence import Evidence, Now
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
+from thresher.core.signals import features
 from thresher.core.slots import Relabel
 from thresher.core.targets import one_hot_if_ids
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.step.learner import Learner, Taps
 from thresher.engine.step.teacher import Teacher
+
+FEATURES = "features"  # the column of embeddings that a training set may bring
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ def decide_epoch(
     relabel = recipe.relabel_on("epoch")
     asked = (recipe.each_epoch, relabel)
     evidence = [epoch_evidence(asked, learner, train, columns, validation, sweeper, now) for learner in learners]
+    if "peer" in needs_of(asked):
+        evidence = _with_peers(evidence)
     decisions = None if recipe.each_epoch is None else _decide(recipe.each_epoch, learners, evidence)
     new_targets = None
     if relabel is not None:
@@ -57,12 +62,13 @@ def decide_epoch(
     return EpochDecisions(evidence, decisions, new_targets)
 
 
+def _with_peers(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Each network's evidence, with that of the next one as its peer's."""
+    others = [*evidence[1:], evidence[0]]
+    return [each.replace(others={**each.others, "peer": peer}) for each, peer in zip(evidence, others, strict=True)]
+
+
 def _decide(rule: RuleLike, learners: Sequence[Learner], evidence: Sequence[Evidence]) -> list[Decision]:
-    if "peer" in needs_of(rule):
-        others = [evidence[(place + 1) % len(evidence)] for place in range(len(evidence))]
-        evidence = [
-            each.replace(others={**each.others, "peer": peer}) for each, peer in zip(evidence, others, strict=True)
-        ]
     decisions = [ask(rule, each) for each in evidence]
     for learner, decision in zip(learners, decisions, strict=True):
         if not (decision.weights.isfinite() & (decision.weights >= 0)).all():
@@ -82,9 +88,13 @@ def epoch_evidence(
 ) -> Evidence:
     """Evidence about the training set by one network, with that by its average, its teacher and of the validation set.
 
+    Features that the training set brings, in its column of this name, stand for those of the networks.
     Of the validation set there is the same again: `evidence.other("validation").other("teacher")`.
     """
     wanted, needs = signals_of(asked), needs_of(asked)
+    brought = {features: train.columns[FEATURES].float()} if FEATURES in train.columns and features in wanted else {}
+    if brought:
+        wanted.remove(features)
 
     def about(examples: Examples, columns: Mapping[str, Tensor], model: nn.Module, taps: Taps | None) -> Evidence:
         return Evidence(
@@ -95,6 +105,7 @@ def epoch_evidence(
             classes=examples.classes,
             columns=columns,
             memory=learner.epoch_memory,
+            known=dict(brought) if examples is train else {},
             **vars(now),
         )
 

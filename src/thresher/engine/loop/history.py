@@ -91,7 +91,10 @@ def _right(columns: Columns, train: Examples) -> Truth:
 
 
 def _trust_record(networks: Sequence[Columns], train: Examples) -> Record:
-    """How many examples were trusted and how many of the rest were reclaimed; and how often rightly, if known."""
+    """How many examples were trusted and how many of the rest were reclaimed; and how often rightly, if known.
+
+    `wrong_found` is the F1 of wrong labels among those that were taught another one.
+    """
     if any("trusted" not in columns for columns in networks):
         return {}
     trusted = np.concatenate([columns["trusted"] for columns in networks]) > 0
@@ -101,6 +104,10 @@ def _trust_record(networks: Sequence[Columns], train: Examples) -> Record:
         clean = np.tile(~train.columns["is_corrupt"].cpu().numpy().astype(bool), len(networks))
         right = np.concatenate([_right(columns, train) for columns in networks])
         record |= {"trusted_clean": _share(clean[trusted]), "reclaimed_right": _share(right[reclaimed])}
+        if all("taught" in columns for columns in networks):
+            changed = np.concatenate([columns["taught"] != train.labels.cpu().numpy() for columns in networks])
+            found = float((changed & ~clean).sum())
+            record["wrong_found"] = 2 * found / max(float(changed.sum() + (~clean).sum()), 1.0)
     return record
 
 
@@ -121,11 +128,13 @@ class Scores:
         """The part of an epoch's record that says how good the networks are."""
         found: dict[str, Any] = {"metric": self.metric, "score": None, "scores": {}}
         if "test" in self.sets:
-            measured = [self._measure(own.model, own, "test") for own in self.learners]
+            outputs = [self._outputs(own.model, own, "test") for own in self.learners]
+            measured = [measure(each, self.sets["test"]) for each in outputs]
             found["scores"] = {name: fmean(m[name] for m in measured) for name in measured[0]}
             found["score"] = found["scores"][self.metric]
             if len(measured) > 1:
                 found["scores"] |= {f"peer{place}": m[self.metric] for place, m in enumerate(measured)}
+                found["scores"]["together"] = measure(_together(outputs, self.metric), self.sets["test"])[self.metric]
             averages = [
                 self._measure(own.average, own, "test")[self.metric] for own in self.learners if own.average is not None
             ]
@@ -147,7 +156,16 @@ class Scores:
                     network.load_state_dict(state)
 
     def _measure(self, model: nn.Module, learner: Learner, name: str) -> dict[str, float]:
-        return measure(self.sweeper(model, learner.objective, self.sets[name]).outputs, self.sets[name])
+        return measure(self._outputs(model, learner, name), self.sets[name])
+
+    def _outputs(self, model: nn.Module, learner: Learner, name: str) -> Tensor:
+        return self.sweeper(model, learner.objective, self.sets[name]).outputs
+
+
+def _together(outputs: Sequence[Tensor], metric: str) -> Tensor:
+    """The mean over networks, of probabilities where the outputs are of classes."""
+    stacked = torch.stack(list(outputs))
+    return (stacked if metric == "r2" else stacked.softmax(2)).mean(0)
 
 
 def _networks(learner: Learner) -> list[nn.Module]:

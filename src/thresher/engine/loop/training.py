@@ -54,6 +54,7 @@ class Training:
         objective = as_objective(recipe.objective, train.classes)
         said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
         given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average, "teacher": said}
+        given["view"] = len(recipe.views) > 1 or None
         check_recipe(recipe, objective, train, given)
         check_run(recipe, plan.epochs)
         clean = sets.get("clean") if "clean" in needs else None

@@ -124,6 +124,10 @@ class Passes:
             kept = {name: value.chunk(len(views))[place] for name, value in layers.items()}
             each = evidence.replace(raw_outputs=part, targets=targets, inputs=views[place], layers=kept, known={})
             trained.append(self._with_teacher(each))
+        if "view" in learner.objective.needs:
+            following = [*trained[1:], trained[0]]
+            pairs = zip(trained, following, strict=True)
+            trained = [each.replace(others={**each.others, "view": other}) for each, other in pairs]
         return trained
 
     def _with_teacher(self, evidence: Evidence) -> Evidence:

@@ -99,7 +99,7 @@ class Step:
             counted = weights if blend is None else blend.of_weights(weights)
             shares = self._shares(counted) / len(trained) if len(trained) > 1 else self._shares(counted)
             torch.autograd.backward([shares.dot(each.losses) for each in trained])
-            if blend is not None and not self.passes.asks:
+            if (blend is not None and not self.passes.asks) or "view" in learner.objective.needs:
                 evidence = trained[0]
         self._move(learner, skip)
         return evidence
