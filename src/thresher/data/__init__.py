@@ -214,7 +214,7 @@ def _from_path(path: Path, option: str, options: TableOptions, skip_broken: bool
         return table(path, option or "target", options)
     options.refuse_if_given(path.name)
     if path.is_dir():
-        return image_folder(path, next(iter(_pixels(option)), 64), skip_broken)
+        return image_folder(path, next(iter(_pixels(option)), None), skip_broken)
     if path.suffix == ".npz":
         return _chosen(from_npz(path), option)
     raise ThresherError(

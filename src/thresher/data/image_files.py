@@ -2,8 +2,11 @@
 
 import struct
 import zlib
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".pgm", ".tif", ".tiff"}
 SYSTEM_NAMES = ("__MACOSX", "Thumbs.db", "desktop.ini")  # what systems leave in folders and archives
+LARGEST = 64  # pixels of an image where no size is chosen
+LOOKED_AT = 200  # files that say which size images have
 # What Pillow raises for files that are damaged, no images, or too large to be opened safely.
 DAMAGED = (OSError, ValueError, SyntaxError, TypeError, EOFError, IndexError, KeyError, struct.error, zlib.error)
 
@@ -86,6 +91,18 @@ def image_format(inputs: Any) -> tuple[int, Ranges] | None:
         formats = {image_format(part) for part in inputs.datasets}
         return formats.pop() if len(formats) == 1 else None
     return None
+
+
+def usual_size(paths: Sequence[Path]) -> int:
+    """The median of the longer sides of these images, and at most 64 pixels; of many, some are looked at."""
+    needs_extra("Reading images", "vision", "PIL")
+    from PIL import Image
+
+    sides = []
+    for path in paths[:: max(1, len(paths) // LOOKED_AT)]:
+        with suppress(*DAMAGED, Image.DecompressionBombError), Image.open(path) as image:
+            sides.append(max(image.size))
+    return min(LARGEST, int(median(sides))) if sides else LARGEST
 
 
 def open_image(path: Path, ranges: Ranges | None = None, least: int | None = None) -> "Image":

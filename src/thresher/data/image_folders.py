@@ -34,10 +34,11 @@ def in_memory(examples: Examples) -> Examples:
     return replace(examples, inputs=inputs, preparation=preparation_of(examples), checked=False)
 
 
-def image_folder(folder: Path, size: int = 64, skip_broken: bool = False) -> Splits:
+def image_folder(folder: Path, size: int | None = None, skip_broken: bool = False) -> Splits:
     """Images in one subfolder a class, or in train/ and test/ (or val/) with one subfolder a class in each.
 
-    Every file is decoded once and kept in a cache. Warnings say what a scan found that matters for training.
+    Without a size, images have the one that most of them have, and at most 64 pixels. Every file is decoded once and
+    kept in a cache. Warnings say what a scan found that matters for training.
     """
     for name in UNLABELLED:
         if (folder / name).is_dir():
@@ -47,9 +48,10 @@ def image_folder(folder: Path, size: int = 64, skip_broken: bool = False) -> Spl
     return labelled_images(folder, size, skip_broken)
 
 
-def labelled_images(folder: Path, size: int = 64, skip_broken: bool = False) -> Splits:
+def labelled_images(folder: Path, size: int | None = None, skip_broken: bool = False) -> Splits:
     """The same, where a subfolder `unlabelled` is ignored."""
-    _refuse_no_size(size)
+    if size is not None:
+        _refuse_no_size(size)
     found = scan(folder, size)
     if not skip_broken:
         found.refuse_broken()

@@ -57,7 +57,7 @@ def load_with_pool(name: str, options: TableOptions | None = None, skip_broken: 
     path, options = Path(base).expanduser(), TableOptions() if options is None else options
     if path.is_dir():
         options.refuse_if_given(path.name)
-        return _folder(path, int(option) if option.isdigit() else 64, skip_broken)
+        return _folder(path, int(option) if option.isdigit() else None, skip_broken)
     if path.name.endswith(TABLE_SUFFIXES):
         return _table(path, option or "target", options)
     raise ThresherError(
@@ -85,10 +85,11 @@ def plain_value(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _folder(path: Path, size: int, skip_broken: bool) -> Pooled:
+def _folder(path: Path, size: int | None, skip_broken: bool) -> Pooled:
     (train, test), found = labelled_images(path, size, skip_broken), unlabelled_images(path)
     scaled = image_format(train.inputs)
-    read, facts = read_images(found, size, None if scaled is None else scaled[1])
+    assert scaled is not None
+    read, facts = read_images(found, *scaled)
     if facts.broken and not skip_broken:
         first_broken = found[min(facts.broken)]
         raise ThresherError(

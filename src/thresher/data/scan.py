@@ -9,7 +9,7 @@ from statistics import median
 from thresher.core.errors import ThresherError
 from thresher.data.decoded import Facts, in_bytes, in_time, read_images
 from thresher.data.folder_layout import UNLABELLED, Layout, Part, layout_of
-from thresher.data.image_files import IMAGE_SUFFIXES, SYSTEM_NAMES, ImageFiles, is_ignored
+from thresher.data.image_files import IMAGE_SUFFIXES, SYSTEM_NAMES, ImageFiles, is_ignored, usual_size
 from thresher.data.image_pixels import ALPHA, DEEP, REAL
 from thresher.data.overlap import same_files
 
@@ -153,13 +153,17 @@ class Scan:
         return [number for number, part in enumerate(self.layout.parts) for _ in part.paths]
 
 
-def scan(folder: Path | str, size: int = 64) -> Scan:
-    """Look through a folder of images as `load` reads it; they are decoded, and are not when it is loaded next."""
+def scan(folder: Path | str, size: int | None = None) -> Scan:
+    """Look through a folder of images as `load` reads it; they are decoded, and are not when it is loaded next.
+
+    size   to which they are scaled; if not given, the size that most of them have, and at most 64 pixels
+    """
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise ThresherError(f"There is no folder {folder}: check the path.")
     layout = layout_of(folder)
-    files, facts = read_images([path for part in layout.parts for path in part.paths], size)
+    paths = [path for part in layout.parts for path in part.paths]
+    files, facts = read_images(paths, usual_size(paths) if size is None else size)
     ignored, unread = _left_over(folder)
     return Scan(folder, layout, files, facts, same_files(files.paths), ignored, unread)
 

@@ -26,5 +26,5 @@ def scan(data: Data) -> None:
     if size and not (size.isdecimal() and int(size)):
         raise ThresherError(f"'{size}' is not a size of images: give a number of pixels, such as 64.")
     console = plain_console()
-    for line in look_through(folder, int(size or 64)).lines():
+    for line in look_through(folder, int(size) if size else None).lines():
         console.print(line, soft_wrap=True)
