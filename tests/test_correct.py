@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from thresher import ThresherError, fit
 from thresher.__main__ import app
 from thresher.data import load
+from thresher.data.arrays import read_arrays
 from thresher.record.issues import Issues
 
 LABELS = [given(id_) for id_ in range(COUNT)]
@@ -310,7 +311,7 @@ def test_arrays_get_other_labels_and_the_given_ones_back(words: list[str], key: 
     raw = Path("set.npz").read_bytes()
     write_issues(RUN, "set.npz", {"row": range(COUNT)}, LABELS)
     done("--out", "new", *words)
-    new = dict(np.load("new/set.npz"))
+    new = read_arrays(Path("new/set.npz"))
     if words:
         assert len(new[key]) == len(new[f"{part}images"]) == COUNT - 3
         assert len(new["test_images"]) == COUNT
@@ -318,7 +319,7 @@ def test_arrays_get_other_labels_and_the_given_ones_back(words: list[str], key: 
         assert new[key].tolist() == [4 if label == "cat" else 9 for label in TRUE]
         np.testing.assert_array_equal(new[f"{key}_given"], labels)
     undone()
-    again = dict(np.load("new/set.npz"))
+    again = read_arrays(Path("new/set.npz"))
     assert set(again) == set(arrays)
     for name, values in arrays.items():
         np.testing.assert_array_equal(again[name], values)
@@ -331,13 +332,13 @@ def test_of_data_that_have_no_file_the_labels_are_written(data: str | None) -> N
     longer = [label.replace("cat", "elephant") for label in LABELS]
     issues = write_issues(RUN, data, {}, longer)
     assert done("--out", "new")["data"] == "new/labels.npz"
-    new = np.load("new/labels.npz")
+    new = read_arrays(Path("new/labels.npz"))
     assert new["labels"].tolist() == issues.corrected().tolist() == [each.replace("cat", "elephant") for each in TRUE]
     assert new["labels_given"].tolist() == longer
     assert done("--out", "fewer", "--drop")["dropped"] == 3
-    assert np.load("fewer/labels.npz")["ids"].tolist() == [id_ for id_ in range(COUNT) if id_ not in WRONG]
+    assert read_arrays(Path("fewer/labels.npz"))["ids"].tolist() == [id_ for id_ in range(COUNT) if id_ not in WRONG]
     undone("fewer")
-    assert np.load("fewer/labels.npz")["labels"].tolist() == longer
+    assert read_arrays(Path("fewer/labels.npz"))["labels"].tolist() == longer
 
 
 # Refusals
