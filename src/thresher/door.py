@@ -23,7 +23,7 @@ from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
 from thresher.methods import AUTO, METHODS, Method, Trainer, choose, method
-from thresher.models import NamedModel, is_foreign, model_for, without_weights
+from thresher.models import NamedModel, default_model, is_foreign, model_for, without_weights
 from thresher.noise import Estimate, noise_rate_by_folds
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import LEDGER
@@ -216,7 +216,8 @@ def _maker(folder: Path, about: dict[str, Any], given: Any) -> Callable[[], nn.M
             raise ThresherError(
                 f"{folder} names code to import as its model ({name}): pass model={name!r} if you trust it."
             )
-        return NamedModel(without_weights(name), tuple(about["input_shape"]), about["outputs"])
+        shape = tuple(about["input_shape"])
+        return NamedModel(default_model(shape) if name == "auto" else without_weights(name), shape, about["outputs"])
     _refuse_no_model(name)
     if isinstance(given, nn.Module):
         return lambda: copy.deepcopy(given)
