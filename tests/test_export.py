@@ -58,6 +58,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = pd.DataFrame({"length": DRAWS.normal(3, 2, 60), "home": np.array(["", "wet", "dry"])[np.arange(60) % 3]})
     rows.loc[::7, "length"] = None
     rows["open"] = np.where(np.arange(60) % 2, "true", "false")
+    rows["born"] = pd.Timestamp("1999-12-30") + pd.to_timedelta(np.arange(60) % 20 * 41, "D")
+    rows["seen"] = pd.Timestamp("2024-02-28 21:07:30") + pd.to_timedelta(np.arange(60) % 17 * 5000, "min")
+    rows.loc[::9, "born"] = None
     rows["kind"], rows["price"] = np.arange(60) % 3 + 3, DRAWS.normal(500, 40, 60)
     rows.drop(columns=["kind", "price"]).to_csv(folder / "rows.csv", index=False)
     rows.to_csv(folder / "all.csv", index=False)
@@ -73,7 +76,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.fromarray(clear).save(folder / "photos" / name / "5.png")
     pixels = DRAWS.integers(0, 255, (40, 3, 8, 8), dtype=np.uint8)
     np.save(folder / "bytes.npy", pixels)
-    table = pd.read_csv(folder / "all.csv", keep_default_na=True)
+    table = pd.read_csv(folder / "all.csv", keep_default_na=True, parse_dates=["born", "seen"])
     kinds, prices = table.drop(columns="price"), table.drop(columns="kind")
     th.fit("standard", "mlp:16", kinds, target="kind", out=folder / "rows", **SHORT)
     th.fit("co-teaching", "mlp:16", kinds, target="kind", noise_rate=0.2, out=folder / "several", **SHORT)
@@ -130,7 +133,13 @@ def test_what_a_folder_holds(place: Path) -> None:
     assert {name.partition(".")[0] for name in load_file(place / "several-export" / "model.safetensors")} == {"0", "1"}
     about = json.loads((place / "rows-export" / "export.json").read_text())
     assert about["class_names"] == ["3", "4", "5"]
-    assert [column["column"] for column in about["preprocessing"]["columns"]] == ["length", "home", "open"]
+    assert [column["column"] for column in about["preprocessing"]["columns"]] == [
+        "length",
+        "home",
+        "open",
+        "born",
+        "seen",
+    ]
     about = json.loads((place / "images-export" / "export.json").read_text())
     assert about["preprocessing"]["size"] == 8
     assert about["preprocessing"]["crop"] == "centre"

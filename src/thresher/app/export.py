@@ -19,7 +19,7 @@ from thresher.data.preparation import ArrayPreparation, ImagePreparation, Prepar
 from thresher.engine.run import Run
 
 ABOUT, WEIGHTS, PROGRAM, ONNX, LOADER = "export.json", "model.safetensors", "model.pt2", "model.onnx", "load.py"
-COLUMNS = ("numbers", "categories")  # the kinds of columns that the loader of rows knows
+COLUMNS = ("numbers", "categories", "dates")  # the kinds of columns that the loader of rows knows
 BYTES = 255.0
 BESIDE = ("image_pixels",)  # modules of thresher.data that need nothing of Thresher themselves
 

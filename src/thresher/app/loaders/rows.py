@@ -2,9 +2,11 @@
 
 import csv
 import json
+import math
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,11 +38,26 @@ def read(row: Mapping[str, Any]) -> list[float]:
         missing = value is None or value == "" or value != value
         if column["kind"] == "categories":
             inputs += [float(known == ("" if missing else str(value))) for known in column["known"]]
+        elif column["kind"] == "dates":
+            parts = 5 + 2 * column["has_times"]
+            inputs += [0.0] * parts if missing else date(str(value), column)
+            inputs += [float(missing)] if column["marks_gaps"] else []
         else:
             number = column["median"] if missing else float({"true": 1, "false": 0}.get(str(value).lower(), value))
             inputs += [(number - column["mean"]) / column["deviation"]]
             inputs += [float(missing)] if column["marks_gaps"] else []
     return inputs
+
+
+def date(text: str, column: Mapping[str, Any]) -> list[float]:
+    """The day, standardised; its place in the year and in the week, and that of the time in the day, on circles."""
+    moment = datetime.fromisoformat(text)
+    moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    days = moment.timestamp() / 86400
+    in_year = days - datetime(moment.year, 1, 1, tzinfo=UTC).timestamp() / 86400
+    turns = [in_year / 365.2425, (math.floor(days) + 3) % 7 / 7, *([days % 1] if column["has_times"] else [])]
+    circles = [wave(2 * math.pi * turn) for turn in turns for wave in (math.sin, math.cos)]
+    return [(days - column["mean"]) / column["deviation"], *circles]
 
 
 @torch.no_grad()
