@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from thresher.auditing.rates import audit_rate, noise_matrix
 
 import thresher as th
 from thresher.auditing import networks
@@ -14,7 +15,6 @@ from thresher.auditing.combine import combined, trust_of
 from thresher.auditing.duplicates import digests, equal, similar
 from thresher.auditing.judges import split_into_folds
 from thresher.auditing.neighbours import feature_space, nearest, votes
-from thresher.auditing.rates import audit_rate, noise_matrix
 from thresher.corruption import corrupt
 from thresher.data import digits
 

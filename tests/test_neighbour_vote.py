@@ -21,7 +21,7 @@ def test_votes_equal_the_reference_in_blocks_of_any_size(n, count, rows, monkeyp
     draws = torch.Generator().manual_seed(n + count)
     places = torch.randn(n, 6, generator=draws)
     labels = torch.randint(0, 3, (n,), generator=draws)
-    monkeypatch.setattr(module, "rows_at_once", lambda width, beside: rows)
+    monkeypatch.setattr(module, "rows_at_once", lambda *_: rows)
     monkeypatch.setattr(module, "BLOCKS", 1)
     assert np.array_equal(
         neighbour_votes(places, labels, 3, count).numpy(), slow_votes(places.double().numpy(), labels.numpy(), 3, count)
