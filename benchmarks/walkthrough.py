@@ -17,9 +17,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import torch
 from PIL import Image
 
-from thresher import Examples
+from thresher import Examples, load
+from thresher.corruption import corrupt
+from thresher.record.issues import Issues
 
 COUNT, TEST, WRONG, REVIEWED = 3_000, 2_000, "instance:0.2", 150
 WIDTH, HEIGHT = 1200, 1000
@@ -53,7 +57,7 @@ def write_folder(folder: Path, examples: Examples, names: list[str]) -> None:
     """Write each picture to folder/CLASS/NUMBER.png, by its given label."""
     pictures = examples.inputs[:, 0].numpy()  # whole numbers from 0 to 255
     for number, (pixels, label) in enumerate(zip(pictures, examples.labels.tolist(), strict=True)):
-        place = folder / names[label].replace("/", "-").replace(" ", "-").lower()
+        place = folder / names[label]
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(place / f"{number:05d}.png")
 
@@ -82,6 +86,70 @@ def picture_of(page: Path, image: Path) -> None:
         check=True,
         capture_output=True,
     )
+
+
+def make_data(folder: Path, data_dir: Path) -> dict[str, str]:
+    """Write photos/, whose labels are partly wrong, and checked/, whose labels are right; the truth by file name."""
+    train, test = load("fashion-mnist", data_dir=data_dir)
+    train, test = train.subset(torch.arange(COUNT)), test.subset(torch.arange(TEST))
+    names = [name.replace(" ", "-").lower() for name in train.class_names or ()]
+    write_folder(folder / "photos", corrupt(train, WRONG), names)
+    write_folder(folder / "checked", test, names)
+    return {f"{number:05d}.png": names[label] for number, label in enumerate(train.labels.tolist())}
+
+
+def right(folder: Path, truth: dict[str, str]) -> float:
+    """The share of the files of a folder that lie in the folder of their true class."""
+    files = folder.glob("*/*.png")
+    return float(np.mean([truth[f"{file.stem[:5]}.png"] == file.parent.name for file in files]))
+
+
+def walk(folder: Path, data_dir: Path, picture: Path) -> str:
+    """Go the whole way in this folder, and give the page that tells of it."""
+    truth = make_data(folder, data_dir)
+    way = Recorder(folder)
+    way.say("# A folder with wrong labels, from beginning to end")
+    way.say(
+        f"Recorded by `benchmarks/walkthrough.py` on a CPU. `photos/` has {COUNT:,} pictures of clothes (Fashion-MNIST) "
+        f"in ten folders, one for each class; {1 - right(folder / 'photos', truth):.0%} of them lie in the wrong one, "
+        f"where two classes look alike. `checked/` has {TEST:,} others with right labels: few people have such a set, "
+        "and it is used here only to measure."
+    )
+    way.say("## Which labels look wrong?")
+    way.run("thresher audit photos --test checked --out runs/audit")
+    issues = Issues.read(folder / "runs/audit")
+    found = [
+        truth[Path(file).name] != label
+        for file, label in zip(issues.column("file"), issues.column("label"), strict=True)
+    ]
+    flagged = issues.column("is_issue").astype(bool)
+    way.say(
+        f"Of the {flagged.sum():,} issues {np.mean(np.array(found)[flagged]):.0%} are really wrong, and they are "
+        f"{np.array(found)[flagged].sum() / np.sum(found):.0%} of all wrong labels. "
+        "The first screen of `runs/audit/report.html`:"
+    )
+    picture_of(folder / "runs/audit/report.html", picture)
+    way.say(f"![The report of the audit]({picture.name})")
+    way.say("## Let somebody look at the most doubtful")
+    way.run(f"thresher review runs/audit --count {REVIEWED}")
+    sheet = next((folder / "runs/audit/queries").glob("*/answers.csv"))
+    way.say(
+        f"Here the {answer(sheet, truth)} answers are the true labels: they stand for a person who makes no mistake."
+    )
+    way.run(f"thresher label runs/audit {sheet.relative_to(folder)}")
+    way.say("## A corrected copy")
+    way.run("thresher correct runs/audit --out corrected")
+    before, after = right(folder / "photos", truth), right(folder / "corrected", truth)
+    way.say(
+        f"Right labels: {before:.1%} in `photos/`, {after:.1%} in `corrected/`. The original folder was not touched."
+    )
+    way.say("## A better model")
+    way.say("The same plain training, on the labels as they were and as they are now, measured on `checked/`:")
+    way.run("thresher train --data photos --test checked --method standard --epochs 20 --out runs/before")
+    way.run("thresher train --data corrected --test checked --method standard --epochs 20 --out runs/after")
+    way.run("thresher export runs/after --out model")
+    way.say(f"All commands together took {way.seconds / 60:.1f} minutes.")
+    return "\n\n".join(way.pages) + "\n"
 
 
 def main() -> None:

@@ -102,7 +102,7 @@ def _examples(
         columns={} if groups is None else {"group": groups},
         class_names=targets.names,
         target_scale=scale,
-        label_kind=_label_kind(plain_column(rows, columns[0]).type),
+        label_kind=_label_kind(as_labels(plain_column(rows, columns[0])).type),
         name=name.partition(".")[0],
         preparation=preparation,
     )
