@@ -87,7 +87,7 @@ def test_train_writes_the_run_and_ends_with_json(tmp_path):
     found = json.loads(result.stdout.splitlines()[-1])
     assert " ".join(found) == (
         "method data corruption seed noise_rate metric last best early_stopped fine_tuned balanced_accuracy recalls "
-        "clean_share examples_per_second seconds out"
+        "trimmed_r2 median_error against_given_labels clean_share examples_per_second seconds out"
     )
     assert found["method"] == "prl-l"
     assert found["corruption"] == "symmetric:0.4"
@@ -139,12 +139,11 @@ def test_recalls_go_by_the_names_of_the_classes(tmp_path):
 
 @pytest.mark.filterwarnings("default")
 def test_a_warning_is_one_sentence(tmp_path):
-    rows = [(f"person {place}", place % 7, place % 2) for place in range(40)]
-    table = written_table(tmp_path / "t.csv", "who", "x", "y", rows=rows)
-    words = f"--data {table}:y --method standard --model mlp:8 --epochs 1 --batch 8 --out {tmp_path}/a".split()
-    said = thresher("train", *words)
+    table = written_table(tmp_path / "t.csv", "x", "y", rows=[(place, place % 2) for place in range(40)])
+    words = f"--data {table}:y --clean {table} --method standard --model mlp:8 --epochs 1 --batch 8".split()
+    said = thresher("train", *words, "--out", f"{tmp_path}/a")
     assert said.exit_code == 0
-    assert said.stderr.startswith("Warning: Column who has another text in nearly every row")
+    assert said.stderr.startswith("Warning: 8 examples of ")
     assert "UserWarning" not in said.stderr
 
 
