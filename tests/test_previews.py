@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -15,8 +16,9 @@ from torch import Tensor
 
 from thresher.core.examples import Examples
 from thresher.data.image_files import ImageFiles, images_in
-from thresher.record import previews
-from thresher.record.outcome import LONGEST, keep_rows
+from thresher.record import outcome, previews
+from thresher.record.ledger import Ledger
+from thresher.record.outcome import LONGEST, keep_rows, write_outcome
 from thresher.record.previews import CRISP, SIDE, save_previews, stored_picture
 
 
@@ -95,3 +97,15 @@ def test_rows_keep_their_first_values(tmp_path: Path) -> None:
     assert [row["n"] for row in rows] == [2, 1, 4, 3]
     assert rows[0]["text"] == "x" * LONGEST + "…"
     assert rows[1]["text"] == "short"
+
+
+def test_of_an_audited_set_the_worst_issues_have_previews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome, "PREVIEW_COUNT", 5)
+    examples = of(torch.rand(20, 3))
+    ledger = Ledger()
+    ledger.add(pa.table({"id": examples.ids.numpy(), "belief": np.linspace(0, 1, 20)}))
+    for ids in (examples.ids[:5].tolist(), [133, 7, 70, 14, 0]):
+        write_outcome(tmp_path, examples, ledger)
+        with np.load(tmp_path / "previews.npz") as stored:
+            assert stored["ids"].tolist() == ids
+        pq.write_table(pa.table({"id": [133, 7, 70, 14, 0, 21]}), tmp_path / "issues.parquet")

@@ -30,11 +30,19 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
     place = torch.argsort(train.ids.cpu())
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
-    least = torch.argsort(trusted, stable=True)[:PREVIEW_COUNT]
-    save_previews(folder / run_folder.PREVIEWS, train.subset(least))
+    save_previews(folder / run_folder.PREVIEWS, train.subset(_worst(folder, train, trusted)[:PREVIEW_COUNT]))
     if validation is not None and "teacher_output" in validation.columns:
         _write(folder / run_folder.TEACHER, _judged(validation))
     _write(folder / run_folder.EXAMPLES, _facts(train, trusted))
+
+
+def _worst(folder: Path, train: Examples, trust: torch.Tensor) -> torch.Tensor:
+    """Positions, the worst first: as the audit in this folder has them, if there is one, otherwise by trust."""
+    if not (folder / run_folder.ISSUES).is_file():
+        return torch.argsort(trust, stable=True)
+    place = {id_: at for at, id_ in enumerate(train.ids.tolist())}
+    audited = pq.read_table(folder / run_folder.ISSUES, columns=["id"])["id"].to_pylist()
+    return torch.tensor([place[id_] for id_ in audited if id_ in place], dtype=torch.long)
 
 
 def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:

@@ -81,9 +81,9 @@
 
     listen() {
       const {root, form, list, dialog} = this;
-      form.addEventListener("input", () => { this.ids = null; this.page = 0; this.update(); });
+      form.addEventListener("input", () => this.filter());
       form.addEventListener("submit", (event) => event.preventDefault());
-      form.addEventListener("reset", () => setTimeout(() => { this.ids = null; this.page = 0; this.update(); }));
+      root.querySelector("[name=clear]").addEventListener("click", () => { form.reset(); this.filter(); });
       for (const button of root.querySelectorAll("[name=back]")) button.addEventListener("click", () => this.turn(-1));
       for (const button of root.querySelectorAll("[name=next]")) button.addEventListener("click", () => this.turn(1));
       root.querySelector("[name=download]").addEventListener("click", () => this.download());
@@ -107,13 +107,15 @@
       const at = (name) => (chosen[name] === undefined ? "" : String(this.data.classes.indexOf(chosen[name])));
       if (this.data.classes) { this.form.elements.label.value = at("label"); this.form.elements.suggested.value = at("suggested"); }
       if (chosen.ids && this.data.issue) this.form.elements.which.value = "all";
-      setTimeout(() => {  // after the reset, which forgets ids
-        this.ids = chosen.ids ? new Set(chosen.ids.split(",").map(Number)) : null;
-        this.page = 0;
-        this.update();
-        this.root.scrollIntoView({block: "start"});
-        this.list.querySelector("button")?.focus({preventScroll: true});
-      });
+      this.filter(chosen.ids ? new Set(chosen.ids.split(",").map(Number)) : null);
+      this.root.scrollIntoView({block: "start"});
+      this.list.querySelector("button")?.focus({preventScroll: true});
+    }
+
+    filter(ids = null) {
+      this.ids = ids;
+      this.page = 0;
+      this.update();
     }
 
     selected() {
