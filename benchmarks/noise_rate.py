@@ -132,8 +132,8 @@ A cell is a set of 400 to 3,000 examples (of CIFAR-10N 20,000), a model that jud
 its rate, and a seed. The first five columns are `audit_rate` and `residual_rate`, from predictions of five folds and,
 for classes, the votes of ten neighbours; the last five are what `prl-l` finds in its own warm-up, where the model is a
 network. *Told*: in how many cells there is a rate at all, and not "cannot tell"; *covered*: in how many of those the
-interval, meant for 90%, holds the true rate. The constants were chosen on the development cells; the report cells have
-other seeds, other rates, and some other sets.
+interval, meant for 90%, holds the true rate. The constants were chosen while looking at the development cells; the
+report cells have other seeds and other rates, of the sets that the tables below name.
 
 {parts}
 

@@ -11,7 +11,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from thresher import Examples, ThresherError, fit
-from thresher.app.cli import app
+from thresher.__main__ import app
 from thresher.app.settings import read_toml
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits

@@ -276,7 +276,7 @@ def test_the_noise_rate_by_folds_uses_batches_of_the_usual_size(monkeypatch: pyt
 
     def folds(*_: Any, **settings: Any) -> Any:
         asked.update(settings)
-        return type("Found", (), {"rate": 0.2})
+        return type("Found", (), {"assumed": 0.2})
 
     monkeypatch.setattr("thresher.door.noise_rate_by_folds", folds)
     many = (DRAWS.normal(size=(600, 3)), DRAWS.integers(0, 2, 600))

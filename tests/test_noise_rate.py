@@ -193,7 +193,7 @@ def test_any_residuals_give_a_rate(n: int, width: int, share: float, seed: int) 
     residuals = draws.normal(size=(n, width)) * np.where(draws.random(n) < share, 100.0, 1.0)[:, None]
     found = separation(residuals).estimate()
     assert 0 <= found.low <= found.assumed <= found.high <= 1
-    assert separation(np.zeros((n, width))).estimate().rate == 0
+    assert separation(np.zeros((n, width))).estimate().assumed == 0
 
 
 def test_its_own_errors_where_a_network_is_unsure_are_not_held_against_the_labels() -> None:

@@ -129,7 +129,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             self.method,
             lambda: self._network(train),
             train,
-            noise_rate=self.noise_rate if by_folds is None else by_folds.rate,
+            noise_rate=self.noise_rate if by_folds is None else by_folds.assumed,
             clean=sets.clean,
             validation=sets.validation,
             until=patience(self.n_iter_no_change) if stops else None,
