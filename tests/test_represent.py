@@ -129,7 +129,7 @@ def test_learning_lowers_the_loss_and_leaves_the_head(objective):
     assert all(torch.equal(begun.state_dict()[name], value) for name, value in start.state.items())
 
 
-def test_targets_play_no_part(tmp_path):
+def test_targets_play_no_part():
     train = blobs()
     other = train.with_targets(1 - train.targets)
     one, two = (represent(MAKE, each, epochs=2) for each in (train, other))

@@ -99,7 +99,7 @@ OTHER: dict[str, Any] = {  # of each option a value that is not its default
     "precision": "float32", "compiled": True, "deterministic": True, "device": "cpu", "workers": 2, "method": "spl",
     "data": 'a "quoted" [/b]\\path:ü', "corruption": "symmetric:0.4", "data_dir": "C:\\data", "noise_rate": 0.4,
     "model": "mlp:8", "clean": "50", "validation": 0.2, "early_stop": True, "fine_tune": True, "fine_tune_steps": 9,
-    "pool": True,
+    "pool": True, "start": "represent:20", "features": "vectors.npy",
 }  # fmt: skip
 FREE = {"compiled", "deterministic", "device", "workers", "data_dir"}  # a run may go on under another value of these
 

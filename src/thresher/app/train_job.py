@@ -14,6 +14,7 @@ from thresher.app.settings import Kind, Settings, first_difference, read_toml, r
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data import Splits, load, load_clean
+from thresher.data.features import with_features
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.door import estimate_by_folds, fit
@@ -62,6 +63,8 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
         splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
     else:
         splits = Splits(pooled.with_answers(answers or {})[0], pooled.test)
+    if settings.features is not None:
+        splits = Splits(with_features(splits.train, settings.features), splits.test)
     _refuse_without_clean(settings, known)
     held_out = VALIDATION if settings.early_stop and settings.validation is None else settings.validation
     sets = prepare_sets(
