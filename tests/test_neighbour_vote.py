@@ -108,13 +108,13 @@ def test_features_that_are_brought_are_those_that_vote():
 
 
 def _vote_alone():
-    return Recipe(each_epoch=NeighbourVote(count=20, sure=None))
+    return Recipe(each_epoch=NeighbourVote(count=60, sure=None))
 
 
 def test_votes_select_to_the_end_where_nothing_follows():
     inputs, given, true = _two_blobs()
     train = Examples(inputs, given, columns={"true_target": true, "is_corrupt": given != true})
-    recipe = reclaim_vote(MethodFacts(None, 2, 5), vote=NeighbourVote(count=20), later=None, rest=SURE_AND_VOTED)
+    recipe = reclaim_vote(MethodFacts(None, 2, 5), vote=NeighbourVote(count=60), later=None, rest=SURE_AND_VOTED)
     run = fit(recipe, "mlp:16", train, epochs=5, batch=20)
     assert all(record["trusted_clean"] == 1.0 for record in run.history)
     assert "noise_rate" not in run.history[-1]
@@ -123,7 +123,7 @@ def test_votes_select_to_the_end_where_nothing_follows():
 @pytest.mark.parametrize("peers", [1, 2])
 def test_reclaim_by_votes_teaches_right_labels(peers):
     inputs, given, true = _two_blobs()
-    recipe = reclaim_vote(MethodFacts(None, 2, 10), vote=NeighbourVote(count=20), peers=peers)
+    recipe = reclaim_vote(MethodFacts(None, 2, 10), vote=NeighbourVote(count=60), peers=peers)
     train = Examples(inputs, given, columns={"true_target": true, "is_corrupt": given != true})
     run = fit(recipe, "mlp:16", train, test=Examples(inputs, true), epochs=10, batch=20)
     assert run.history[0]["trusted_clean"] == 1.0
