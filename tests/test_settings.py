@@ -100,7 +100,7 @@ OTHER: dict[str, Any] = {  # of each option a value that is not its default
     "data": 'a "quoted" [/b]\\path:ü', "corruption": "symmetric:0.4", "data_dir": "C:\\data", "noise_rate": 0.4,
     "model": "mlp:8", "clean": "50", "validation": 0.2, "early_stop": True, "fine_tune": True, "fine_tune_steps": 9,
     "pool": True, "test": "checked.csv", "task": "classes", "categorical": "a,b", "drop": "c", "na": "?,-", "sep": ";",
-    "groups": "person", "skip_broken": True, "start": "views",
+    "groups": "person", "skip_broken": True, "start": "represent:20", "features": "vectors.npy",
 }  # fmt: skip
 FREE = {"compiled", "deterministic", "device", "workers", "data_dir"}  # a run may go on under another value of these
 

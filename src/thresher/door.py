@@ -14,6 +14,7 @@ from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
 from thresher.core.seeding import preserved
+from thresher.data.features import with_features
 from thresher.data.given import as_examples, examples_like
 from thresher.data.splits import Splits
 from thresher.engine.device.placement import find_device
@@ -42,6 +43,7 @@ def fit(
     clean: Any = None,
     validation: Any = None,
     teacher: nn.Module | None = None,
+    features: Any = None,
     until: Callable[[Record], bool] | None = None,
     watch: Callable[[Moment], None] | None = None,
     out: Path | str | None = None,
@@ -59,6 +61,8 @@ def fit(
               values as targets are classes, decimals are real targets
     noise_rate  the share of wrong targets that the method assumes: a number, "auto" (found by the run) or "folds"
     test, clean, validation  further data: to measure on; whose targets can be trusted; as noisy as the training data
+    features  embeddings of the training inputs, an array [n, width] or the file of one, in which rules look for
+              neighbours in place of the network's own
     settings, changes  TrainSettings, and single ones of them by name: epochs=30, batch=64, optimizer="sgd", ...
 
     >>> inputs, targets = torch.randn(200, 4), torch.randint(0, 2, (200,))
@@ -70,6 +74,7 @@ def fit(
     train = as_examples(data, target=target)
     if train.classes is not None and train.classes < 2 and not isinstance(data, Examples | Splits):
         raise ThresherError("The training data have examples of one class only: give examples of at least two.")
+    train = train if features is None else with_features(train, features)
     if teacher is not None and not isinstance(teacher, nn.Module):
         raise ThresherError(f"A {type(teacher).__name__} is given as teacher: pass a trained torch.nn.Module.")
     told = changed(TrainSettings() if settings is None else settings, changes)

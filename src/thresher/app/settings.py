@@ -32,6 +32,11 @@ class Settings(TableSettings):
     data_dir: str | None = option(
         None, DATA, "Where data lies or is downloaded to; else the variable THRESHER_DATA.", same_run=False
     )
+    features: str | None = option(
+        None,
+        DATA,
+        "Embeddings of the training inputs, an .npy or .parquet file a row each: rules look for neighbours there.",
+    )
     noise_rate: float | str | None = option(
         None,
         TRAINING,

@@ -15,6 +15,7 @@ from thresher.app.table_settings import table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data import Splits, load, load_clean, load_test, load_whole
+from thresher.data.features import with_features
 from thresher.data.paths import path_and_option
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
@@ -63,6 +64,8 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     if settings.pool and pooled is None:
         pooled = _pooled(settings)
     splits = load_splits(settings) if pooled is None else Splits(pooled.with_answers(answers or {})[0], pooled.test)
+    if settings.features is not None:
+        splits = Splits(with_features(splits.train, settings.features), splits.test)
     _refuse_without_clean(settings, known)
     held_out = VALIDATION if settings.early_stop and settings.validation is None else settings.validation
     sets = prepare_sets(

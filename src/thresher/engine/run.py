@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.naming import unknown
 from thresher.core.recipe import Recipe
+from thresher.core.slots import View
 from thresher.data import Preparation
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.store.checkpoint import Record
@@ -23,6 +25,19 @@ from thresher.record.ledger import Ledger
 from thresher.record.run_folder import ISSUES, REPORT
 
 KINDS: dict[str, type] = {"int": int, "bool": bool}  # of labels that are no texts
+
+
+class _Through(nn.Module):
+    """A network that sees its inputs through a view, by the same draws for the same inputs."""
+
+    def __init__(self, view: View, network: nn.Module, device: torch.device):
+        super().__init__()
+        self.view, self.network = view, network
+        self.generator = torch.Generator(device).manual_seed(0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.network(self.view(inputs, self.generator))
+        return outputs
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,13 +131,15 @@ class Run:
         found = next((record["noise_rate"] for record in self.history if record.get("noise_rate")), {"rate": told})
         return float(found["rate"]) if isinstance(found["rate"], int | float) else None
 
-    def predict(self, raw: Any) -> NDArray[Any]:
+    def predict(self, raw: Any, *, networks: str = "models", views: Sequence[View] = ()) -> NDArray[Any]:
         """The likeliest class of each input [n], as labels were given; or real targets [n, d], in their own unit.
 
         raw  what the run was trained on: tensors or arrays; rows (a DataFrame, a table's path, a list of dicts); or
              images (a path, a folder, a list of paths); or a torch Dataset of inputs as the model takes them
+        networks, views  of what it is the mean: "models", "averages" (moving averages of them) or "all" of both, each
+             seeing the input as it is and through every view, such as Flip(1.0)
         """
-        outputs = self._outputs(raw)
+        outputs = self._outputs(raw, networks, views)
         if self.about["classes"] is None:
             real, scale = outputs.double().mean(0).numpy(), self.about["target_scale"]
             return np.asarray(real if scale is None else real * np.array(scale[1]) + np.array(scale[0]))
@@ -136,21 +153,31 @@ class Run:
             return np.arange(self.about["classes"])
         return np.array([name == "True" for name in names] if kind == "bool" else names, dtype=KINDS.get(kind))
 
-    def predict_proba(self, raw: Any) -> NDArray[Any]:
-        """The probability of each class [n, classes], the mean over the networks of methods that train several."""
+    def predict_proba(self, raw: Any, *, networks: str = "models", views: Sequence[View] = ()) -> NDArray[Any]:
+        """The probability of each class [n, classes], the mean over networks and views as in `predict`."""
         if self.about["classes"] is None:
             raise ThresherError("This run has real targets and so no probabilities: call predict().")
-        return self._outputs(raw).softmax(2).mean(0).numpy()
+        return self._outputs(raw, networks, views).softmax(2).mean(0).numpy()
 
-    def _outputs(self, raw: Any) -> Tensor:
-        """The outputs of each network [networks, n, ...], on the host."""
+    def _outputs(self, raw: Any, networks: str = "models", views: Sequence[View] = ()) -> Tensor:
+        """The outputs of each network, seeing each view [networks · views, n, ...], on the host."""
         examples = self.prepare(raw)
         objective = as_objective(None, None)
         found = []
-        for model in self.models:
+        for model in self._networks(networks):
             device = next((each.device for each in model.parameters()), torch.device("cpu"))
-            found.append(Sweeper()(model, objective.to(device), examples.to(device)).outputs.cpu())
+            placed = examples.to(device)
+            seeing = [model, *(_Through(view, model, device) for view in views)]
+            found += [Sweeper()(each, objective.to(device), placed).outputs.cpu() for each in seeing]
         return torch.stack(found)
+
+    def _networks(self, which: str) -> Sequence[nn.Module]:
+        known = {"models": self.models, "averages": self.averages, "all": [*self.models, *self.averages]}
+        if which not in known:
+            raise unknown("choice of networks", which, known)
+        if not known[which]:
+            raise ThresherError("This run keeps no moving average: predict by networks='models'.")
+        return known[which]
 
     def prepare(self, raw: Any) -> Examples:
         """Raw inputs as examples that the networks take: read and scaled as those that the run was trained on."""

@@ -1,15 +1,15 @@
-"""Reclaim by votes: labels are noisy and inputs are not, so neighbours say which labels to trust.
+"""Reclaim by votes: labels are noisy and inputs are not, so neighbours say at first which labels to trust.
 
-Every epoch the 200 nearest neighbours of each example, in the features of the averaged model, vote by their labels; an
-example whose label wins is trusted. The averaged model labels the rest where it is sure and its neighbours agree. With
-a start that learned the inputs first (fit(start="represent:200")) neighbours are right before any label is learned.
-Nothing depends on the share of wrong labels.
+For the first tenth of the run the 200 nearest neighbours of each example, in the features of the averaged model, vote
+by their labels; an example whose label wins is trusted, and the surest of the rest learn the winner. Then it goes on as
+`reclaim` does after its warm-up. With a start that learned the inputs first (fit(start="represent:200")) neighbours are
+right before any label is learned.
 """
 
 from thresher.core.recipe import Recipe
 from thresher.core.slots import MixLike, View
 from thresher.methods.method import MethodFacts
-from thresher.methods.reclaim import CONFIDENT, Trusted
+from thresher.methods.reclaim import CONFIDENT, Trusted, joint
 from thresher.objectives import NearUniform
 from thresher.rules import (
     KeepLargest,
@@ -37,9 +37,9 @@ def reclaim_vote(
     facts: MethodFacts,
     *,
     vote: RuleLike = NeighbourVote(),  # noqa: B008  # a frozen value
-    rest: RuleLike | None = SURE_AND_VOTED,
     by_vote: float = BY_VOTE,
-    later: Trusted | None = None,
+    later: Trusted | None = joint,
+    rest: RuleLike | None = CONFIDENT,
     trust: float = 0.8,
     temperature: float = 0.5,
     uniform: float = 0.1,
@@ -50,11 +50,11 @@ def reclaim_vote(
 ) -> Recipe:
     """Trust labels that win the vote of their neighbours; let the votes, and then the averaged model, label the rest.
 
-    vote      the rule that selects, asked about the averaged model's evidence
-    rest      the weights of the others once the averaged model labels them: 1 where its confidence is above 0.8 and its
-              class won the vote; CONFIDENT asks for the first alone, None drops them
-    by_vote   the share of the run in which the rest learns the winners, the surest half of each class
-    later     what selects afterwards in place of the votes, such as `joint` of reclaim (with rest=CONFIDENT)
+    vote      the rule that selects at first, asked about the averaged model's evidence
+    by_vote   the share of the run in which it does, and in which the surest half of each voted class learns that class
+    later     what selects afterwards, as `trusted` of reclaim; None: the votes, to the end
+    rest      the weights of the others once the averaged model labels them: 1 where its confidence is above 0.8
+              (CONFIDENT), and where votes select to the end also its class won (SURE_AND_VOTED); None drops them
     trust, temperature, uniform, mix, views  as in `reclaim`
     peers     2: two networks that select and label for each other
     """

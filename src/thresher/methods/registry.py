@@ -196,9 +196,10 @@ METHODS: dict[str, Method] = {  # those that train: recipes and procedures
         Method(
             "reclaim-vote",
             reclaim_vote,
-            "trust labels that win the vote of their neighbours, let the averaged model label the rest",
+            "reclaim that begins with labels that win the vote of their neighbours; made for a start without labels",
             "SSR (2022) and the five papers as one loop",
             clock="epoch",
+            needs=RATE,
             tasks=CLASSES,
         ),
         Method("top-q", top_q, "learn only from the largest losses of each batch", "Kawaguchi and Lu (2020)"),

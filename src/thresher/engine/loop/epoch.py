@@ -15,11 +15,10 @@ from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
 from thresher.core.signals import features
 from thresher.core.slots import Relabel
 from thresher.core.targets import one_hot_if_ids
+from thresher.data.features import FEATURES
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.step.learner import Learner, Taps
 from thresher.engine.step.teacher import Teacher
-
-FEATURES = "features"  # the column of embeddings that a training set may bring
 
 
 @dataclass(frozen=True)
