@@ -100,17 +100,6 @@ def test_folds_keep_groups_together_and_judge_everyone_once() -> None:
         split_into_folds(labels, 5, 0, np.zeros(60))
 
 
-def test_the_rate_and_the_matrix_follow_the_flips() -> None:
-    true = np.arange(1000) % 2
-    labels = np.where((np.arange(1000) % 10 < 3) & (true == 0), 1, true)  # some of class 0 are called 1
-    probabilities = np.full((1000, 2), 0.1) + 0.8 * np.eye(2)[true]
-    rate = audit_rate(probabilities, labels)
-    assert rate.low <= (labels != true).mean() <= rate.high
-    assert rate.rate == pytest.approx((labels != true).mean(), abs=0.01)
-    assert noise_matrix(probabilities, labels)[0, 1] == pytest.approx((labels[true == 0] == 1).mean(), abs=0.01)
-    assert audit_rate(np.full((1000, 2), 0.5), labels).rate is None
-
-
 def test_every_row_of_a_table_gets_a_verdict() -> None:
     inputs, given, wrong = blobs()
     issues = th.audit(inputs, given)
@@ -123,7 +112,7 @@ def test_every_row_of_a_table_gets_a_verdict() -> None:
     weights = issues.weights()
     assert weights[wrong].mean() < 0.2 < 0.9 < weights[~wrong].mean()
     assert issues.summary["noise_rate"]["low"] <= 0.1 <= issues.summary["noise_rate"]["high"]
-    assert issues.headline().startswith("About 2")
+    assert issues.headline().endswith("%).")
 
 
 def estimators() -> list[Any]:
