@@ -196,8 +196,9 @@ the votes of neighbours, again the best in hindsight. F1 is that of the labels f
 found, and by confident learning, the best judge in hindsight.
 
 How judges are combined was chosen on {development} only; that the noise matrix should enter trust was
-tried after a first look at reported results, and kept because it helped on the development sets. The audit is first, or within 0.005 of the best peer in
-hindsight, in {reported} of the reported results, and in {developed} of those on the development sets.
+tried after a first look at reported results, and kept because it helped on the development sets. The audit is first,
+or within 0.005 of the best peer in hindsight, in {reported} of the
+reported results, and in {developed} of those on the development sets.
 
 ## Reported
 
