@@ -3,8 +3,7 @@
     python benchmarks/walkthrough.py DATA_DIR [--page docs/walkthrough.md]
 
 DATA_DIR holds Fashion-MNIST as Thresher reads it. 3,000 training pictures become files in class folders, with a fifth
-of the labels wrong where pictures of two classes look alike; 2,000 test pictures keep their labels and are only used to
-measure. The answers of the review are the true labels: they stand for a person who makes no mistake.
+of the labels wrong at random; 2,000 test pictures keep their labels and are only used to measure. The answers of the review are the true labels: they stand for a person who makes no mistake.
 """
 
 import argparse
@@ -25,7 +24,7 @@ from thresher import Examples, load
 from thresher.corruption import corrupt
 from thresher.record.issues import Issues
 
-COUNT, TEST, WRONG, REVIEWED = 3_000, 2_000, "instance:0.2", 150
+COUNT, TEST, WRONG, REVIEWED = 3_000, 2_000, "symmetric:0.2", 150
 WIDTH, HEIGHT = 1200, 1000
 
 
@@ -110,9 +109,9 @@ def walk(folder: Path, data_dir: Path, picture: Path) -> str:
     way = Recorder(folder)
     way.say("# A folder with wrong labels, from beginning to end")
     way.say(
-        f"Recorded by `benchmarks/walkthrough.py` on a CPU. `photos/` has {COUNT:,} pictures of clothes (Fashion-MNIST) "
-        f"in ten folders, one for each class; {1 - right(folder / 'photos', truth):.0%} of them lie in the wrong one, "
-        f"where two classes look alike. `checked/` has {TEST:,} others with right labels: few people have such a set, "
+        f"Recorded by `benchmarks/walkthrough.py` on a CPU. `photos/` has {COUNT:,} pictures of clothes "
+        f"(Fashion-MNIST) in ten folders, one for each class; {1 - right(folder / 'photos', truth):.0%} of them lie in "
+        f"a wrong one. `checked/` has {TEST:,} others with right labels: few people have such a set, "
         "and it is used here only to measure."
     )
     way.say("## Which labels look wrong?")

@@ -18,7 +18,6 @@ from thresher.data import (
     Preparation,
     Splits,
     TableOptions,
-    carried_columns,
     hold_out,
     is_held_out,
     load,
@@ -57,9 +56,8 @@ def test_ids_and_free_texts_are_carried_along_with_a_line_that_says_so(tmp_path:
     assert [note.split(":")[0] for note in notes_of(train)] == [
         f"Column {column} has another value in nearly every row" for column in ("user_id", "path")
     ]
-    beside = carried_columns(name, train.preparation)
-    assert beside.column_names == ["user_id", "path"]
-    assert beside["path"][7].as_py() == "scans/7.png"
+    assert list(train.brought) == ["user_id", "path"]
+    assert [train.brought["path"][at] for at in (7, 11)] == [f"scans/{int(train.ids[at])}.png" for at in (7, 11)]
     read = Preparation.from_record(json.loads(json.dumps(preparation_of(train).record())))
     assert read.carried == ("user_id", "path")  # type: ignore[attr-defined]
 
