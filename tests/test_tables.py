@@ -34,6 +34,8 @@ from thresher.data import (
 from thresher.engine.loop.sweep import measure, trimmed_r_squared
 from thresher.noise import CorrectedAccuracy
 from thresher.report.noisy_score import against_labels, is_against_given_labels
+from thresher.report.page import _caution
+from thresher.report.run_record import read_run
 
 DRAWS = np.random.default_rng(0)
 
@@ -289,6 +291,9 @@ def test_the_command_line_says_what_it_tested_on(tmp_path: Path) -> None:
     assert json.loads(own.stdout.splitlines()[-1])["against_given_labels"] is False
     assert is_against_given_labels(tmp_path / "a", {"data": path})
     assert not is_against_given_labels(tmp_path / "a", {"data": path, "corruption": "symmetric:0.2"})
+    records = [replace(read_run(tmp_path / name), noise_rate={"rate": 0.3}) for name in ("a", "b")]
+    assert "held-out labels of yours, of which about 30% look wrong" in _caution(records[:1])
+    assert _caution(records[1:]) == ""
 
 
 def test_the_command_line_shows_robust_scores_of_real_targets(tmp_path: Path) -> None:

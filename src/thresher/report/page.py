@@ -12,6 +12,7 @@ from thresher.report.confusion import disagreements
 from thresher.report.figures import run_colours, run_figures, training_figures
 from thresher.report.findings import findings, first_sentence
 from thresher.report.gallery import Block, gallery
+from thresher.report.noisy_score import is_against_given_labels
 from thresher.report.run_record import RunRecord
 from thresher.report.summary import metric_of, noise_rate_text, percent, score_text, seconds_text, summarise
 from thresher.report.teacher import have_one_teacher
@@ -144,13 +145,14 @@ def _headline(run: RunRecord, name: str, colour: str) -> dict[str, Any]:
 
 
 def _caution(runs: Sequence[RunRecord]) -> str:
-    """What a score means where labels look wrong and nobody knows which."""
-    rates = [rate for run in runs if not run.truth_known and (rate := _rate(run)) is not None]
+    """What a score means where the examples to test on are a part of labels that look wrong."""
+    held_out = [run for run in runs if is_against_given_labels(run.folder, run.settings)]
+    rates = [rate for run in held_out if (rate := _rate(run)) is not None]
     if not rates or max(rates) < WORTH_SAYING or all(summarise(run).last is None for run in runs):
         return ""
     return (
-        f"Scores are against the labels as they are, of which about {max(rates):.0%} look wrong: where the evaluation "
-        "set is as noisy as that, a model that is right scores lower than it deserves."
+        f"Scores are against held-out labels of yours, of which about {max(rates):.0%} look wrong: a model that is right "
+        "scores lower than it deserves."
     )
 
 
