@@ -151,8 +151,8 @@ def _caution(runs: Sequence[RunRecord]) -> str:
     if not rates or max(rates) < WORTH_SAYING or all(summarise(run).last is None for run in runs):
         return ""
     return (
-        f"Scores are against held-out labels of yours, of which about {max(rates):.0%} look wrong: a model that is right "
-        "scores lower than it deserves."
+        f"Scores are against held-out labels of yours, of which about {max(rates):.0%} look wrong: a model that is "
+        "right scores lower than it deserves."
     )
 
 
