@@ -3,11 +3,17 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from sklearn.datasets import load_digits
+
+from thresher.core.examples import Examples
+from thresher.record.issues import REASONS, Issues
+from thresher.record.previews import save_previews
 
 
 def write_fake_run(
@@ -55,11 +61,47 @@ def write_fake_run(
     _write_history(folder, method, epochs, random, truth, "r2" if regression else "accuracy")
     _write_ledger(folder, method, epochs, peers, random, true, given, corrupt, teacher)
     least = np.argsort(trust)[:40]
-    inputs = digits.images[:count, None] * 15.9375
-    stored = inputs.astype(np.uint8) if pictures else digits.data[:count, :20].astype(np.float32)
-    names = {} if pictures else {"feature_names": np.array([f"pixel {place}" for place in range(20)])}
-    np.savez(folder / "previews.npz", ids=least * 3, inputs=stored[least], **names)
+    inputs = (digits.images[:, None] * 15.9375).astype(np.uint8) if pictures else digits.data[:, :20].astype(np.float32)
+    shown = Examples(
+        torch.from_numpy(inputs[least % len(inputs)]), torch.zeros(len(least)), ids=torch.from_numpy(least * 3)
+    )
+    save_previews(folder / "previews.npz", shown)
     return folder
+
+
+def write_fake_issues(folder: Path, names: Sequence[str] | None = None, rate: float | None = 0.25) -> Issues:
+    """Write the findings of an audit of the run in this folder, with the labels called by these names."""
+    facts = pq.read_table(folder / "examples.parquet").sort_by("trust")
+    trust, count = facts["trust"].to_numpy(), len(facts)
+    found = trust < 0.3
+    columns: dict[str, Any] = {"id": facts["id"]}
+    columns |= {"file": facts["file"]} if "file" in facts.column_names else {"row": np.arange(count)}
+    kinds = np.array(REASONS)[np.arange(count) % len(REASONS)]
+    if "target" in facts.column_names:
+        names = list(names or [f"digit {place}" for place in range(10)])
+        said = {
+            side: np.array(names)[facts[column].to_numpy()]
+            for side, column in (("label", "target"), ("suggested", "true_target"))
+        }
+        columns |= said | {"probability": 1 - trust / 2}
+        issues = np.array(found & (said["label"] != said["suggested"]))
+        matrix = np.full((10, 10), 0.03) + 0.7 * np.eye(10)
+        more = {
+            "class_names": names,
+            "noise_matrix": matrix.tolist(),
+            "class_noise": np.linspace(0.1, 0.4, 10).tolist(),
+        }
+    else:
+        value = facts["target_0"].to_numpy()
+        columns |= {"label": value, "expected": -value, "low": -value - 1, "high": -value + 1}
+        issues, more = found, {"class_names": None}
+    columns |= {"trust": trust, "is_issue": issues, "reason": np.where(issues, kinds, ""), "weight": trust}
+    told = {"rate": rate, "low": rate and rate - 0.02, "high": rate and rate + 0.02, "why": "the network is too weak"}
+    groups = [{"ids": [0, 3], "exact": True, "across": "labels"}, {"ids": [6, 9, 12], "exact": False, "across": None}]
+    summary = {"examples": count, "issues": int(issues.sum()), "noise_rate": told, "duplicates": groups, **more}
+    made = Issues(pa.table(columns), {**summary, "method": "prl-l", "why": "it suits few classes"})
+    made.write(folder)
+    return made
 
 
 def _targets(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
@@ -132,6 +174,7 @@ def _write_ledger(
                 "kept": weight > 0,
                 "loss": random.random(count).astype(np.float32),
                 "p_given": random.random(count).astype(np.float32),
+                "belief": np.where(corrupt, 0.2, 0.8 * (1 - np.exp(-epoch / 4))).astype(np.float32),
                 **_targets("prediction", prediction),
                 **_targets("target", given),
             }

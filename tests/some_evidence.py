@@ -43,6 +43,7 @@ def some_evidence(n: int, task: str = "classes", *, width: int = 4, seed: int = 
             "candidate": torch.arange(n) % 3 == 1,
             "from_teacher": torch.rand(n, generator=generator) < 0.7,
             "trusted": (torch.rand(n, generator=generator) < 0.7).float(),
+            "sample_weight": torch.rand(n, generator=generator),
         },
     }
     return Evidence(**(given | facts))

@@ -454,7 +454,7 @@ def test_rows_are_shown_as_json_has_them(tmp_path: Path) -> None:
 def test_images_that_move_are_noticed(tmp_path: Path) -> None:
     for place, kind in enumerate(["cat"] * 5 + ["dog"] * 5 + ["unlabelled"] * 3):
         (tmp_path / kind).mkdir(exist_ok=True)
-        Image.new("RGB", (4, 4)).save(tmp_path / kind / f"{place}.png")
+        Image.new("RGB", (4, 4), (place, 0, 0)).save(tmp_path / kind / f"{place}.png")
     (tmp_path / "cat" / "._0.png").write_text("left by an archive")
     before = load_with_pool(f"{tmp_path}:4")
     assert len(before.examples) + len(before.test) == 13

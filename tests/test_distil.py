@@ -23,7 +23,7 @@ from thresher.methods import WEIGHTINGS, Lessons, distil, method, pairs_between,
 from thresher.methods.separate_sets import surer_of
 from thresher.objectives import Distillation, LayerPair, Variational
 from thresher.report import write_report
-from thresher.report.figure import Figure
+from thresher.report.charts import Figure
 from thresher.report.figures import run_figures
 from thresher.report.run_record import read_run
 from thresher.report.teacher import (

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
-from thresher import Examples, ThresherError, fit
+from thresher import Examples, fit
 from thresher.app.estimator import ThresherClassifier, ThresherRegressor
 from thresher.methods import method
 from thresher.models import build
@@ -22,7 +22,17 @@ from thresher.models import build
 SMALL = {"model": "mlp:32", "epochs": 30, "learning_rate": 1e-2}
 
 
-@parametrize_with_checks([ThresherClassifier(**SMALL), ThresherRegressor(**{**SMALL, "epochs": 60})])
+# A row of weight 2 is not a row twice for what draws batches by chance; scikit-learn's own networks are excused too.
+BY_CHANCE = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "batches are drawn by chance" for kind in ("dense", "sparse")
+}
+ROUNDED = {"check_methods_subset_invariance": "networks compute in float32, and the check is to seven digits"}
+
+
+@parametrize_with_checks(
+    [ThresherClassifier(**SMALL), ThresherRegressor(**{**SMALL, "epochs": 60})],
+    expected_failed_checks=lambda each: BY_CHANCE | (ROUNDED if isinstance(each, ThresherRegressor) else {}),
+)
 def test_scikit_learn_finds_nothing_wrong(estimator, check) -> None:
     check(estimator)
 
@@ -84,29 +94,6 @@ def test_it_can_be_searched_over_piped_and_pickled() -> None:
     )
 
 
-def test_clean_examples_are_used_and_their_labels_checked() -> None:
-    data = flipped(0.6)
-    clean = data["X"][:50], data["truth"][:50]
-    rest = data["X"][50:], data["y"][50:]
-    found = ThresherClassifier("l2rw", epochs=30).fit(*rest, clean=clean)
-    assert found.score(data["test_X"], data["test_y"]) > 0.85
-    with pytest.raises(ThresherError, match="clean labels have 'z'"):
-        found.fit(*rest, clean=(clean[0], np.full(50, "z")))
-    with pytest.raises(ThresherError, match="clean"):
-        found.fit(*rest)
-
-
-def test_clean_examples_are_others_than_those_to_train_on() -> None:
-    """Their inputs count, and trust is about the others alone."""
-    draws = np.random.default_rng(0)
-    X, y = draws.normal(size=(200, 2)), draws.integers(0, 2, 200)  # noqa: N806
-    clean_X = draws.normal(size=(60, 2))  # noqa: N806
-    clean_y = (clean_X[:, 0] > 0).astype(int)
-    found = ThresherClassifier("clean-only", model="mlp:32", epochs=20, batch=32, learning_rate=1e-2)
-    assert found.fit(X, y, clean=(clean_X, clean_y)).score(clean_X, clean_y) > 0.9
-    assert found.trust_.shape == (200,)
-
-
 def test_the_scale_of_inputs_does_not_depend_on_their_type() -> None:
     corners = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 20, np.uint8)
     y = corners[:, 0] ^ corners[:, 1]
@@ -119,8 +106,6 @@ def test_the_scale_of_inputs_does_not_depend_on_their_type() -> None:
     assert pixels.score(images, y) == 1
     with pytest.raises(ValueError, match="give bytes"):
         pixels.predict(images.astype(int))
-    with pytest.raises(ValueError, match="give bytes"):
-        pixels.fit(images, y, clean=(images.astype(float), y))
 
 
 def test_methods_of_two_networks_predict_by_their_mean() -> None:
@@ -158,5 +143,6 @@ def test_real_targets_keep_their_shape_and_trust_finds_the_corrupt() -> None:
     assert found.score(X, y) > 0.3
     both = found.fit(X, np.stack([given, y], 1))
     assert both.predict(X).shape == (len(y), 2)
-    clean = ThresherRegressor("l2rw", model="mlp:32", epochs=5).fit(X[50:], given[50:], clean=(X[:50], y[:50]))
-    assert clean.predict(X[:3]).shape == (3,)
+    clean = np.arange(len(y)) < 50
+    told = ThresherRegressor("l2rw", model="mlp:32", epochs=5).fit(X, np.where(clean, y, given), clean=clean)
+    assert told.predict(X[:3]).shape == (3,)

@@ -14,8 +14,7 @@ from thresher.app.annotate.question import write_question
 from thresher.core.errors import ThresherError
 from thresher.data import image_folder, load
 from thresher.models import build
-from thresher.report import check_installed, write_loop_report, write_report
-from thresher.report.template import filled_in
+from thresher.report import check_installed, filled_in, write_loop_report, write_report
 
 LATE = ["sklearn", "altair", "jinja2", "vl_convert", "typer", "rich", "pandas", "PIL", "torchvision", "timm"]
 

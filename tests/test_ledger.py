@@ -1,5 +1,6 @@
 """The ledger: what it holds, that others can read it, and what trust is."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from tiny import by_id, examples, net, real_examples, streamed
 from torch import Tensor
 
@@ -21,7 +23,7 @@ from thresher.core.rule import Decision
 from thresher.corruption import corrupt
 from thresher.record import ledger as ledger_module
 from thresher.record.ledger import residual_belief
-from thresher.record.outcome import PREVIEW_COUNT
+from thresher.record.previews import PREVIEW_COUNT, stored_picture
 from thresher.rules import KeepSmallest, from_peer
 
 FORM = {
@@ -301,12 +303,17 @@ def test_outcome(kind: str, tmp_path: Path) -> None:
     assert facts["target"].tolist() == train.targets.tolist()
     assert facts["is_corrupt"].tolist() == train.columns["is_corrupt"].tolist()
     with np.load(tmp_path / "run" / "previews.npz") as previews:
-        ids, inputs = previews["ids"], previews["inputs"]
+        ids, pictures = previews["ids"], dict(previews)
     least = facts.sort_values("trust", kind="stable").head(PREVIEW_COUNT)
     assert ids.tolist() == least["id"].tolist()
     place = {i: p for p, i in enumerate(train.ids.tolist())}
     assert isinstance(train.inputs, Tensor)
-    assert np.array_equal(inputs, train.inputs[[place[i] for i in ids.tolist()]].numpy())
+    inputs = train.inputs[[place[i] for i in ids.tolist()]]
+    span = inputs[:64].max() - inputs[:64].min()
+    for at, image in enumerate(inputs):
+        expected = (255 * (image[0] - inputs[:64].min()) / span).clamp(0, 255)
+        shown = torch.from_numpy(np.array(Image.open(io.BytesIO(stored_picture(pictures, at)))))
+        torch.testing.assert_close(shown.float(), expected, atol=0.51, rtol=0)
 
 
 def test_outcome_of_real_targets_and_of_names(tmp_path: Path) -> None:

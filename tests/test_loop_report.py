@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from test_report_browser import browser, opened
 from typer.testing import CliRunner
 
 from thresher import ThresherError
 from thresher.__main__ import app
+from thresher.core.examples import Examples
+from thresher.record.previews import save_previews
 from thresher.report import write_loop_report
 from thresher.report.loops import band_points, clean_share, lines_of, read_loop_record
 
@@ -36,11 +39,10 @@ def write_fake_loop(
     ]
     (folder / "picks").mkdir(parents=True)
     for place in range(rounds - 1):
-        inputs = draws.random((20, 1, 8, 8) if pictures else (20, 9))
+        inputs = torch.from_numpy(draws.random((20, 1, 8, 8) if pictures else (20, 9)))
         facts: dict[str, Any] = {"is_corrupt": draws.random(20) < 0.5} if truth else {}
-        np.savez(
-            folder / "picks" / f"{place}.npz", ids=np.arange(20), inputs=inputs, targets=np.arange(20) % 10, **facts
-        )
+        targets = torch.arange(20) % 10
+        save_previews(folder / "picks" / f"{place}.npz", Examples(inputs, targets), targets=targets, **facts)
     (folder / "loop.json").write_text(json.dumps({"identity": {"by": by, "seed": seed}, "rounds": records}))
     return folder
 

@@ -110,6 +110,34 @@ def test_arrays(place: Path, tmp_path: Path, file: str) -> None:
     assert found["class"].tolist() == run.predict(np.load(place / "arrays.npy")).tolist()
 
 
+def test_labels_come_back_as_they_were_given(place: Path, tmp_path: Path) -> None:
+    lengths, labels = np.arange(60)[:, None] % 3 + 0.0, np.arange(60) % 3 + 3
+    for given in (labels, labels == 4, np.array(["a", "b", "c"])[labels - 3]):
+        rows = pd.DataFrame({"length": lengths[:, 0], "kind": given})
+        out = tmp_path / str(given.dtype)
+        short = {"epochs": 30, "learning_rate": 0.05, "device": "cpu"}
+        for run in (
+            fit("standard", "mlp:8", (lengths, given), **short),
+            fit("standard", "mlp:8", rows, target="kind", **short, out=out),
+        ):
+            assert run.predict(rows if run.out else lengths).dtype.kind == given.dtype.kind
+            assert (run.predict(rows if run.out else lengths) == given).all()
+        rows.to_csv(tmp_path / "rows.csv", index=False)
+        found = predicted(out, tmp_path / "rows.csv", tmp_path / "found.parquet")
+        assert (found["class"] == given).all()
+    assert predicted(place / "arrays", place / "arrays.npy", tmp_path / "f.parquet")["class"].dtype == np.int64
+
+
+def test_all_classes_have_their_probabilities(place: Path, tmp_path: Path) -> None:
+    done("predict", place / "kinds", place / "kinds.csv", "--all-classes", "--out", tmp_path / "found.csv")
+    run, found = open_run(place / "kinds"), pd.read_csv(tmp_path / "found.csv")
+    columns = [f"probability_{name}" for name in run.class_names or ()]
+    np.testing.assert_allclose(found[columns], run.predict_proba(place / "kinds.csv"), rtol=1e-5, atol=1e-7)
+    refused = told("predict", place / "prices", place / "prices.csv", "--all-classes")
+    assert refused.exit_code == 2
+    assert refused.output.endswith("leave out --all-classes.\n")
+
+
 def test_without_a_file_the_lines_are_printed(place: Path) -> None:
     said = done("predict", place / "kinds", place / "kinds.csv").stdout
     found = pd.read_csv(io.StringIO(said))
@@ -126,9 +154,9 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "text among numbers": ("kinds", "texts.csv", "correct it"),
     "no rows": ("kinds", "empty.csv", "no rows in empty.csv"),
     "not a table": ("kinds", "kinds.txt", "give a table"),
-    "an array for a table": ("kinds", "arrays.npy", "cannot be read as a table"),
+    "an array for a table": ("kinds", "arrays.npy", "is no table: give a table"),
     "another shape": ("arrays", "wide.npy", "trained on [n, 1, 4, 4]: reshape"),
-    "a table for arrays": ("arrays", "kinds.csv", "give an .npy or .npz file"),
+    "a table for arrays": ("arrays", "kinds.csv", "give an .npy, .npz or .parquet file"),
     "several arrays": ("arrays", "several.npz", "name the one to predict 'inputs'"),
     "not an array": ("arrays", "broken.npy", "cannot be read"),
     "an array that holds code": ("arrays", "objects.npy", "cannot be read"),
@@ -165,7 +193,7 @@ def test_wrong_data_are_one_sentence_and_leave_nothing(place: Path, tmp_path: Pa
 def test_another_suffix_for_the_result_is_refused(place: Path, tmp_path: Path) -> None:
     result = told("predict", place / "kinds", place / "kinds.csv", "--out", tmp_path / "[red].xlsx")
     assert result.exit_code == 2
-    assert "neither .csv nor .parquet" in result.output
+    assert result.output == f"{tmp_path}/[red].xlsx is neither .csv nor .parquet: choose one of them.\n"
     assert "[red].xlsx" in result.output
     assert list(tmp_path.iterdir()) == []
 

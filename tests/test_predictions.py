@@ -81,7 +81,7 @@ def pictures(folder: Path) -> Examples:
     for kind in ("cat", "dog"):
         (folder / kind).mkdir(parents=True)
         for number in range(5):
-            Image.new("RGB", (4, 4), (number, 0, 0)).save(folder / kind / f"{number}.png")
+            Image.new("RGB", (4, 4), (number, ord(kind[0]), 0)).save(folder / kind / f"{number}.png")
     return image_folder(folder, size=4).train
 
 

@@ -21,7 +21,8 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.corruption import corrupt
 from thresher.data import Preparation, Splits, in_memory, load, load_with_pool, preparation_of, table
-from thresher.data.column_encoders import encoder_from_record, encoders_of, inputs_of
+from thresher.data.column_encoders import encoder_from_record, inputs_of
+from thresher.data.column_fitting import fit_columns
 
 ROWS = 40
 DRAWS = np.random.default_rng(0)
@@ -92,7 +93,7 @@ def test_encoders_give_the_very_numbers_of_closures_over_arrays(columns: list[li
     if not usable:
         return
     rows = rows.select(usable)
-    encoders = encoders_of(rows, (), train, "t.csv")
+    encoders = fit_columns(rows, (), train, "t.csv").encoders
     wanted = []
     for name in usable:
         column = rows.column(name).combine_chunks()
@@ -202,7 +203,7 @@ def photos(tmp_path: Path) -> Path:
         for place in range(5):
             path = tmp_path / "photos" / label / f"{place}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            pixels = np.random.default_rng(place).integers(0, 255, (20 + place, 30, 3), dtype=np.uint8)
+            pixels = np.random.default_rng([place, ord(label[0])]).integers(0, 255, (20 + place, 30, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(path)
     return tmp_path / "photos"
 

@@ -15,14 +15,14 @@ from typing import Any, cast
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from fake_run import write_fake_run
+from fake_run import write_fake_issues, write_fake_run
 from PIL import Image
 
 from thresher.core.errors import ThresherError
 from thresher.report import charts, write_report
 from thresher.report.confusion import disagreements
 from thresher.report.figures import _scatter_figure, run_figures
-from thresher.report.gallery import cards, png_address
+from thresher.report.gallery import gallery, picture_address
 from thresher.report.run_record import RunRecord, read_run
 from thresher.report.summary import ranking_quality, run_names, summarise
 
@@ -48,6 +48,14 @@ def charts_of(page: Path) -> list[dict[str, Any]]:
     return [chart["spec"] for chart in json.loads(text[1], parse_constant=refuse)]
 
 
+def galleries_of(page: Path) -> list[dict[str, Any]]:
+    """The blocks from which the page shows examples."""
+    found = re.findall(
+        r'data-gallery="\d+">\s*<script type="application/json">(.*?)</script>', page.read_text(), re.DOTALL
+    )
+    return [json.loads(text) for text in found]
+
+
 def rows_of_chart(spec: dict[str, Any]) -> list[dict[str, Any]]:
     """The longest of a chart's inline data sets."""
     return max(spec["datasets"].values(), key=len)
@@ -67,8 +75,10 @@ def test_every_kind_of_run_gets_all_its_charts(tmp_path: Path, kind: str) -> Non
     html = page.read_text()
     assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", html) == expected
     assert len(charts_of(page)) == len(expected)
-    assert html.count('src="data:image/png') == (0 if "pictures" in KINDS[kind] else 36)
-    assert ("truly" in html) == (kind != "truth unknown")
+    (block,) = galleries_of(page)
+    assert len(block["pictures"]) == (0 if "pictures" in KINDS[kind] else 40)
+    assert len(block["id"]) == 600
+    assert ("corrupt" in block) == (kind != "truth unknown") == ("clean among kept" in html)
 
 
 def test_a_folder_with_only_a_history_is_enough(tmp_path: Path) -> None:
@@ -235,7 +245,7 @@ def test_before_and_after_are_held_against_the_truth(tmp_path: Path) -> None:
         right = sum(one == other for one, other in pairs) / len(pairs)
         assert f"{100 * right:.1f}%" in figures[title].words
     y = figures["Before"].spec["layer"][0]["encoding"]["y"]
-    assert (y["field"], y["title"]) == ("true", "true label")
+    assert (y["field"], y["title"]) == ("row", "true label")
 
 
 def test_weights_are_compared_within_the_class_that_lost_most(tmp_path: Path) -> None:
@@ -334,42 +344,90 @@ def test_the_gallery_starts_with_the_least_trusted(tmp_path: Path) -> None:
     examples = {row["id"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}
     ledger = pq.read_table(folder / "ledger" / "part-00002.parquet", filters=[("peer", "=", 0)])
     predicted = dict(zip(ledger["id"].to_pylist(), ledger["prediction"].to_pylist(), strict=True))
-    shown = cards(read_run(folder), most=10)
-    assert [card.id for card in shown] == sorted(examples, key=lambda id_: examples[id_]["trust"])[:10]
-    for card in shown:
-        example = examples[card.id]
-        assert (card.given, card.true) == (str(example["target"]), str(example["true_target"]))
-        assert card.predicted == str(predicted[card.id])
-        assert card.corrupt == example["is_corrupt"]
-        assert card.trust == example["trust"]
+    block = gallery(read_run(folder))
+    assert block is not None
+    assert block["id"] == sorted(examples, key=lambda id_: examples[id_]["trust"])
+    for at, id_ in enumerate(block["id"]):
+        example = examples[id_]
+        assert [block[name][at] for name in ("label", "truth")] == [example["target"], example["true_target"]]
+        assert block["suggested"][at] == predicted[id_]
+        assert block["corrupt"][at] == example["is_corrupt"]
+        assert block["trust"][at] == pytest.approx(example["trust"], rel=1e-3)
+    assert block["classes"] == [str(label) for label in range(10)]
 
 
-def test_pictures_from_files_are_named(tmp_path: Path) -> None:
-    folder = write_fake_run(tmp_path / "run", epochs=1, files=True)
-    first = cards(read_run(folder), most=1)[0]
-    assert str(first.file) == f"photos/<b>/{first.id // 3}.png"
+def test_trust_over_epochs_is_the_mean_of_the_peers_beliefs(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=90, peers=2, count=50)
+    block = gallery(read_run(folder))
+    assert block is not None
+    assert len(block["traces"]) == len(block["shown"]) == 40
+    rows = pq.read_table(folder / "ledger").to_pandas()
+    for at, trace in zip(block["shown"], block["traces"], strict=True):
+        beliefs = rows[rows["id"] == block["id"][at]].groupby("epoch")["belief"].mean().tolist()
+        assert len(trace) == 40
+        assert (trace[0], trace[-1]) == (round(100 * beliefs[0]), round(100 * beliefs[-1]))
+
+
+def test_an_audit_alone_is_enough(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=3, files=True)
+    issues = write_fake_issues(folder)
+    (folder / "audit").mkdir()
+    (folder / "ledger").rename(folder / "audit" / "ledger")  # of the trainings that judged the examples
+    for name in ("history.jsonl", "run.toml", "examples.parquet"):
+        (folder / name).unlink()
+    page = write_report([folder], tmp_path / "report.html")
+    html = page.read_text()
+    sentence = "About 150 of 600 labels look wrong (23% to 27%); here are the worst."
+    assert f"<h1>{sentence}</h1>" in html
+    assert issues.headline() == sentence.replace("; here are the worst", "")
+    (block,) = galleries_of(page)
+    assert block["id"] == issues.column("id").tolist()
+    assert block["issue"] == issues.column("is_issue").astype(int).tolist()
+    for column in ("label", "suggested"):
+        assert [block["classes"][at] for at in block[column]] == issues.column(column).tolist()
+    paths = [block["folders"][folder] + file for folder, file in zip(block["folder"], block["file"], strict=True)]
+    assert paths == issues.column("file").tolist()
+    assert {len(trace) for trace in block["traces"]} == {3}
+    assert "<figure>" not in html
+    assert 'id="headline"' not in html
+
+
+def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=1)
+    write_fake_issues(folder, rate=None)
     html = write_report([folder], tmp_path / "report.html").read_text()
-    assert f'title="photos/&lt;b&gt;/{first.id // 3}.png"' in html
-    assert f"<dt>file</dt><dd>{first.id // 3}.png</dd>" in html
+    assert "labels are wrong cannot be told: the network is too weak; here are the worst.</h1>" in html
+    assert '<p class="big">cannot tell</p><p class="words">the network is too weak</p>' in html
 
 
-def decoded(address: str) -> Image.Image:
-    return Image.open(io.BytesIO(b64decode(address.removeprefix("data:image/png;base64,"))))
+def test_settings_that_do_not_apply_are_not_shown(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=1, truth=False)
+    for tuned in (False, True):
+        (folder / "run.toml").write_text(f"fine_tune = {str(tuned).lower()}\nfine_tune_steps = 5000\nepochs = 3\n")
+        html = write_report([folder], tmp_path / "report.html").read_text()
+        assert ("<dt>fine_tune_steps</dt>" in html) == ("<dt>fine_tune</dt>" in html) == tuned
+        assert "<dt>epochs</dt>" in html
+        assert "clean among kept" not in html
 
 
-def test_small_pictures_grow_by_whole_pixels() -> None:
-    grey = np.arange(48, dtype=np.uint8).reshape(1, 6, 8)
-    picture = np.asarray(decoded(png_address(grey)))
-    assert picture.shape == (72, 96)
-    assert (picture == grey[0].repeat(12, 0).repeat(12, 1)).all()
-    colour = np.random.default_rng(0).random((3, 32, 32))
-    picture = np.asarray(decoded(png_address(colour)))
-    assert picture.shape == (96, 96, 3)
-    assert (picture[::3, ::3] == np.rint(255 * colour).astype(np.uint8).transpose(1, 2, 0)).all()
+def test_a_score_against_noisy_labels_says_so(tmp_path: Path) -> None:
+    for truth in (True, False):
+        folder = write_fake_run(tmp_path / f"truth {truth}", epochs=1, truth=truth)
+        lines = (folder / "history.jsonl").read_text().splitlines()
+        row = json.loads(lines[0]) | {"noise_rate": {"rate": 0.24, "low": 0.2, "high": 0.3, "why": "losses"}}
+        (folder / "history.jsonl").write_text(json.dumps(row))
+        html = write_report([folder], tmp_path / "report.html").read_text()
+        assert ("of which about 24% look wrong" in html) != truth
 
 
-def test_large_pictures_shrink() -> None:
-    assert decoded(png_address(np.zeros((3, 300, 600), np.uint8))).size == (192, 96)
+def test_small_pictures_grow_by_whole_pixels_and_large_ones_shrink() -> None:
+    def decoded(address: str) -> Image.Image:
+        return Image.open(io.BytesIO(b64decode(address.removeprefix("data:image/png;base64,"))))
+
+    grey = np.arange(48, dtype=np.uint8).reshape(6, 8)
+    picture = np.asarray(decoded(picture_address(Image.fromarray(grey), 192, "png")))
+    assert (picture == grey.repeat(12, 0).repeat(12, 1)).all()
+    assert decoded(picture_address(Image.new("RGB", (600, 300)), 192, "png")).size == (192, 96)
 
 
 def test_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The report in a real browser, opened from a file: it draws everything, asks for nothing and fits the window."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,8 +94,8 @@ def test_the_page_draws_everything_and_fits(browser: Any, pages: dict[str, Path]
             return chart.left >= card.left && chart.right <= card.right + 1 && chart.bottom <= card.bottom + 1;
         })""",
     )
-    widths = page.eval_on_selector_all(".gallery img", "all => all.map(one => one.complete ? one.naturalWidth : 0)")
-    assert len(widths) == {"several runs": 3 * 18, "students": 2 * 18, "table rows and long names": 0}.get(name, 36)
+    widths = page.eval_on_selector_all(".examples img", "all => all.map(one => one.complete ? one.naturalWidth : 0)")
+    assert len(widths) == 40 * (0 if name == "table rows and long names" else len(PAGES[name]))
     assert all(natural > 0 for natural in widths)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.close()
@@ -102,11 +103,19 @@ def test_the_page_draws_everything_and_fits(browser: Any, pages: dict[str, Path]
 
 def test_pointing_at_a_chart_shows_its_values(browser: Any, pages: dict[str, Path]) -> None:
     page, said, _ = opened(browser, pages["pictures and long names"], 1280)
+    tooltip = page.locator("#vg-tooltip-element")
     page.locator(".chart.square svg .mark-rect path").first.hover(position={"x": 4, "y": 4})
     page.wait_for_selector("#vg-tooltip-element.visible")
-    tooltip = page.locator("#vg-tooltip-element")
     assert "a rather long <b>class</b> name, number 0" in tooltip.inner_text()
     assert tooltip.locator("b").count() == 0
+    for chart in range(4):  # the lines of training
+        point = page.locator(f"#chart-{chart} svg .mark-symbol.role-mark path").nth(2)
+        point.hover(force=True)
+        page.wait_for_function("document.querySelector('#vg-tooltip-element.visible')?.innerText.includes('epoch')")
+        words = tooltip.inner_text()
+        assert "undefined" not in words
+        assert re.search(r"run:?\s+prl-l", words)
+        assert re.search(r"epoch:?\s+[1-5]\b", words)
     assert said == []
     page.close()
 

@@ -10,13 +10,20 @@ from xml.etree import ElementTree
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from fake_run import write_fake_run
+from fake_run import write_fake_issues, write_fake_run
 from test_loop_report import write_fake_loop
 
 from thresher.app.annotate.question import write_question
 from thresher.report import write_loop_report, write_report
 
 TEXTS = ["<b>", "[/b]", "</script>", "<!--<script> \" onload='x &lt; {{ 7 * 7 }} </style><img src=x>"]
+
+
+def texts_in(value: Any) -> list[str]:
+    """All texts of what JSON holds."""
+    if isinstance(value, dict):
+        return [*value, *texts_in(list(value.values()))]
+    return [text for part in value for text in texts_in(part)] if isinstance(value, list) else [str(value)]
 
 
 class Structure(HTMLParser):
@@ -27,7 +34,7 @@ class Structure(HTMLParser):
         self.tags: list[Any] = []
         self.shown: list[str] = []
         self.charts = ""
-        self.inside = False
+        self.inside = self.is_data = False
         self.feed(page)
         self.close()
 
@@ -35,13 +42,14 @@ class Structure(HTMLParser):
         self.tags.append((tag, [name for name, _ in attrs]))
         self.shown += [value or "" for name, value in attrs if name == "title"]
         self.inside = ("id", "charts") in attrs
+        self.is_data = ("type", "application/json") in attrs
 
     def handle_endtag(self, tag: str) -> None:
         self.tags.append(tag)
-        self.inside = False
+        self.inside = self.is_data = False
 
     def handle_data(self, data: str) -> None:
-        self.shown.append(data)
+        self.shown += texts_in(json.loads(data)) if self.is_data else [data]
         self.charts += data if self.inside else ""
 
     def handle_comment(self, data: str) -> None:
@@ -70,6 +78,8 @@ def report(folder: Path, text: str) -> str:
                 arrays = {name: stored[name] for name in stored.files if name != "feature_names"}
             row = json.dumps({f"column {text}": f"cell {text}", "plain": 3})
             np.savez(run / "previews.npz", row=np.array([row] * len(arrays["ids"])), **arrays)
+        else:
+            write_fake_issues(run, [f"class {digit} {text}" for digit in range(10)])
         runs.append(run)
     return write_report(runs, folder / "report.html").read_text(encoding="utf-8")
 
@@ -99,7 +109,17 @@ def question(folder: Path, text: str) -> str:
 SHOWN: dict[str, tuple[Callable[[Path, str], str], list[str]]] = {
     "report": (
         report,
-        ["method {}", "folder {}", "key {}", "value {}", "class 3 {}", "column {}", "cell {}", "photos/{}/"],
+        [
+            "method {}",
+            "folder {}",
+            "key {}",
+            "value {}",
+            "class 3 {}",
+            "column {}",
+            "cell {}",
+            "photos/{}/",
+            "truly is class 3 {} is",
+        ],
     ),
     "loop report": (loop_report, ["rule {}", "round's rule {}", "class 3 {}", "column {}", "cell {}"]),
     "question": (question, ["class {}", "column {}", "cell {}"]),

@@ -412,7 +412,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "lambda": {"recipe": Recipe(each_batch=KEEP, objective=lambda o, t: (o - t[:, None]).square().sum(1))},
     "targets": {"train": examples(seed=3)},
     "ids": {"train": examples().subset(torch.arange(43, -1, -1))},
-    "epochs": {"epochs": 6},
+    "epochs": {"epochs": 3},
     "steps": {"epochs": None, "steps": 30},
     "batch": {"batch": 9},
     "seed": {"seed": 1},
@@ -560,3 +560,25 @@ def test_columns_a_rule_adds_later_reach_the_ledger(tmp_path: Path) -> None:
     late = saved[saved["epoch"] > 2]
     assert (late["cluster"] == late["id"] % 2).all()
     assert Ledger.read(tmp_path / "run").table(["cluster"]).num_rows == len(saved)
+
+
+def test_a_finished_run_goes_on_to_more_epochs_as_if_it_had_been_meant_to(tmp_path: Path) -> None:
+    short = fit("prl-l", "mlp:8", examples(96), noise_rate=0.25, epochs=2, batch=32, out=tmp_path / "a")
+    longer = fit("prl-l", "mlp:8", examples(96), noise_rate=0.25, epochs=5, batch=32, out=tmp_path / "a")
+    whole = fit("prl-l", "mlp:8", examples(96), noise_rate=0.25, epochs=5, batch=32, out=tmp_path / "b")
+    assert [len(run.history) for run in (short, longer, whole)] == [2, 5, 5]
+    for ours, theirs in zip(longer.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert all(map(torch.equal, longer.trust(), whole.trust()))
+    stored = [pq.read_table(tmp_path / name / "examples.parquet") for name in ("a", "b")]
+    assert stored[0].equals(stored[1])
+
+
+def test_a_finished_run_is_not_cut_short_and_a_chosen_epoch_not_trained_on(tmp_path: Path) -> None:
+    fit("standard", "mlp:8", examples(96), epochs=3, batch=32, out=tmp_path / "a")
+    with pytest.raises(ThresherError, match=r"holds another run \(its epochs is 3.0, not 2.0\)"):
+        fit("standard", "mlp:8", examples(96), epochs=2, batch=32, out=tmp_path / "a")
+    kept = {"validation": examples(96), "keep": "best_on_validation", "batch": 32, "out": tmp_path / "b"}
+    fit("standard", "mlp:8", examples(96), epochs=2, **kept)
+    with pytest.raises(ThresherError, match="cannot be trained for more epochs"):
+        fit("standard", "mlp:8", examples(96), epochs=3, **kept)

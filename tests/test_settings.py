@@ -43,7 +43,7 @@ def told(*words: object) -> Result:
 
 
 def test_every_option_of_train_is_a_setting_and_the_other_way_round() -> None:
-    train = get_command(app).commands["train"]  # type: ignore[attr-defined]
+    train = get_command(app).get_command(None, "train")  # type: ignore[attr-defined]
     names = {each.name for each in train.params} - {"help"}
     known = {field.name: field for field in fields(Settings)}
     assert names - BESIDE == {name for name, field in known.items() if field.metadata["panel"] is not None}
@@ -99,7 +99,8 @@ OTHER: dict[str, Any] = {  # of each option a value that is not its default
     "precision": "float32", "compiled": True, "deterministic": True, "device": "cpu", "workers": 2, "method": "spl",
     "data": 'a "quoted" [/b]\\path:ü', "corruption": "symmetric:0.4", "data_dir": "C:\\data", "noise_rate": 0.4,
     "model": "mlp:8", "clean": "50", "validation": 0.2, "early_stop": True, "fine_tune": True, "fine_tune_steps": 9,
-    "pool": True, "start": "represent:20", "features": "vectors.npy",
+    "pool": True, "test": "checked.csv", "task": "classes", "categorical": "a,b", "drop": "c", "na": "?,-", "sep": ";",
+    "groups": "person", "skip_broken": True, "start": "represent:20", "features": "vectors.npy",
 }  # fmt: skip
 FREE = {"compiled", "deterministic", "device", "workers", "data_dir"}  # a run may go on under another value of these
 
@@ -228,14 +229,14 @@ def test_a_dataset_whose_content_changed_is_another_run(kind: str, tmp_path: Pat
 
 
 DIFFERENT: dict[str, Any] = {
-    "epochs": 3, "batch": 32, "seed": 1, "optimizer": "sgd", "schedule": "cosine", "clean_batch": 7,
+    "epochs": 1, "batch": 32, "seed": 1, "optimizer": "sgd", "schedule": "cosine", "clean_batch": 7,
     "keep": "best_on_validation", "precision": "bfloat16",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_a_setting_that_identifies_is_named(name: str, folder: Path) -> None:
-    with pytest.raises(ThresherError, match=f"its {name} differs"):
+    with pytest.raises(ThresherError, match=f"its {name} (differs|is 2.0, not 1.0)"):
         trained(folder, **{name: DIFFERENT[name]})
 
 
@@ -267,7 +268,7 @@ def test_an_image_whose_content_changed_is_another_run(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for number in range(10):
-            pixels = np.full((12, 12, 3), 20 * number, dtype=np.uint8)
+            pixels = np.full((12, 12, 3), 20 * number + ord(name) % 2, dtype=np.uint8)
             Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number}.bmp")
     splits = load(str(tmp_path / "photos"))
 

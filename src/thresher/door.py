@@ -23,8 +23,8 @@ from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed
 from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
-from thresher.methods import METHODS, Method, Trainer, method
-from thresher.models import NamedModel, default_model, is_foreign
+from thresher.methods import AUTO, METHODS, Method, Trainer, choose, method
+from thresher.models import NamedModel, default_model, is_foreign, model_for, without_weights
 from thresher.noise import Estimate, noise_rate_by_folds
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import LEDGER
@@ -52,7 +52,8 @@ def fit(
 ) -> Run:
     """Train on data that cannot be fully trusted; a run with an `out` folder that was interrupted goes on.
 
-    what      a method by name ("prl-l", "incv", ...), a Recipe, a rule, or a procedure (a function of a Trainer)
+    what      a method by name ("prl-l", "incv", ...), "auto" for the one that suits (run.about["chosen"] says why), a
+              Recipe, a rule, or a procedure (a function of a Trainer)
     model     a module, trained in place; a function that makes one (needed for methods with several networks); or a
               name that `thresher.models` knows, "auto" for one that suits the inputs
     data      (inputs, targets) as arrays, tensors or lists; a DataFrame, with target= its column; a dataset of (input,
@@ -80,7 +81,7 @@ def fit(
     if told.start is not None and isinstance(model, nn.Module):
         raise ThresherError("start= goes into networks that are made: pass a function that makes the model, or a name.")
     trainer = Trainer(
-        model=_model(model, train),
+        model=_model(model, train, told.device),
         train=train,
         settings=told,
         test=examples_like(train, test, target, "the test set"),
@@ -95,6 +96,11 @@ def fit(
 
 
 def _train(what: Any, trainer: Trainer, noise_rate: float | str | None) -> Run:
+    if what == AUTO:
+        chosen = choose(
+            trainer.train, trainer.model, epochs=trainer.epochs, noise_rate=noise_rate, clean=trainer.clean is not None
+        )
+        what, trainer = chosen.method, trainer.changed(about={**trainer.about, "chosen": chosen.sentence()})
     if isinstance(what, str):
         what = method(what)
     if isinstance(what, Method):
@@ -130,7 +136,7 @@ def _by_folds(what: Method, trainer: Trainer) -> float | None:
         return None
     if isinstance(trainer.model, nn.Module):
         raise ThresherError("The noise rate by folds takes several trainings: pass a function that makes the model.")
-    return estimate_by_folds(trainer.train, trainer.model, trainer.settings).rate
+    return estimate_by_folds(trainer.train, trainer.model, trainer.settings).assumed
 
 
 def estimate_by_folds(train: Examples, model: Callable[[], nn.Module], settings: TrainSettings) -> Estimate:
@@ -142,16 +148,13 @@ def estimate_by_folds(train: Examples, model: Callable[[], nn.Module], settings:
     )  # fmt: skip
 
 
-def _model(given: Any, train: Examples) -> nn.Module | Callable[[], nn.Module]:
+def _model(given: Any, train: Examples, device: str | torch.device | None) -> nn.Module | Callable[[], nn.Module]:
     if isinstance(given, str):
-        return _named(given, train.input_shape, train.outputs)
+        name = model_for(train, find_device(device)) if given == "auto" else given
+        return NamedModel(name, train.input_shape, train.outputs)
     _refuse_no_model(given)
     made: nn.Module | Callable[[], nn.Module] = given
     return made
-
-
-def _named(name: str, input_shape: tuple[int, ...], outputs: int) -> NamedModel:
-    return NamedModel(default_model(input_shape) if name == "auto" else name, input_shape, outputs)
 
 
 def _refuse_no_model(given: Any) -> None:
@@ -218,7 +221,8 @@ def _maker(folder: Path, about: dict[str, Any], given: Any) -> Callable[[], nn.M
             raise ThresherError(
                 f"{folder} names code to import as its model ({name}): pass model={name!r} if you trust it."
             )
-        return _named(name, tuple(about["input_shape"]), about["outputs"])
+        shape = tuple(about["input_shape"])
+        return NamedModel(default_model(shape) if name == "auto" else without_weights(name), shape, about["outputs"])
     _refuse_no_model(name)
     if isinstance(given, nn.Module):
         return lambda: copy.deepcopy(given)

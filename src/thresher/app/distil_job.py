@@ -42,7 +42,7 @@ def prepare_distil(settings: DistilSettings) -> DistilJob:
     refuse_unused(settings)
     one_of("confidence", settings.confidence, CONFIDENCES)
     parts = load_parts(settings)
-    full = with_defaults(settings, parts.labelled.input_shape)
+    full = with_defaults(settings, parts.labelled)
     full = replace(full, epochs=DEFAULT_EPOCHS if full.epochs is None else full.epochs)
     if full.teacher == "auto":
         full = replace(full, teacher=full.model)

@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from thresher.app.distil_settings import DistilSettings, is_table
+from thresher.app.table_settings import table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
 from thresher.data import Predictions, load, names, read_predictions
-from thresher.data.image_files import ImageFiles, images_in
+from thresher.data.image_files import ImageFiles, image_format, images_in
+from thresher.data.image_pixels import Ranges
+from thresher.data.paths import path_and_option
 from thresher.data.pools import load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES
 
@@ -54,17 +57,23 @@ def _loaded(settings: DistilSettings) -> tuple[Examples, Examples | None, Exampl
             "label), or --unlabelled with a folder of images or a data set."
         )
     if settings.pool:
-        pooled = load_with_pool(settings.data)
+        pooled = load_with_pool(settings.data, table_options(settings), settings.skip_broken)
         train, pool = pooled.with_answers({})
         return train, pool, pooled.test
-    splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
+    splits = load(
+        settings.data,
+        data_dir=settings.data_dir,
+        seed=settings.seed,
+        options=table_options(settings),
+        skip_broken=settings.skip_broken,
+    )
     others = None if settings.unlabelled is None else _others(settings.unlabelled, splits.train, settings)
     return splits.train, others, splits.test
 
 
 def _others(name: str, train: Examples, settings: DistilSettings) -> Examples:
     """Unlabelled examples of their own, with ids after those of the training set."""
-    base, _, size = name.partition(":")
+    base, size = path_and_option(name)
     path, pixels = Path(base).expanduser(), train.input_shape[-1]
     if path.name.endswith(TABLE_SUFFIXES):
         raise ThresherError(
@@ -80,7 +89,8 @@ def _others(name: str, train: Examples, settings: DistilSettings) -> Examples:
         if not files:
             raise ThresherError(f"{path} has no images: give a folder that has some.")
         no_label = torch.zeros(len(files), dtype=torch.long)
-        others = Examples(ImageFiles(files, pixels), no_label, classes=train.classes)
+        scaled = image_format(train.inputs) or (pixels, Ranges())
+        others = Examples(ImageFiles(files, *scaled), no_label, classes=train.classes)
     else:
         others = load(name, data_dir=settings.data_dir, seed=settings.seed).train
     return replace(others, ids=torch.arange(len(others)) + int(train.ids.max()) + 1, columns={}, name=Path(name).name)

@@ -7,7 +7,7 @@ from typing import Any
 from thresher.app.commands import options
 from thresher.app.settings import Settings
 from thresher.core.errors import ThresherError
-from thresher.engine.settings import option
+from thresher.engine.settings import TRAINING, option
 
 TEACHER = "The teacher and its labels"
 
@@ -16,6 +16,7 @@ TEACHER = "The teacher and its labels"
 class DistilSettings(Settings):
     """What `thresher distil` is told beside what `thresher train` is; `method` trains the student."""
 
+    method: str = option("", TRAINING, "One of those that thresher methods lists; it trains the student.")
     pool: bool = option(
         False,
         TEACHER,
@@ -53,7 +54,7 @@ class DistilSettings(Settings):
     student_sees_validation: bool = option(False, TEACHER, "Train the student on the validation examples, too.")
 
 
-UNUSED = ("corruption", "steps", "clean", "clean_batch", "early_stop", "fine_tune", "fine_tune_steps")
+UNUSED = ("test", "corruption", "steps", "clean", "clean_batch", "early_stop", "fine_tune", "fine_tune_steps")
 OPTIONS: Mapping[str, Any] = options.options_for(DistilSettings, without=UNUSED)
 
 

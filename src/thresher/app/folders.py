@@ -10,9 +10,11 @@ from thresher.record.run_folder import EXAMPLES, FINE_TUNED, HISTORY, SETTINGS
 
 
 def is_finished(folder: Path, settings: Settings) -> bool:
-    """Whether the run of this folder has come to its end, after which what it found is written."""
-    last = folder / FINE_TUNED if settings.fine_tune else folder
-    return (last / EXAMPLES).exists()
+    """Whether the run of this folder has come to its end, after which what it found is written, and to no later one."""
+    last, stored = folder / FINE_TUNED if settings.fine_tune else folder, folder / SETTINGS
+    if not (last / EXAMPLES).exists():
+        return False
+    return not stored.exists() or read_toml(stored, type(settings)).get("epochs") == settings.epochs
 
 
 def free_folder(settings: Settings, base: Path, finished: Callable[[Path, Settings], bool] = is_finished) -> Path:

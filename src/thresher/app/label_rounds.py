@@ -12,6 +12,7 @@ import torch
 from thresher.app.annotate.stored_answers import Answer, answers_of, asked_by, read_answers, round_folder
 from thresher.app.folders import is_finished
 from thresher.app.settings import Settings, read_toml, refuse_stored_code
+from thresher.app.table_settings import table_options
 from thresher.app.train_job import TrainJob, prepare_job, start
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -19,7 +20,7 @@ from thresher.data.pools import Pooled, load_with_pool
 from thresher.door import open_run
 from thresher.engine.run import Run
 from thresher.record.loop import read_loop, save_picks, write_loop
-from thresher.record.run_folder import HISTORY, SETTINGS
+from thresher.record.run_folder import HISTORY, ISSUES, SETTINGS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,14 +69,22 @@ class Asked:
 
 def open_pool(folder: Path, model: str | None = None) -> Asked:
     """The run in this folder, which was trained with --pool, on data that is still the same."""
+    if (folder / ISSUES).exists():
+        raise ThresherError(
+            f"{folder} is an audit, whose examples all have labels: ask about these with thresher review {folder}."
+        )
     if not (folder / SETTINGS).exists():
         raise ThresherError(f"{folder} holds no run (no run.toml in it): give one that thresher train --pool wrote.")
     stored = read_toml(folder / SETTINGS)
     refuse_stored_code(stored, model, folder)
     settings = Settings(**stored)
     if not settings.pool:
-        raise ThresherError(f"{folder} was trained without --pool, so there is nothing to ask: train with --pool.")
-    pooled, before = load_with_pool(settings.data), read_loop(folder)
+        raise ThresherError(
+            f"{folder} was trained without --pool, so no example waits for a label: to ask about those that have "
+            "one, run thresher audit and then thresher review; else train with --pool."
+        )
+    options = table_options(settings)
+    pooled, before = load_with_pool(settings.data, options, settings.skip_broken), read_loop(folder)
     if before is not None and before["identity"]["pool"] != pooled.fingerprint:
         raise ThresherError(f"{settings.data} is not what {folder} has asked about: put it back, or start a new run.")
     return Asked(folder, settings, pooled, read_answers(folder))

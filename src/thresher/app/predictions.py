@@ -1,7 +1,6 @@
 """What a run predicts of new data, as a table."""
 
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +12,38 @@ from pyarrow import csv
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
 from thresher.data.image_files import files_of
-from thresher.data.preparation import ArrayPreparation, RowPreparation
+from thresher.data.preparation import RowPreparation
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.engine.run import Run
 
 
-def predictions(run: Run, data: Path) -> Any:
-    """One row for each input: its file or row, then the class and its probability, or the predicted targets."""
+def predictions(run: Run, data: Path, all_classes: bool = False) -> Any:
+    """One row for each input: its file or row, then the class and its probability, or the predicted targets.
+
+    With all classes, the probabilities of all of them follow, each in a column of its own.
+    """
     examples = run.prepare(_read(data, run.about["preparation"].get("kind")))
     files = files_of(examples.inputs)
     place: dict[str, Any] = (
         {"file": [str(file) for file in files]} if files else {"row": np.arange(len(examples), dtype=np.int64)}
     )
     if run.about["classes"] is None:
+        if all_classes:
+            raise ThresherError("This run has real targets and so no probabilities: leave out --all-classes.")
         values = run.predict(examples)
         return pa.table(place | {f"prediction_{at}": column for at, column in enumerate(values.T)})
     chances = run.predict_proba(examples)
-    likeliest = chances.argmax(1)
-    names = run.class_names or [str(label) for label in range(chances.shape[1])]
-    return pa.table(place | {"class": [names[at] for at in likeliest], "probability": chances.max(1)})
+    names = run.labels()
+    found = place | {"class": names[chances.argmax(1)], "probability": chances.max(1)}
+    if all_classes:
+        found |= {f"probability_{name}": column for name, column in zip(names, chances.T, strict=True)}
+    return pa.table(found)
+
+
+def refuse_other_kinds(out: Path | None) -> None:
+    """Refuse a file of a kind that predictions are not written as; None is the terminal."""
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise ThresherError(f"{out} is neither .csv nor .parquet: choose one of them.")
 
 
 def write_predictions(table: Any, out: Path | None) -> None:
@@ -43,29 +55,10 @@ def write_predictions(table: Any, out: Path | None) -> None:
     write_whole(out, lambda path: write(table, path))
 
 
-def _read(data: Path, kind: str) -> Any:
-    """What `Run.predict` takes, of a run whose inputs are of this kind: arrays of a file, or the path itself."""
+def _read(data: Path, kind: str) -> Path:
+    """What `Run.predict` takes, of a run whose inputs are of this kind: the path, unless it cannot be of that kind."""
     if not data.exists():
         raise ThresherError(f"There is no file or folder {data}: check the path.")
-    if data.suffix not in (".npy", ".npz"):
-        if kind == ArrayPreparation.kind:
-            raise ThresherError(f"{data} holds no array, and the run was trained on arrays: give an .npy or .npz file.")
-        if kind == RowPreparation.kind and not data.name.endswith(TABLE_SUFFIXES):
-            raise ThresherError(f"{data} is no table: give a table, which ends in {', '.join(TABLE_SUFFIXES)}.")
-        return data
-    try:
-        loaded = np.load(data, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return _one_of(loaded, data)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ThresherError(f"{data} cannot be read ({error}): write it again with numpy.save.") from error
-
-
-def _one_of(arrays: Any, data: Path) -> Any:
-    """Of several arrays, the one to predict."""
-    wanted = next((name for name in ("images", "inputs", "test_images") if name in arrays.files), None)
-    if wanted is None and len(arrays.files) != 1:
-        raise ThresherError(f"{data} has several arrays: name the one to predict 'inputs'.")
-    return arrays[wanted or arrays.files[0]]
+    if kind == RowPreparation.kind and not data.name.endswith(TABLE_SUFFIXES):
+        raise ThresherError(f"{data} is no table: give a table, which ends in {', '.join(TABLE_SUFFIXES)}.")
+    return data

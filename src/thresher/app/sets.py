@@ -45,5 +45,7 @@ def prepare_sets(
     if validation is not None:
         if not 0 < validation < 1:
             raise ThresherError(f"The validation share must lie between 0 and 1, such as 0.1, not {validation}.")
-        train, apart = (train.subset(part) for part in hold_out(train.targets.cpu(), validation))
+        groups = train.columns.get("group")
+        parts = hold_out(train.targets.cpu(), validation, None if groups is None else groups.cpu())
+        train, apart = (train.subset(part) for part in parts)
     return Sets(train, splits.test, trusted, apart)

@@ -4,11 +4,12 @@ import dataclasses
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from thresher.app.table_settings import TableSettings
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
 from thresher.core.naming import unknown
@@ -20,11 +21,11 @@ DATA = "What to train on"
 
 
 @dataclass(frozen=True)
-class Settings(TrainSettings):
+class Settings(TableSettings):
     """What `thresher train` is told; None is left out of the file and means the default that the help names."""
 
     data: str = option("", DATA, "digits, cifar10, blobs:2000,5, table.csv:COLUMN, images.npz or a folder of images.")
-    method: str = option("", TRAINING, "One of those that thresher methods lists.")
+    method: str = option("auto", TRAINING, "One of those that thresher methods lists, or auto: the one that suits.")
     corruption: str | None = option(
         None, DATA, "Make training targets wrong on purpose: symmetric:0.4, pairflip:0.45, ...", flag="--corrupt"
     )
@@ -46,8 +47,9 @@ class Settings(TrainSettings):
     model: str = option(
         "auto",
         TRAINING,
-        "mlp:256x256, cnn9, resnet32-gn, timm:NAME, package.module:factory, ... If not given: mlp for tables and "
-        "images up to 16 pixels, lenet up to 28, resnet32 up to 32, resnet18 above.",
+        "mlp:256x256, cnn9, resnet32-gn, timm:NAME, timm:NAME@weights.safetensors,frozen, package.module:factory, ... "
+        "If not given: mlp for tables and images up to 16 pixels, head for embeddings, lenet up to 28 pixels; above, "
+        "small-cnn on a CPU, and on a GPU resnet32 up to 32 pixels and resnet18 for larger images.",
     )
     clean: str | None = option(
         None,
@@ -61,6 +63,7 @@ class Settings(TrainSettings):
     early_stop: bool = option(False, TRAINING, "Keep the epoch that did best on a noisy validation set, not the last.")
     fine_tune: bool = option(False, TRAINING, "Afterwards, train on the --clean examples alone.")
     fine_tune_steps: int = option(5000, TRAINING, "For how many steps (5000).")
+    skip_broken: bool = option(False, DATA, "Leave out image files that cannot be read, instead of stopping.")
     pool: bool = option(
         False,
         DATA,
@@ -84,7 +87,7 @@ def make_settings(
     """
     chosen = {**(stored or {}), **given}
     for name, example in (("data", "--data digits"), ("method", "--method prl-l")):
-        if not chosen.get(name):
+        if not chosen.get(name, getattr(kind, name)):
             raise ThresherError(f"There is no {name} to train with: give one, such as {example}.")
     if "epochs" in given and "steps" in given:
         raise ThresherError("Epochs and steps both say how long to train: give --epochs or --steps, not both.")
@@ -124,6 +127,7 @@ def to_toml(settings: Settings) -> str:
     early_stop = false
     fine_tune = false
     fine_tune_steps = 5000
+    skip_broken = false
     pool = false
     optimizer = "adam"
     weight_decay = 0.0
@@ -203,7 +207,7 @@ def saving(
 
 
 def refuse_another_run(folder: Path, settings: Settings) -> None:
-    """Refuse to go on in a folder whose run was told something else."""
+    """Refuse to go on in a folder whose run was told something else; whether epochs may differ, the engine knows."""
     stored, begun = folder / SETTINGS, any((folder / name).exists() for name in (CHECKPOINT, STAGES))
     if (folder / CHECKPOINT).exists() and not (folder / MODEL).exists():
         raise ThresherError(
@@ -212,7 +216,7 @@ def refuse_another_run(folder: Path, settings: Settings) -> None:
     if not begun or not stored.exists():
         return
     told = read_toml(stored, type(settings))
-    name = first_difference(settings, told)
+    name = first_difference(replace(settings, epochs=told.get("epochs")), told)
     if name is not None:
         theirs, ours = told.get(name, "not set"), getattr(settings, name)
         ours = "not set" if ours is None else ours

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from math import ceil
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +18,7 @@ from thresher.engine.run import Run
 from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment
 from thresher.record.outcome import class_names_in
+from thresher.report.noisy_score import against_labels, is_against_given_labels
 from thresher.report.run_record import finite, noise_rate_found
 from thresher.report.summary import examples_per_second, percent, score_text, seconds_text
 
@@ -72,18 +74,30 @@ def _bar(bars: Progress, task: TaskID) -> Watch:
 
 
 def _lines(label: str, console: Console) -> Watch:
-    written = time.monotonic()
+    written = begun = time.monotonic()
+    before: float | None = None  # epochs that were trained before this process began
 
     def watch(moment: Moment) -> None:
-        nonlocal written
+        nonlocal written, before
+        before = moment.epoch if before is None else before
         ended = _done(moment) >= moment.epochs and moment.record is not None
         if time.monotonic() - written < LINE_EVERY and not ended:
             return
         written = time.monotonic()
         found = "" if moment.record is None else f"  {_epoch_found(moment.record)}"
-        console.print(f"{label}  {_place(moment)}{found}", highlight=False, soft_wrap=True)
+        left = "" if ended else _left(written - begun, _done(moment) - before, moment.epochs - _done(moment))
+        console.print(f"{label}  {_place(moment)}{found}{left}", highlight=False, soft_wrap=True)
 
     return watch
+
+
+def _left(seconds: float, done: float, ahead: float) -> str:
+    """How long the epochs ahead will take, where so many took so many seconds.
+
+    >>> _left(60, 2, 8)
+    '  about 4 min 0 s left'
+    """
+    return f"  about {seconds_text(seconds / done * ahead)} left" if done > 0 else ""
 
 
 def _done(moment: Moment) -> float:
@@ -121,6 +135,9 @@ def result(run: Run, settings: Settings, out: Path, tuned: Run | None = None) ->
         "fine_tuned": None if tuned is None else finite(tuned.scores[-1]),
         "balanced_accuracy": _mean_of_last(run, "balanced_accuracy"),
         "recalls": _recalls(run, class_names_in(out)),
+        "trimmed_r2": _mean_of_last(run, "trimmed_r2"),
+        "median_error": _mean_of_last(run, "median_error"),
+        "against_given_labels": is_against_given_labels(out, asdict(settings)),
         "clean_share": run.clean_share(),
         "examples_per_second": examples_per_second(run.history),
         "seconds": seconds,
@@ -157,11 +174,22 @@ def one_run(found: Result) -> Table:
         table.add_row("balanced accuracy, mean of the last ten epochs", percent(found["balanced_accuracy"]))
         worst = min(found["recalls"], key=found["recalls"].__getitem__)
         table.add_row(f"recall of the worst class ({worst})", percent(found["recalls"][worst]))
+    if found["trimmed_r2"] is not None:
+        table.add_row("trimmed R², which wrong targets hardly move", score_text(found["trimmed_r2"], metric))
+        table.add_row("median error, in the unit of the target", f"{found['median_error']:.4g}")
     if found["clean_share"] is not None:
         table.add_row("clean targets among those kept", percent(found["clean_share"]))
     table.add_row("examples a second", f"{found['examples_per_second']:,.0f}")
     table.add_row("time", seconds_text(found["seconds"]))
     return table
+
+
+def what_the_score_means(found: Result, settings: Settings, corrected: float | None = None) -> str | None:
+    """That the score is against labels which may be wrong, where it is; `corrected` estimates it on right ones."""
+    if not found["against_given_labels"]:
+        return None
+    rate = settings.noise_rate if found["noise_rate"] is None else found["noise_rate"]
+    return against_labels(found["last"], found["metric"], rate, corrected)
 
 
 def side_by_side(results: Sequence[Result]) -> Table:

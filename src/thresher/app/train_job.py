@@ -11,19 +11,22 @@ import torch
 from thresher.app.folders import saved_epochs
 from thresher.app.sets import Sets, prepare_sets
 from thresher.app.settings import Kind, Settings, first_difference, read_toml, refuse_another_run, saving
+from thresher.app.table_settings import table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data import Splits, load, load_clean
+from thresher.data import Splits, load, load_clean, load_test, load_whole
 from thresher.data.features import with_features
+from thresher.data.paths import path_and_option
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.door import estimate_by_folds, fit
+from thresher.engine.device.placement import find_device
 from thresher.engine.plan import epochs_for, learning_rates, make_schedule, make_views
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
-from thresher.methods import Method, fine_tune, last_rate, method
-from thresher.models import NamedModel, default_model
+from thresher.methods import AUTO, Choice, Method, choose, fine_tune, last_rate, method
+from thresher.models import NamedModel, model_for
 from thresher.noise import Estimate
 from thresher.record.outcome import by_folds_in, keep_rows
 from thresher.record.run_folder import FINE_TUNED, NOISE_RATE, SETTINGS
@@ -40,6 +43,7 @@ class TrainJob:
     method: Method
     sets: Sets
     pooled: Pooled | None = None  # the whole set, where a part of it is not labelled yet
+    chosen: str | None = None  # what auto chose and why, where it was asked
 
     @property
     def train(self) -> Examples:
@@ -56,13 +60,10 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     Where a part is not labelled yet, `pooled` is the whole set if it has been loaded already, and `answers` are the
     classes that examples of the pool have got by their ids.
     """
-    known = method(settings.method)
+    known = None if settings.method == AUTO else method(settings.method)
     if settings.pool and pooled is None:
         pooled = _pooled(settings)
-    if pooled is None:
-        splits = load(settings.data, data_dir=settings.data_dir, seed=settings.seed)
-    else:
-        splits = Splits(pooled.with_answers(answers or {})[0], pooled.test)
+    splits = load_splits(settings) if pooled is None else Splits(pooled.with_answers(answers or {})[0], pooled.test)
     if settings.features is not None:
         splits = Splits(with_features(splits.train, settings.features), splits.test)
     _refuse_without_clean(settings, known)
@@ -75,28 +76,52 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
         seed=settings.seed,
         given_is_true=settings.corruption is not None,
     )
+    chosen = None
+    if known is None:
+        choice = choose_for(settings, sets)
+        settings, known, chosen = replace(settings, method=choice.method), method(choice.method), choice.sentence()
     views = make_views(settings.augment)
     if known.make is not None:
         told = "auto" if settings.noise_rate == "folds" else settings.noise_rate
         epochs = epochs_for(settings, len(sets.train))
         if views and known.recipe(noise_rate=told, classes=sets.train.classes, epochs=epochs).views:
             raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
-    return TrainJob(with_defaults(settings, sets.train.input_shape), known, sets, pooled)
+    return TrainJob(with_defaults(settings, sets.train), known, sets, pooled, chosen)
 
 
-def with_defaults(settings: Kind, input_shape: tuple[int, ...]) -> Kind:
-    """The settings with model, learning rate and momentum as they are for such inputs where they were not chosen."""
+def choose_for(settings: Settings, sets: Sets) -> Choice:
+    """The method that suits the examples; the name is what the run stores, so that it goes on by the same one."""
+    name = with_defaults(settings, sets.train).model
+    model = NamedModel(name, sets.train.input_shape, sets.train.outputs)
+    epochs = epochs_for(settings, len(sets.train))
+    return choose(sets.train, model, epochs=epochs, noise_rate=settings.noise_rate, clean=sets.clean is not None)
+
+
+def with_defaults(settings: Kind, train: Examples) -> Kind:
+    """The settings with model, learning rate and momentum as they are for such examples where they were not chosen."""
     rate, momentum = learning_rates(settings)
-    model = default_model(input_shape) if settings.model == "auto" else settings.model
+    model = model_for(train, find_device(settings.device)) if settings.model == "auto" else settings.model
     return replace(settings, model=model, learning_rate=rate, momentum=momentum)
 
 
+def load_splits(settings: Settings) -> Splits:
+    """What to train on and what to test on, which may be a file or folder of its own."""
+    where: dict[str, Any] = {"data_dir": settings.data_dir, "seed": settings.seed}
+    told = {**where, "options": table_options(settings), "skip_broken": settings.skip_broken}
+    if settings.test is None:
+        return load(settings.data, **told)
+    train = load_whole(settings.data, **told)
+    return Splits(train, load_test(settings.test, train, settings.data, **where))
+
+
 def _pooled(settings: Settings) -> Pooled:
+    if settings.test is not None:
+        raise ThresherError("--pool holds out a test set of its own: leave out --test.")
     if settings.corruption is not None:
         raise ThresherError(
             "--pool is for labels that people give: leave out --corrupt, or call active_loop in Python."
         )
-    return load_with_pool(settings.data)
+    return load_with_pool(settings.data, table_options(settings), settings.skip_broken)
 
 
 def known_by_folds(job: TrainJob, out: Path) -> Estimate | None:
@@ -134,9 +159,10 @@ def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = Non
 
 def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
     """Where the data are a table, keep the least trusted rows of these sets of it in the run's folder."""
-    base, _, target = settings.data.partition(":")
+    base, target = path_and_option(settings.data)
     if base.endswith(TABLE_SUFFIXES):
-        table = read_table(Path(base).expanduser()).drop_columns((target or "target").split(","))
+        told = table_options(settings)
+        table = read_table(Path(base).expanduser(), told.na, told.sep).drop_columns((target or "target").split(","))
         keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))
 
 
@@ -152,7 +178,7 @@ def _fit(job: TrainJob, out: Path, found: Estimate | None, watch: Callable[[Mome
         job.method,
         settings.model,
         sets.train,
-        noise_rate=settings.noise_rate if found is None else found.rate,
+        noise_rate=settings.noise_rate if found is None else found.assumed,
         test=sets.test,
         clean=sets.clean,
         validation=sets.validation,
@@ -193,10 +219,13 @@ def fine_tuned(
     )
 
 
-def _refuse_without_clean(settings: Settings, known: Method) -> None:
+def _refuse_without_clean(settings: Settings, known: Method | None) -> None:
     if settings.clean is not None:
         return
-    for who, wants in ((known.name, "clean" in known.needs), ("--fine-tune", settings.fine_tune)):
+    for who, wants in (
+        ("--fine-tune", settings.fine_tune),
+        *([] if known is None else [(known.name, "clean" in known.needs)]),
+    ):
         if wants:
             raise ThresherError(
                 f"{who} learns from examples that can be trusted: give --clean 50, which takes them out of the "

@@ -1,5 +1,6 @@
 """Map-style datasets as inputs: subsets, concatenation, and batches loaded by workers."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from numbers import Number
 from typing import Any, Protocol
@@ -70,8 +71,29 @@ def _stacked(inputs: list[Tensor]) -> Tensor:
     return batch
 
 
+def gathered(dataset: Any, positions: list[int]) -> Tensor | None:
+    """The inputs at these positions as one batch, where the dataset has a method `inputs_at` for it; else None."""
+    if isinstance(dataset, Picked):
+        return gathered(dataset.dataset, [dataset.positions[place] for place in positions])
+    if isinstance(dataset, ConcatDataset):
+        ends = dataset.cumulative_sizes
+        parts = [bisect_right(ends, place) for place in positions]
+        first = [0, *ends]
+        rows = [
+            gathered(dataset.datasets[part], [place - first[part]])
+            for part, place in zip(parts, positions, strict=True)
+        ]
+        found = [row for row in rows if row is not None]
+        return torch.cat(found) if len(found) == len(positions) else None
+    inputs_at = getattr(dataset, "inputs_at", None)
+    batch: Tensor | None = None if inputs_at is None else inputs_at(positions)
+    return batch
+
+
 def loaded(items: Seeded, order: Iterable[Tensor], workers: int, pinned: bool) -> Iterable[Tensor]:
-    """The items of each row of `order`, as batches."""
+    """The items of each row of `order`, as batches; by workers, unless the dataset holds them ready."""
+    if len(items) and gathered(items.dataset, [0, len(items) - 1]) is not None:
+        return (batch for row in order if (batch := gathered(items.dataset, row.tolist())) is not None)
     return DataLoader(
         items,  # type: ignore[arg-type]
         batch_sampler=[row.tolist() for row in order],

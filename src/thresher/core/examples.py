@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from thresher.core.datasets import MapDataset, Picked, Seeded, joined, loaded
@@ -19,7 +21,9 @@ class Examples:
     targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]
     columns  named facts of length n: `is_corrupt`, `true_target`, `teacher_output`, ...
     normalise  (mean, std) applied to uint8 inputs on their way to the model; (0, 255) unless given
+    label_kind  what labels were before they got ids and names: "text", "int" or "bool"; predictions are of that kind
     target_scale  (mean, deviation), each [d], by which real targets were standardised: records undo it
+    brought  what the data hold beside inputs and targets, as arrays [n]: a path, an id in another system
     preparation  how a loader made the inputs from raw data: thresher.data.preparation_of reads it
 
     >>> letters = Examples(torch.zeros(3, 4), torch.tensor([0, 2, 1]))
@@ -33,10 +37,12 @@ class Examples:
     classes: int | None = None
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     class_names: Sequence[str] | None = None
+    label_kind: str = "text"
     normalise: tuple[Tensor, Tensor] | None = None
     target_scale: tuple[Tensor, Tensor] | None = None
     name: str = "examples"
     checked: bool = field(default=False, repr=False)
+    brought: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     preparation: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -108,7 +114,11 @@ class Examples:
         else:
             inputs = Picked(self.inputs, at.tolist())
         columns = {name: column[at.to(column.device)] for name, column in self.columns.items()}
-        return replace(self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns, checked=False)
+        brought = {name: values[at.cpu().numpy()] for name, values in self.brought.items()}
+        return replace(
+            self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns, brought=brought,
+            checked=False,
+        )  # fmt: skip
 
     def with_columns(self, **columns: Tensor) -> "Examples":
         """The same examples with these columns added or replaced."""
@@ -189,6 +199,11 @@ def join(*sets: Examples) -> Examples:
         targets=torch.cat([each.targets for each in sets]),
         ids=torch.cat([each.ids for each in sets]),
         columns={name: torch.cat([each.columns[name] for each in sets]) for name in columns},
+        brought={
+            name: np.concatenate([each.brought[name] for each in sets])
+            for name in sets[0].brought
+            if all(name in each.brought for each in sets)
+        },
         checked=False,
     )
 
@@ -203,9 +218,10 @@ def _check(examples: Examples) -> None:
         raise ThresherError(f"{name} has {sizes}: give one target and one id for each input.")
     if len(torch.unique(examples.ids)) != n:
         raise ThresherError(f"{name} has ids that repeat: give every example an id of its own.")
-    for column, values in examples.columns.items():
-        if values.shape[:1] != (n,):
-            shape = list(values.shape)
+    shapes_of = {key: list(each.shape) for key, each in examples.columns.items()}
+    shapes_of |= {key: list(each.shape) for key, each in examples.brought.items()}
+    for column, shape in shapes_of.items():
+        if shape[:1] != [n]:
             raise ThresherError(f"Column {column} of {name} has shape {shape} for {n} examples: give one value each.")
     if targets.is_floating_point() and not torch.isfinite(targets).all():
         raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")

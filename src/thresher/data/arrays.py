@@ -60,7 +60,7 @@ def read_npz(path: Path) -> Arrays:
 def all_of_npz(path: Path) -> Examples:
     """The training examples of a file, none of them held out."""
     arrays = read_npz(path)
-    return Examples(_channels_first(arrays["train_images"]), _targets(arrays, "train", path.stem), name=path.stem)
+    return Examples(channels_first(arrays["train_images"]), _targets(arrays, "train", path.stem), name=path.stem)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -80,7 +80,7 @@ def from_arrays(arrays: Arrays, name: str) -> Splits:
     targets = [_targets(arrays, side, name) for side in sides]
     classes = None if targets[0].is_floating_point() else int(max(side.max() for side in targets)) + 1
     class_names = CLASS_NAMES.get(name)
-    images = [_channels_first(arrays[f"{side}_images"]) for side in sides]
+    images = [channels_first(arrays[f"{side}_images"]) for side in sides]
     normalise = channel_statistics(images[0]) if images[0].dtype == torch.uint8 and images[0].ndim == 4 else None
     made = [
         Examples(
@@ -123,7 +123,8 @@ def _targets(arrays: Arrays, side: str, name: str) -> Tensor:
     return torch.as_tensor(targets.astype(np.float32 if targets.dtype.kind == "f" else np.int64))
 
 
-def _channels_first(images: np.ndarray[Any, Any]) -> Tensor:
+def channels_first(images: np.ndarray[Any, Any]) -> Tensor:
+    """Images [n, h, w, c] or [n, h, w] as [n, c, h, w], other arrays as they are; floats unless they are bytes."""
     if images.dtype != np.uint8:
         images = images.astype(np.float32)
     if images.ndim == 3:

@@ -10,10 +10,12 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
 from thresher.data.arrays import all_of_npz
+from thresher.data.embeddings import all_embeddings
 from thresher.data.image_files import files_of
 from thresher.data.image_folders import all_images
 from thresher.data.overlap import overlapping
-from thresher.data.preparation import RowPreparation
+from thresher.data.paths import path_and_option
+from thresher.data.preparation import ImagePreparation, RowPreparation, preparation_of
 from thresher.data.splits import Splits, only_classes, whole_numbers
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.data.tables import rows_like
@@ -29,13 +31,17 @@ def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
         if train.classes is None:
             raise ThresherError(f"{path} is a folder of classes, and {train.name} has real targets: give an .npz file.")
         names = train.class_names or [str(label) for label in range(train.classes)]
-        return all_images(path, train.input_shape[-1], names)
+        known = preparation_of(train)
+        ranges = known.ranges if isinstance(known, ImagePreparation) else None
+        return all_images(path, train.input_shape[-1], names, ranges)
+    if (vectors := all_embeddings(path, option, train)) is not None:
+        return vectors
     if path.suffix == ".npz":
         clean = all_of_npz(path)
         return only_classes(Splits(clean, clean), whole_numbers(option)).train if option else clean
-    base, known = data.partition(":")[0], train.preparation
+    base, known = path_and_option(data)[0], train.preparation
     if not path.name.endswith(TABLE_SUFFIXES) or not isinstance(known, RowPreparation):
-        raise ThresherError(f"{path} is of another kind than {base}: give clean examples as the training set is given.")
+        raise ThresherError(f"{path} is of another kind than {base}: give examples in the form of the training set.")
     target = ",".join(known.targets)
     if option not in ("", target):
         raise ThresherError(f"The targets of {base} are in its column {target}: call that of {path.name} so as well.")

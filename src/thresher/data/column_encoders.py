@@ -1,10 +1,9 @@
-"""Columns of a table as inputs: numbers are standardised, texts become categories, both by the training rows.
+"""Columns of a table as inputs: numbers are standardised, texts become categories, dates points on circles.
 
 Not by scikit-learn's ColumnTransformer, whose fitted state can only be stored as a pickle: an encoder here is a few
 numbers or texts, which a run folder holds as JSON.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -16,10 +15,8 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 
-MOST_CATEGORIES = 1000
-NEARLY_ALL = 0.9  # of the training rows
-
 Array = np.ndarray[Any, Any]
+YEAR, WEEK, DAY = 365.2425, 7.0, 1.0  # in days
 
 
 @dataclass(frozen=True)
@@ -63,14 +60,57 @@ class Categories:
     known: tuple[str, ...]
 
     def __call__(self, column: Any) -> Array:
-        return np.asarray(_texts(column)[:, None] == np.array(self.known)[None, :])
+        from pyarrow import compute
+
+        places = compute.index_in(texts_in(column), value_set=pa.array(self.known, pa.string()))
+        found = places.is_valid().to_numpy(zero_copy_only=False)
+        made = np.zeros((len(found), len(self.known)), bool)
+        made[found.nonzero()[0], places.drop_null().to_numpy()] = True
+        return made
 
     def as_record(self) -> dict[str, Any]:
         """The encoder as values that JSON knows."""
         return {"kind": self.kind, "column": self.column, "known": list(self.known)}
 
 
-Encoder = Numbers | Categories
+@dataclass(frozen=True)
+class Dates:
+    """The day, standardised; its place in the year and in the week, and that of the time in the day, on circles.
+
+    All are 0 where the date is missing, and, if `marks_gaps`, a last column is 1 there.
+
+    >>> import datetime
+    >>> born = Dates("born", mean=0.0, deviation=1.0, has_times=False, marks_gaps=False)
+    >>> born(pa.array([datetime.datetime(1970, 1, 5)])).round(2).tolist()  # a Monday
+    [[4.0, 0.07, 1.0, 0.0, 1.0]]
+    """
+
+    kind: ClassVar[str] = "dates"
+    type: ClassVar[Any] = pa.timestamp("us")
+    column: str
+    mean: float
+    deviation: float
+    has_times: bool
+    marks_gaps: bool
+
+    def __call__(self, column: Any) -> Array:
+        days = days_in(column)
+        gaps = np.isnan(days)
+        known = np.where(gaps, 0.0, days)
+        dates = known.astype("datetime64[D]")
+        in_year = known - dates.astype("datetime64[Y]").astype("datetime64[D]").astype(float)
+        turns = [in_year / YEAR, (np.floor(known) + 3) % WEEK / WEEK]  # day 0 is a Thursday
+        turns += [known % DAY] if self.has_times else []
+        circles = [wave(2 * np.pi * turn) for turn in turns for wave in (np.sin, np.cos)]
+        made = np.where(gaps, 0.0, np.stack([(known - self.mean) / self.deviation, *circles]))
+        return np.concatenate([made, gaps[None]]).T if self.marks_gaps else made.T
+
+    def as_record(self) -> dict[str, Any]:
+        """The encoder as values that JSON knows."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+Encoder = Numbers | Categories | Dates
 
 
 def encoder_from_record(record: Mapping[str, Any]) -> Encoder:
@@ -84,21 +124,10 @@ def encoder_from_record(record: Mapping[str, Any]) -> Encoder:
     kind = values.pop("kind")
     if kind == Categories.kind:
         return Categories(values["column"], tuple(values["known"]))
-    if kind == Numbers.kind:
-        return Numbers(**values)
+    for made in (Numbers, Dates):
+        if kind == made.kind:
+            return made(**values)
     raise ValueError(f"there is no kind of column {kind!r}")
-
-
-def encoders_of(rows: Any, targets: Sequence[str], train: Tensor, name: str) -> tuple[Encoder, ...]:
-    """The encoders of all columns but the targets, fitted to the training rows."""
-    wanted = [column for column in rows.column_names if column not in targets]
-    if not wanted:
-        raise ThresherError(f"There is no column beside {', '.join(targets)} in {name}: add some to predict from.")
-    columns = {column: plain_column(rows, column) for column in wanted}
-    return tuple(
-        (_fit_categories if is_text(values) else _fit_numbers)(values, column, train.numpy())
-        for column, values in columns.items()
-    )
 
 
 def inputs_of(rows: Any, encoders: Sequence[Encoder]) -> Tensor:
@@ -108,22 +137,28 @@ def inputs_of(rows: Any, encoders: Sequence[Encoder]) -> Tensor:
 
 
 def plain_column(rows: Any, name: str) -> Any:
-    """One column in one piece: texts, or numbers with nulls where they are missing."""
+    """One column in one piece: texts, dates, or numbers with nulls where they are missing."""
     column = decoded(rows.column(name).combine_chunks())
     kind = column.type
     if pa.types.is_decimal(kind):
         return column.cast(pa.float64())
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_text(column):
         return column
-    if pa.types.is_null(kind):
-        raise ThresherError(f"Column {name} is empty: remove it.")
-    raise ThresherError(f"Column {name} holds {kind} values: turn them into numbers or text, or remove the column.")
+    if pa.types.is_timestamp(kind) or pa.types.is_null(kind):
+        return column
+    raise ThresherError(
+        f"Column {name} holds {kind} values: turn them into numbers or text, or leave it out (--drop {name})."
+    )
 
 
 def decoded(column: Any) -> Any:
-    """A column of dictionary codes, such as a categorical of pandas, or of views of texts, as plain values."""
+    """A column of dictionary codes, such as a categorical of pandas, of views of texts or of dates, as plain values."""
+    from pyarrow import compute
+
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        return compute.cast(column, pa.timestamp("us"), safe=False)  # nanoseconds are cut
     return column.cast(pa.string()) if str(column.type) == "string_view" else column  # which polars gives
 
 
@@ -139,28 +174,12 @@ def numbers_in(column: Any, name: str) -> Array:
     return values
 
 
-def _fit_numbers(column: Any, name: str, train: Array) -> Numbers:
-    values = numbers_in(column, name)
-    missing = np.isnan(values)
-    if missing[train].all():
-        raise ThresherError(f"Column {name} is empty: remove it.")
-    median = np.median(values[train][~missing[train]])
-    filled = np.where(missing, median, values)[train]
-    mean, deviation = filled.mean(), filled.std() or 1.0
-    return Numbers(name, float(median), float(mean), float(deviation), marks_gaps=bool(missing.any()))
+def texts_in(column: Any) -> Any:
+    """A column as texts, "" where a value is missing; whole numbers have no decimals, whatever their type."""
+    return column.cast(pa.string()).fill_null("")
 
 
-def _fit_categories(column: Any, name: str, train: Array) -> Categories:
-    known = np.unique(_texts(column)[train])
-    if len(known) > MOST_CATEGORIES:
-        raise ThresherError(f"Column {name} has {len(known)} different texts: remove it, or group them to fewer.")
-    if len(known) > NEARLY_ALL * len(train):
-        warnings.warn(
-            f"Column {name} has another text in nearly every row, from which nothing can be learnt: leave it out.",
-            stacklevel=2,
-        )
-    return Categories(name, tuple(known.tolist()))
-
-
-def _texts(column: Any) -> Array:
-    return np.array([value or "" for value in column.to_pylist()])  # "" stands for a missing value
+def days_in(column: Any) -> Array:
+    """A column of dates as days since 1970 with the time as their fraction, NaN where a date is missing."""
+    dates = column.to_numpy(zero_copy_only=False).astype("datetime64[us]")
+    return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 86_400e6)

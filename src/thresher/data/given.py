@@ -108,15 +108,18 @@ def _frame(rows: Any, target: str | None, name: str, like: Examples | None) -> E
 
 def _pair(inputs: Any, targets: Any, name: str) -> Examples:
     made = _inputs(inputs, name)
-    labels, class_names = _labels(targets, name)
+    labels, class_names, kind = _labels(targets, name)
     if len(made) != len(labels):
         raise ThresherError(f"{name} has {len(made)} inputs and {len(labels)} targets: give one target for each input.")
     classes = None if labels.is_floating_point() or not len(labels) else int(labels.max()) + 1
-    return Examples(made, labels, classes=classes, class_names=class_names, name=name)
+    return Examples(made, labels, classes=classes, class_names=class_names, label_kind=kind, name=name)
 
 
-def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None]:
-    """Real targets as floats and no names; or class ids, with the names of the classes unless they are 0 ... k-1."""
+def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None, str]:
+    """Real targets as floats and no names; or class ids, with the names of the classes unless they are 0 ... k-1.
+
+    Then what the labels were, as `Examples.label_kind` says it.
+    """
     values = _array(targets, f"The targets of {name}", "give one value for each input")
     shape = list(values.shape)
     if not shape:
@@ -124,7 +127,7 @@ def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None]:
     if values.dtype.kind == "O":
         values = _of_one_kind(values, name)
     if values.dtype.kind == "f":
-        return torch.as_tensor(values.astype(np.float32)), None
+        return torch.as_tensor(values.astype(np.float32)), None, "text"
     if values.ndim > 1:
         raise ThresherError(
             f"The targets of {name} are {_kind(values)} of shape {shape}: give one class each [{shape[0]}], or real "
@@ -134,7 +137,8 @@ def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None]:
         raise ThresherError(f"The targets of {name} are {values.dtype}: give numbers, texts or truth values.")
     known, ids = np.unique(values, return_inverse=True)
     whole = values.dtype.kind in "iu" and (known == np.arange(len(known))).all()
-    return torch.as_tensor(ids.astype(np.int64)), [str(value) for value in known] if not whole else None
+    kind = {"b": "bool", "U": "text"}.get(values.dtype.kind, "int")
+    return torch.as_tensor(ids.astype(np.int64)), [str(value) for value in known] if not whole else None, kind
 
 
 def _of_one_kind(values: Any, name: str) -> Any:
@@ -199,9 +203,9 @@ def _dataset(dataset: Any, name: str) -> Examples:
     if known is None or len(known) != len(dataset) or getattr(dataset, "target_transform", None) is not None:
         known = [_target(dataset[place], name) for place in range(len(dataset))]
     named = _named(dataset, known)
-    labels, class_names = _labels(known, name) if named is None else named
+    labels, class_names, kind = _labels(known, name) if named is None else (*named, "text")
     classes = None if labels.is_floating_point() else len(class_names or ()) or int(labels.max()) + 1
-    return Examples(dataset, labels, classes=classes, class_names=class_names, name=name)
+    return Examples(dataset, labels, classes=classes, class_names=class_names, label_kind=kind, name=name)
 
 
 def _named(dataset: Any, known: Any) -> tuple[Tensor, list[str]] | None:

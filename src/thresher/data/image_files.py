@@ -1,7 +1,12 @@
-"""Image files as inputs: found, opened, and scaled when they are loaded."""
+"""Image files as inputs: found, opened, and scaled when they are loaded or from what was decoded before."""
 
-from dataclasses import dataclass
+import struct
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,19 +17,40 @@ from torch.utils.data import ConcatDataset
 from thresher.core.datasets import Picked
 from thresher.core.errors import ThresherError
 from thresher.core.extras import needs_extra
+from thresher.data.image_pixels import Ranges, as_colour
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"}
+IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".pgm", ".tif", ".tiff"}
+SYSTEM_NAMES = ("__MACOSX", "Thumbs.db", "desktop.ini")  # what systems leave in folders and archives
+LARGEST = 64  # pixels of an image where no size is chosen
+LOOKED_AT = 200  # files that say which size images have
+# What Pillow raises for files that are damaged, no images, or too large to be opened safely.
+DAMAGED = (OSError, ValueError, SyntaxError, TypeError, EOFError, IndexError, KeyError, struct.error, zlib.error)
+
+
+class Held:
+    """Decoded images, uint8 [n, 3, size, size]. Without a __dict__: a run's identity is that of the files."""
+
+    __slots__ = ("pixels",)
+
+    def __init__(self, pixels: Tensor):
+        self.pixels = pixels
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """A map-style dataset: the files at `paths`, scaled and centre-cropped to uint8 [3, size, size]."""
+    """A map-style dataset: the files at `paths`, scaled and centre-cropped to uint8 [3, size, size].
+
+    ranges  which values of 16-bit and real pixels become black and white
+    held    the files as they were decoded before; without it a file is decoded whenever it is asked for
+    """
 
     paths: list[Path]
     size: int
+    ranges: Ranges = field(default_factory=Ranges)
+    held: Held | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         needs_extra("Reading images", "vision", "PIL")  # now, and not when the first batch is loaded
@@ -33,10 +59,13 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, position: int) -> Tensor:
-        from PIL import ImageOps
+        if self.held is not None:
+            return self.held.pixels[position]
+        return torch.from_numpy(decode(self.paths[position], self.size, self.ranges))
 
-        upright = open_image(self.paths[position])
-        return torch.from_numpy(np.array(ImageOps.fit(upright, (self.size, self.size)))).permute(2, 0, 1).contiguous()
+    def inputs_at(self, positions: list[int]) -> Tensor | None:
+        """The images at these positions as one batch, where they have been decoded."""
+        return None if self.held is None else self.held.pixels[torch.tensor(positions)]
 
 
 def files_of(inputs: Any) -> list[Path]:
@@ -52,31 +81,63 @@ def files_of(inputs: Any) -> list[Path]:
     return []
 
 
-def image_size(inputs: Any) -> int | None:
-    """The size to which image files are scaled, or None where inputs are not image files of one size."""
+def image_format(inputs: Any) -> tuple[int, Ranges] | None:
+    """The size and the ranges of pixels to which image files are scaled; None where inputs are not such files."""
     if isinstance(inputs, ImageFiles):
-        return inputs.size
+        return inputs.size, inputs.ranges
     if isinstance(inputs, Picked):
-        return image_size(inputs.dataset)
+        return image_format(inputs.dataset)
     if isinstance(inputs, ConcatDataset):
-        sizes = {image_size(part) for part in inputs.datasets}
-        return sizes.pop() if len(sizes) == 1 else None
+        formats = {image_format(part) for part in inputs.datasets}
+        return formats.pop() if len(formats) == 1 else None
     return None
 
 
-def open_image(path: Path) -> "Image":
-    """The picture in a file, upright and in colour."""
+def usual_size(paths: Sequence[Path]) -> int:
+    """The median of the longer sides of these images, and at most 64 pixels; of many, some are looked at."""
+    needs_extra("Reading images", "vision", "PIL")
+    from PIL import Image
+
+    sides = []
+    for path in paths[:: max(1, len(paths) // LOOKED_AT)]:
+        with suppress(*DAMAGED, Image.DecompressionBombError), Image.open(path) as image:
+            sides.append(max(image.size))
+    return min(LARGEST, int(median(sides))) if sides else LARGEST
+
+
+def open_image(path: Path, ranges: Ranges | None = None, least: int | None = None) -> "Image":
+    """The picture in a file, upright and in colour; a photograph may come smaller, but not below `least` pixels."""
     needs_extra("Reading images", "vision", "PIL")
     from PIL import Image, ImageOps
 
     try:
         with Image.open(path) as image:
-            return ImageOps.exif_transpose(image).convert("RGB")
-    except OSError as error:
+            if least is not None:
+                image.draft("RGB", (least, least))  # JPEG files decode several times faster to a fraction of their size
+            return as_colour(ImageOps.exif_transpose(image), ranges)
+    except (*DAMAGED, Image.DecompressionBombError) as error:
         raise ThresherError(f"{path} cannot be read as an image ({error}): replace or remove it.") from error
+
+
+def decode(path: Path, size: int, ranges: Ranges | None = None) -> Any:
+    """The picture in a file, scaled and centre-cropped, as an array uint8 [3, size, size]."""
+    return fitted(open_image(path, ranges, least=2 * size), size)
+
+
+def fitted(upright: "Image", size: int) -> Any:
+    """A picture, scaled and centre-cropped, as an array uint8 [3, size, size]."""
+    from PIL import ImageOps
+
+    return np.ascontiguousarray(np.asarray(ImageOps.fit(upright, (size, size))).transpose(2, 0, 1))
+
+
+def is_ignored(path: Path, folder: Path) -> bool:
+    """Whether a file or folder inside `folder` is hidden, or left there by a system, as in unpacked archives."""
+    parts = path.relative_to(folder).parts
+    return any(part.startswith(".") or part in SYSTEM_NAMES for part in parts)
 
 
 def images_in(folder: Path) -> list[Path]:
     """The image files anywhere in a folder, sorted; hidden files, such as those of unpacked archives, are ignored."""
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
-    return sorted(path for path in files if not path.name.startswith("."))
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    return sorted(path for path in files if not is_ignored(path, folder))

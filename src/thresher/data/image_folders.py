@@ -1,5 +1,6 @@
-"""Images in folders with one subfolder a class, streamed from their files."""
+"""Images in folders with one subfolder a class, read from their files."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,14 +8,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from thresher.core.datasets import MapDataset, Picked
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.naming import unknown
-from thresher.data.image_files import IMAGE_SUFFIXES, ImageFiles, images_in
+from thresher.data.decoded import read_images
+from thresher.data.folder_layout import UNLABELLED, class_folders, layout_in, part_of
+from thresher.data.image_files import ImageFiles, images_in
+from thresher.data.image_pixels import Ranges
 from thresher.data.preparation import preparation_of
+from thresher.data.scan import Scan, scan
 from thresher.data.splits import Splits, split
-
-UNLABELLED = ("unlabelled", "unlabeled")  # the subfolder of images without a label
 
 # Mean and deviation of ImageNet's training images, per channel, in 0..255: measuring them would decode every file.
 IMAGENET_MEAN = torch.tensor([123.675, 116.28, 103.53])[:, None, None]
@@ -30,40 +34,65 @@ def in_memory(examples: Examples) -> Examples:
     return replace(examples, inputs=inputs, preparation=preparation_of(examples), checked=False)
 
 
-def image_folder(folder: Path, size: int = 64) -> Splits:
-    """Images in one subfolder a class, or in train/ and test/ (or val/) with one subfolder a class in each."""
+def image_folder(folder: Path, size: int | None = None, skip_broken: bool = False) -> Splits:
+    """Images in one subfolder a class, or in train/ and test/ (or val/) with one subfolder a class in each.
+
+    Without a size, images have the one that most of them have, and at most 64 pixels. Every file is decoded once and
+    kept in a cache. Warnings say what a scan found that matters for training.
+    """
     for name in UNLABELLED:
         if (folder / name).is_dir():
             raise ThresherError(
                 f"{folder} has a subfolder {name}: train with --pool to ask about its images, or move it elsewhere."
             )
-    return labelled_images(folder, size)
+    return labelled_images(folder, size, skip_broken)
 
 
-def labelled_images(folder: Path, size: int = 64) -> Splits:
+def labelled_images(folder: Path, size: int | None = None, skip_broken: bool = False) -> Splits:
     """The same, where a subfolder `unlabelled` is ignored."""
-    test = next((folder / name for name in ("test", "val", "valid", "validation") if (folder / name).is_dir()), None)
-    if (folder / "train").is_dir() and test is not None:
-        places, splits = [folder / "train", test], train_and_test(folder / "train", test, size, folder.name)
-    else:
-        places, splits = [folder], split(_classified(folder, _class_folders(folder), size, folder.name))
-    for place in places:
-        loose = [path for path in place.glob("[!.]*") if path.suffix.lower() in IMAGE_SUFFIXES]
-        if loose:
-            raise ThresherError(
-                f"{place} has {len(loose)} images beside its subfolders: move them into these, or elsewhere."
-            )
+    if size is not None:
+        _refuse_no_size(size)
+    found = scan(folder, size)
+    if not skip_broken:
+        found.refuse_broken()
+    for sentence in found.warnings():
+        warnings.warn(sentence, stacklevel=2)
+    sides = _sides(found)
+    splits = Splits(*sides) if len(sides) == 2 else split(sides[0])
     if int((splits.train.labels.bincount() > 0).sum()) < 2:
         raise ThresherError(f"{folder} has images of one class only: give images of at least two.")
     return splits
 
 
-def all_images(folder: Path, size: int, classes: Sequence[str]) -> Examples:
+def _sides(found: Scan) -> list[Examples]:
+    """The examples of each part of a folder; broken files are left out, and the others keep their ids."""
+    sides, first, classes = [], 0, found.layout.classes
+    for part in found.layout.parts:
+        places = range(first, first + len(part.paths))
+        first += len(part.paths)
+        inputs = found.files if len(places) == len(found.files) else Picked(found.files, list(places))
+        made = _examples(inputs, torch.tensor(part.labels), found.folder.name, len(classes), classes)
+        whole = torch.tensor([place not in found.facts.broken for place in places])
+        if not whole.any():
+            raise ThresherError(f"{part.folder} has no image that can be read: give a folder that has some.")
+        sides.append(made if whole.all() else made.subset(whole))
+    return sides
+
+
+def all_images(folder: Path, size: int, classes: Sequence[str], ranges: Ranges | None = None) -> Examples:
     """The images of a folder with one subfolder a class, of which some may be missing; none is held out."""
-    for name in _class_folders(folder):
+    for name in class_folders(folder):
         if name not in classes:
             raise unknown("class among the training examples", name, classes)
-    return _classified(folder, list(classes), size, folder.name)
+    _, paths, labels = part_of(folder, list(classes))
+    files, facts = read_images(paths, size, ranges)
+    if facts.broken:
+        first = min(facts.broken)
+        raise ThresherError(
+            f"{len(facts.broken)} files in {folder} cannot be read as an image (the first is {paths[first]}: "
+            f"{facts.broken[first]}): replace or remove them."
+        )
+    return _examples(files, torch.tensor(labels), folder.name, len(classes), list(classes))
 
 
 def unlabelled_images(folder: Path) -> list[Path]:
@@ -78,35 +107,11 @@ def unlabelled_images(folder: Path) -> list[Path]:
 
 
 def train_and_test(train: Path, test: Path, size: int, name: str, classes: int | None = None) -> Splits:
-    """The images of two folders with the same subfolders; of the first `classes` of these, or of all."""
-    known = _class_folders(train)
-    extra = set(_class_folders(test)) - set(known)
-    if extra:
-        raise ThresherError(
-            f"{test} has a class '{min(extra)}' that {train} does not have: give both the same subfolders."
-        )
-    return Splits(*(_classified(folder, known[:classes], size, name) for folder in (train, test)))
-
-
-def _class_folders(folder: Path) -> list[str]:
-    entries = (entry for entry in folder.iterdir() if entry.is_dir() and entry.name not in UNLABELLED)
-    found = sorted(entry.name for entry in entries if not entry.name.startswith("."))
-    if not found:
-        raise ThresherError(f"{folder} has no subfolders: put the images of each class into a subfolder of its own.")
-    return found
-
-
-def _classified(folder: Path, classes: list[str], size: int, name: str) -> Examples:
-    paths: list[Path] = []
-    labels: list[int] = []
-    for label, known in enumerate(classes):
-        place = folder / known
-        found = images_in(place) if place.is_dir() else []
-        paths += found
-        labels += [label] * len(found)
-    if not paths:
-        raise ThresherError(f"{folder} has no images in its subfolders: use {', '.join(sorted(IMAGE_SUFFIXES))} files.")
-    return streamed_images(paths, torch.tensor(labels), size, name, len(classes), classes)
+    """The images of two folders with the same subfolders, streamed; of the first `classes` of these, or of all."""
+    parts, known = layout_in(train, test, most=classes)
+    return Splits(
+        *(streamed_images(part.paths, torch.tensor(part.labels), size, name, len(known), known) for part in parts)
+    )
 
 
 def streamed_images(
@@ -118,15 +123,25 @@ def streamed_images(
     class_names: list[str] | None = None,
     groups: Tensor | None = None,
 ) -> Examples:
-    """Examples whose inputs are read from these files, batch by batch."""
-    if size < 1:
-        raise ThresherError(f"The size of images must be at least 1 pixel, not {size}: give a larger one.")
+    """Examples whose inputs are read from these files, batch by batch, in every epoch: for sets of any size."""
+    _refuse_no_size(size)
+    made = _examples(ImageFiles(paths, size), targets, name, classes, class_names)
+    return made if groups is None else made.with_columns(group=groups)
+
+
+def _examples(
+    inputs: MapDataset, targets: Tensor, name: str, classes: int | None, class_names: list[str] | None
+) -> Examples:
     return Examples(
-        ImageFiles(paths, size),
+        inputs,
         targets,
         classes=classes,
-        columns={} if groups is None else {"group": groups},
         class_names=class_names,
         normalise=(IMAGENET_MEAN, IMAGENET_DEVIATION),
         name=name,
     )
+
+
+def _refuse_no_size(size: int) -> None:
+    if size < 1:
+        raise ThresherError(f"The size of images must be at least 1 pixel, not {size}: give a larger one.")

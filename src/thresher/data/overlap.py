@@ -1,5 +1,6 @@
 """Examples that two sets share under different ids, found by checksums of their inputs."""
 
+from collections import defaultdict
 from hashlib import blake2b
 from pathlib import Path
 
@@ -37,6 +38,18 @@ def _file_digests(files: list[Path], others: list[Path]) -> tuple[list[bytes], s
     ours = [_digest(file.read_bytes()) if size in shared else b"" for file, size in zip(files, sizes, strict=True)]
     theirs = {_digest(file.read_bytes()) for file, size in zip(others, other_sizes, strict=True) if size in shared}
     return ours, theirs
+
+
+def same_files(files: list[Path]) -> list[list[int]]:
+    """The positions of files with the same bytes, a group each; a file is only opened if another has its size."""
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for place, file in enumerate(files):
+        by_size[file.stat().st_size].append(place)
+    by_content: dict[bytes, list[int]] = defaultdict(list)
+    for size, places in by_size.items():
+        for place in places if len(places) > 1 and size else []:
+            by_content[_digest(files[place].read_bytes())].append(place)
+    return sorted(group for group in by_content.values() if len(group) > 1)
 
 
 def _digest(content: bytes) -> bytes:

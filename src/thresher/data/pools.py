@@ -11,11 +11,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset
 
+from thresher.core.datasets import Picked
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data.image_files import ImageFiles, images_in
+from thresher.data.decoded import read_images
+from thresher.data.image_files import image_format, images_in
 from thresher.data.image_folders import labelled_images, unlabelled_images
+from thresher.data.paths import path_and_option
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
+from thresher.data.table_options import TableOptions
 from thresher.data.tables import table_with_pool
 
 # What is shown of the examples of these ids: {"image": its file} or {"row": {column: value}}.
@@ -47,45 +51,57 @@ class Pooled:
         return ids
 
 
-def load_with_pool(name: str) -> Pooled:
+def load_with_pool(name: str, options: TableOptions | None = None, skip_broken: bool = False) -> Pooled:
     """A table with empty cells in its target column (table.csv:COLUMN), or a folder of images with one `unlabelled`."""
-    base, _, option = name.partition(":")
-    path = Path(base).expanduser()
+    base, option = path_and_option(name)
+    path, options = Path(base).expanduser(), TableOptions() if options is None else options
     if path.is_dir():
-        return _folder(path, int(option) if option.isdigit() else 64)
+        options.refuse_if_given(path.name)
+        return _folder(path, int(option) if option.isdigit() else None, skip_broken)
     if path.name.endswith(TABLE_SUFFIXES):
-        return _table(path, option or "target")
+        return _table(path, option or "target", options)
     raise ThresherError(
         f"'{name}' cannot have a pool: give a table with empty cells in its target column (table.csv:COLUMN), "
         "or a folder of images with a subfolder unlabelled."
     )
 
 
-def _table(path: Path, target: str) -> Pooled:
-    (examples, test), labelled = table_with_pool(path, target)
+def _table(path: Path, target: str, options: TableOptions) -> Pooled:
+    (examples, test), labelled = table_with_pool(path, target, options)
 
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:
-        rows = read_table(path).drop_columns([target]).take(list(ids)).to_pylist()
-        return [{"row": {name: _plain(value) for name, value in row.items()}} for row in rows]
+        rows = read_table(path, options.na, options.sep).drop_columns([target]).take(list(ids)).to_pylist()
+        return [{"row": {name: plain_value(value) for name, value in row.items()}} for row in rows]
 
     assert isinstance(examples.inputs, Tensor)
     content = [examples.inputs, examples.targets, labelled, test.targets]
     return Pooled(examples, labelled, test, show, _digest(b"".join(part.numpy().tobytes() for part in content)))
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A cell as JSON knows it: not finite becomes empty; anything but a number, text or truth value becomes text."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _folder(path: Path, size: int) -> Pooled:
-    (train, test), files = labelled_images(path, size), unlabelled_images(path)
+def _folder(path: Path, size: int | None, skip_broken: bool) -> Pooled:
+    (train, test), found = labelled_images(path, size, skip_broken), unlabelled_images(path)
+    scaled = image_format(train.inputs)
+    assert scaled is not None
+    read, facts = read_images(found, *scaled)
+    if facts.broken and not skip_broken:
+        first_broken = found[min(facts.broken)]
+        raise ThresherError(
+            f"{len(facts.broken)} files in {path} cannot be read as an image (the first is {first_broken}): replace or "
+            "remove them, or leave them out with --skip-broken."
+        )
+    whole = [place for place in range(len(found)) if place not in facts.broken]
+    files, unlabelled = [found[place] for place in whole], Picked(read, whole)
     first = 1 + max(int(train.ids.max()), int(test.ids.max()))
     examples = replace(
         train,
-        inputs=ConcatDataset([train.inputs, ImageFiles(files, size)]),  # type: ignore[list-item]
+        inputs=ConcatDataset([train.inputs, unlabelled]),  # type: ignore[list-item]
         targets=torch.cat([train.targets, torch.zeros(len(files), dtype=torch.long)]),
         ids=torch.cat([train.ids, torch.arange(len(files)) + first]),
         checked=False,

@@ -10,14 +10,17 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from thresher.core.datasets import MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data.column_encoders import Encoder, decoded, encoder_from_record, inputs_of
-from thresher.data.image_files import ImageFiles, image_size, images_in
+from thresher.data.column_encoders import Encoder, Numbers, decoded, encoder_from_record, inputs_of
+from thresher.data.image_files import ImageFiles, image_format, images_in
+from thresher.data.image_pixels import Ranges
 from thresher.data.splits import Splits
-from thresher.data.table_files import read_rows
+from thresher.data.table_files import UNKNOWN, read_rows, without_markers
+from thresher.data.vector_files import read_vectors
 
 Normalise = tuple[Tensor, Tensor]
 
@@ -32,6 +35,11 @@ class Preparation(ABC):
     @abstractmethod
     def __call__(self, raw: Any) -> Tensor | MapDataset:
         """Inputs as `Examples` takes them, before `normalise`."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, where it is known without data."""
+        return None
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
@@ -54,22 +62,34 @@ class Preparation(ABC):
             ) from error
 
     def examples(self, raw: Any) -> Examples:
-        """The raw data as examples without labels (each target is 0); their `batches` are what the model takes."""
-        inputs = self(raw)
+        """The raw data as examples without labels (each target is 0); their `batches` are what the model takes.
+
+        A torch Dataset gives inputs as the model takes them; targets that come with them are ignored.
+        """
+        inputs = _streamed(raw, self.input_shape) if isinstance(raw, Dataset | DataLoader) else self(raw)
         nothing = torch.zeros(len(inputs), dtype=torch.long)
         return Examples(inputs, nothing, classes=1, normalise=self.normalise, name="the new data", preparation=self)
 
 
 @dataclass(frozen=True, eq=False)
 class RowPreparation(Preparation):
-    """Rows of a table: a path to one, a data frame, an Arrow table or a list of dicts; other columns are ignored."""
+    """Rows of a table: a path to one, a data frame, an Arrow table or a list of dicts; other columns are ignored.
+
+    carried  the columns that are no inputs and name a row, such as an id or a path
+    na, sep  the texts that mean a missing value, and what is between the cells of a text file, where that was told
+    notes    what a person should know of how the columns were read; not part of the record
+    """
 
     kind: ClassVar[str] = "rows"
     encoders: tuple[Encoder, ...]
     targets: tuple[str, ...]
+    carried: tuple[str, ...] = ()
+    na: tuple[str, ...] = ()
+    sep: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __call__(self, raw: Any) -> Tensor:
-        return self.inputs(*read_rows(raw))
+        return self.inputs(*read_rows(raw, self.na, self.sep))
 
     def inputs(self, rows: Any, name: str) -> Tensor:
         """The inputs [n, k] of these rows, which messages call `name`."""
@@ -78,30 +98,45 @@ class RowPreparation(Preparation):
 
     def record(self) -> dict[str, Any]:
         columns = [encoder.as_record() for encoder in self.encoders]
-        return {"kind": self.kind, "columns": columns, "targets": list(self.targets)}
+        reading = {"carried": list(self.carried), "na": list(self.na), "sep": self.sep}
+        return {"kind": self.kind, "columns": columns, "targets": list(self.targets), **reading}
 
 
 @dataclass(frozen=True, eq=False)
 class ImagePreparation(Preparation):
-    """Image files, scaled to `size`: a path to one, a folder (all images anywhere in it, sorted) or a list of paths."""
+    """Image files, scaled to `size`: a path to one, a folder (all images anywhere in it, sorted) or a list of paths.
+
+    ranges  which values of 16-bit and real pixels are black and white
+    """
 
     kind: ClassVar[str] = "images"
     size: int
+    ranges: Ranges = field(default_factory=Ranges)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (3, self.size, self.size)
 
     def __call__(self, raw: Any) -> ImageFiles:
-        return ImageFiles(_image_paths(raw), self.size)
+        return ImageFiles(_image_paths(raw), self.size, self.ranges)
 
     def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "size": self.size, "normalise": _normalise_record(self.normalise)}
+        ranges = {"integers": list(self.ranges.integers), "reals": list(self.ranges.reals)}
+        normalise = _normalise_record(self.normalise)
+        return {"kind": self.kind, "size": self.size, "ranges": ranges, "normalise": normalise}
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayPreparation(Preparation):
-    """Tensors, arrays or nested lists [n, *shape], which pass as they are."""
+    """Tensors, arrays or nested lists [n, *shape], which pass as they are; or the path of a file that holds them."""
 
     kind: ClassVar[str] = "arrays"
     shape: tuple[int, ...]
     dtype: torch.dtype
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self.shape
 
     def __call__(self, raw: Any) -> Tensor:
         given = _as_tensor(raw)
@@ -136,8 +171,8 @@ def preparation_of(source: Splits | Examples) -> Preparation:
         return examples.preparation
     if isinstance(examples.inputs, Tensor):
         first = examples.inputs[:1]
-    elif (size := image_size(examples.inputs)) is not None:
-        return ImagePreparation(size, normalise=examples.normalise)
+    elif (scaled := image_format(examples.inputs)) is not None:
+        return ImagePreparation(*scaled, normalise=examples.normalise)
     else:
         first = Seeded(examples.inputs, [0], 0, 0)[0][None]
     return ArrayPreparation(tuple(first.shape[1:]), first.dtype, normalise=examples.normalise)
@@ -151,6 +186,8 @@ def _as_trained(rows: Any, encoder: Encoder, name: str) -> Any:
             f"{', '.join(rows.column_names)}."
         )
     column = decoded(rows.column(encoder.column).combine_chunks())
+    if isinstance(encoder, Numbers):
+        column = without_markers(pa.table({"numbers": column}), (UNKNOWN,)).column(0).combine_chunks()
     try:
         return column.cast(encoder.type)
     except pa.ArrowException as error:
@@ -180,9 +217,24 @@ def _image_paths(raw: Any) -> list[Path]:
     return paths
 
 
+def _streamed(dataset: Any, wanted: tuple[int, ...] | None) -> MapDataset:
+    """A torch Dataset as inputs, if its items have the shape that is wanted."""
+    if isinstance(dataset, DataLoader | IterableDataset):
+        raise ThresherError(f"A {type(dataset).__name__} has no items to look up: pass a map-style Dataset.")
+    found = tuple(Seeded(dataset, [0], 0, 0)[0].shape)
+    if wanted is not None and found != wanted:
+        raise ThresherError(
+            f"The items have inputs of shape {list(found)}, and the model was trained on {list(wanted)}: reshape them."
+        )
+    made: MapDataset = dataset
+    return made
+
+
 def _as_tensor(raw: Any) -> Tensor:
     if isinstance(raw, Tensor):
         return raw
+    if isinstance(raw, (str, Path)):
+        raw = read_vectors(Path(raw).expanduser())
     try:
         return torch.from_numpy(np.array(raw))
     except (TypeError, ValueError) as error:
@@ -214,11 +266,19 @@ def _normalise(record: Sequence[Mapping[str, Any]] | None) -> Normalise | None:
 
 
 def _rows(record: Mapping[str, Any]) -> RowPreparation:
-    return RowPreparation(tuple(encoder_from_record(each) for each in record["columns"]), tuple(record["targets"]))
+    return RowPreparation(
+        tuple(encoder_from_record(each) for each in record["columns"]),
+        tuple(record["targets"]),
+        carried=tuple(record.get("carried", ())),
+        na=tuple(record.get("na", ())),
+        sep=record.get("sep"),
+    )
 
 
 def _images(record: Mapping[str, Any]) -> ImagePreparation:
-    return ImagePreparation(int(record["size"]), normalise=_normalise(record["normalise"]))
+    values = record.get("ranges", {})  # which runs of earlier versions lack
+    ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in values.items()})
+    return ImagePreparation(int(record["size"]), ranges, normalise=_normalise(record["normalise"]))
 
 
 def _arrays(record: Mapping[str, Any]) -> ArrayPreparation:

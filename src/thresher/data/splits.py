@@ -18,31 +18,66 @@ class Splits(NamedTuple):
     test: Examples
 
 
-def hold_out(targets: Tensor, share: float = 0.2) -> tuple[Tensor, Tensor]:
+def hold_out(targets: Tensor, share: float = 0.2, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Sorted positions to train on and to test on, the same at every call; class ids [n] are split class by class.
 
     The split takes no seed, so that a test example of one run is not a training example of another.
+    groups  numbers [n]: examples with the same one are on the same side, and classes are split about evenly
 
     >>> train, test = hold_out(torch.tensor([0] * 50 + [1] * 10))
     >>> len(train), torch.tensor([0] * 50 + [1] * 10)[test].bincount().tolist()
     (48, [10, 2])
     """
     draws = generator(0, "hold out")
-    groups = torch.zeros(len(targets), dtype=torch.long) if targets.is_floating_point() else targets
-    is_test = torch.zeros(len(targets), dtype=torch.bool)
-    for group in sorted(set(groups.tolist())):
-        members = (groups == group).nonzero().flatten()
-        shuffled = members[torch.randperm(len(members), generator=draws)]
-        is_test[shuffled[: round(share * len(members))]] = True
+    labels = torch.zeros(len(targets), dtype=torch.long) if targets.is_floating_point() else targets
+    is_test = _held_of_each(labels, share, draws) if groups is None else _held_groups(labels, share, groups, draws)
     if not is_test.any() or is_test.all():
-        raise ThresherError(f"{len(targets)} examples are too few to hold out a test set: give at least five a class.")
+        few = "examples are too few to hold out a test set: give at least five a class."
+        raise ThresherError(
+            f"{len(targets)} {few}" if groups is None else f"{len(torch.unique(groups))} groups of {len(targets)} {few}"
+        )
     return (~is_test).nonzero().flatten(), is_test.nonzero().flatten()
 
 
+def _held_of_each(labels: Tensor, share: float, draws: torch.Generator) -> Tensor:
+    """Which examples to hold out [n]: this share of each class."""
+    is_test = torch.zeros(len(labels), dtype=torch.bool)
+    for label in sorted(set(labels.tolist())):
+        members = (labels == label).nonzero().flatten()
+        shuffled = members[torch.randperm(len(members), generator=draws)]
+        is_test[shuffled[: round(share * len(members))]] = True
+    return is_test
+
+
+def _held_groups(labels: Tensor, share: float, groups: Tensor, draws: torch.Generator) -> Tensor:
+    """The same with whole groups, in random order: one is held out where that brings classes nearer to the share."""
+    _, group, many = torch.unique(groups, return_inverse=True, return_counts=True)
+    members = group.argsort(stable=True).split(many.tolist())
+    sizes = labels.bincount().double()
+    missing = share * sizes  # of each class
+    is_test = torch.zeros(len(labels), dtype=torch.bool)
+    for place in torch.randperm(len(members), generator=draws).tolist():
+        classes, counts = torch.unique(labels[members[place]], return_counts=True)
+        if (counts * (counts - 2 * missing[classes]) / sizes[classes]).sum() < 0:  # |missing - counts|² < |missing|²
+            missing[classes] -= counts
+            is_test[members[place]] = True
+    return is_test
+
+
 def split(examples: Examples) -> Splits:
-    """The examples with a fifth of them held out as the test set."""
-    train, test = hold_out(examples.targets)
+    """The examples with a fifth of them held out as the test set; those of one `group` stay together."""
+    train, test = hold_out(examples.targets, groups=examples.columns.get("group"))
     return Splits(examples.subset(train), examples.subset(test))
+
+
+def is_held_out(splits: Splits) -> bool:
+    """Whether the test set is a part of the same set, whose targets are as noisy: then no id is in both.
+
+    >>> one = Examples(torch.zeros(20, 1), torch.arange(20) % 2)
+    >>> is_held_out(split(one)), is_held_out(Splits(one, one))
+    (True, False)
+    """
+    return not bool(torch.isin(splits.test.ids, splits.train.ids).any())
 
 
 def whole_numbers(option: str, most: int = 1000) -> list[int]:

@@ -1,7 +1,8 @@
 """Rows of a table, from CSV, TSV (also .gz) and Parquet files, data frames, Arrow tables and lists of dicts."""
 
+import gzip
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from thresher.core.errors import ThresherError
 from thresher.data.column_encoders import is_text
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+UNKNOWN = "?"  # which many tables have in place of a missing number
 
 
-def read_rows(source: Any) -> tuple[Any, str]:
+def read_rows(source: Any, na: Sequence[str] = (), sep: str | None = None) -> tuple[Any, str]:
     """All rows of a file, data frame, Arrow table or list of dicts as an Arrow table, and what messages call it.
 
     >>> rows, _ = read_rows([{"age": 3}, {"town": "Bonn"}])
@@ -22,9 +24,9 @@ def read_rows(source: Any) -> tuple[Any, str]:
     """
     if isinstance(source, (str, Path)):
         path = Path(source).expanduser()
-        rows, name = read_table(path), path.name
+        rows, name = read_table(path, na, sep), path.name
     else:
-        rows, name = _converted(source), "the given table"
+        rows, name = without_markers(_converted(source), na), "the given table"
     if not len(rows):
         raise ThresherError(f"There are no rows in {name}: give a table that has some.")
     twice = [column for column, count in Counter(rows.column_names).items() if count > 1]
@@ -52,27 +54,32 @@ def _converted(source: Any) -> Any:
         ) from error
 
 
-def read_table(path: Path) -> Any:
-    """All rows of a file, as an Arrow table."""
+def read_table(path: Path, na: Sequence[str] = (), sep: str | None = None) -> Any:
+    """All rows of a file, as an Arrow table; the texts `na` are missing values, and `sep` is between cells."""
     from pyarrow import parquet
 
     if not path.exists():
         raise ThresherError(f"There is no file {path}: check the path.")
     try:
-        return parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path)
+        rows = parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path, na, sep)
     except UnicodeError:
         raise ThresherError(f"{path} is not UTF-8: save it in this encoding.") from None
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]
         raise ThresherError(f"{path} cannot be read as a table ({reason}): correct or replace the file.") from error
+    return without_markers(rows, na)
 
 
-def _read_csv(path: Path) -> Any:
+def _read_csv(path: Path, na: Sequence[str], sep: str | None) -> Any:
     """The rows of a text file: `NA` is missing among numbers, but a text among texts, of which only "" is missing."""
     from pyarrow import compute, csv
 
-    delimiter = "\t" if ".tsv" in path.suffixes else ","
-    rows = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+    markers = [before + marker for marker in (UNKNOWN, *na) for before in ("", " ")]
+    rows = csv.read_csv(
+        path,
+        parse_options=csv.ParseOptions(delimiter=sep or _separator(path)),
+        convert_options=csv.ConvertOptions(null_values=[*csv.ConvertOptions().null_values, *markers]),
+    )
     for place, name in enumerate(rows.column_names):  # which decodes the names
         column = rows.column(place)
         if pa.types.is_binary(column.type):  # cells that cannot be decoded
@@ -81,3 +88,37 @@ def _read_csv(path: Path) -> Any:
             gaps = compute.if_else(compute.equal(column, ""), pa.scalar(None, column.type), column)
             rows = rows.set_column(place, name, gaps)
     return rows
+
+
+def _separator(path: Path) -> str:
+    """The tab of a .tsv; of a .csv the comma, or what its first line has in place of commas."""
+    if ".tsv" in path.suffixes:
+        return "\t"
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        first = file.readline().decode("utf-8", errors="replace")
+    return next((mark for mark in (",", ";", "\t", "|") if mark in first), ",")
+
+
+def without_markers(rows: Any, na: Sequence[str]) -> Any:
+    """The rows with nothing where a text is one of `na`; a column of texts that all are numbers then holds numbers."""
+    from pyarrow import compute
+
+    wanted = pa.array(list(na), pa.string())
+    for place, name in enumerate(rows.column_names) if na else ():
+        column = rows.column(place)
+        if not is_text(column):
+            continue
+        missing = compute.is_in(compute.utf8_trim_whitespace(column.cast(pa.string())), value_set=wanted)
+        if compute.any(missing).as_py():
+            kept = compute.if_else(missing, pa.scalar(None, column.type), column)
+            rows = rows.set_column(place, name, _as_numbers(kept))
+    return rows
+
+
+def _as_numbers(column: Any) -> Any:
+    from pyarrow import compute
+
+    try:
+        return compute.utf8_trim_whitespace(column).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return column

@@ -22,7 +22,9 @@ from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
 from thresher.record.issues import Issues
 from thresher.record.ledger import Ledger
-from thresher.record.run_folder import REPORT
+from thresher.record.run_folder import ISSUES, REPORT
+
+KINDS: dict[str, type] = {"int": int, "bool": bool}  # of labels that are no texts
 
 
 class _Through(nn.Module):
@@ -105,11 +107,35 @@ class Run:
         """What an audit found out about every example, the worst first."""
         return Issues.read(self._folder("Issues are kept in"))
 
+    def weights(self) -> NDArray[np.float64]:
+        """How far each example should count [n], in the order of their ids: `sample_weight` of any other learner.
+
+        Those of the audit where there is one in the run's folder. Else the least trusted count nothing, as large a
+        share as the noise rate that the run was told or found; without a rate all count as far as they are trusted.
+        """
+        if self.out is not None and (self.out / ISSUES).is_file():
+            return self.issues().weights()
+        ids, trust = self.trust()
+        trusted = trust[ids.argsort()].double().numpy()
+        rate = self._noise_rate()
+        if rate is None:
+            return trusted
+        least = np.argsort(trusted, kind="stable")[: round(rate * len(trusted))]
+        weights = np.ones(len(trusted))
+        weights[least] = 0.0
+        return weights
+
+    def _noise_rate(self) -> float | None:
+        """The share of wrong targets that the run found, or was told."""
+        told = self.about.get("noise_rate")
+        found = next((record["noise_rate"] for record in self.history if record.get("noise_rate")), {"rate": told})
+        return float(found["rate"]) if isinstance(found["rate"], int | float) else None
+
     def predict(self, raw: Any, *, networks: str = "models", views: Sequence[View] = ()) -> NDArray[Any]:
-        """The likeliest class of each input [n], by name where classes have names; or real targets, in their own unit.
+        """The likeliest class of each input [n], as labels were given; or real targets [n, d], in their own unit.
 
         raw  what the run was trained on: tensors or arrays; rows (a DataFrame, a table's path, a list of dicts); or
-             images (a path, a folder, a list of paths)
+             images (a path, a folder, a list of paths); or a torch Dataset of inputs as the model takes them
         networks, views  of what it is the mean: "models", "averages" (moving averages of them) or "all" of both, each
              seeing the input as it is and through every view, such as Flip(1.0)
         """
@@ -118,7 +144,14 @@ class Run:
             real, scale = outputs.double().mean(0).numpy(), self.about["target_scale"]
             return np.asarray(real if scale is None else real * np.array(scale[1]) + np.array(scale[0]))
         likeliest = outputs.softmax(2).mean(0).argmax(1).numpy()
-        return likeliest if self.class_names is None else np.array(self.class_names)[likeliest]
+        return np.asarray(self.labels()[likeliest])
+
+    def labels(self) -> NDArray[Any]:
+        """The label of each class [classes], of the kind that labels had: whole numbers, truth values or texts."""
+        names, kind = self.class_names, self.about.get("label_kind", "text")
+        if names is None:
+            return np.arange(self.about["classes"])
+        return np.array([name == "True" for name in names] if kind == "bool" else names, dtype=KINDS.get(kind))
 
     def predict_proba(self, raw: Any, *, networks: str = "models", views: Sequence[View] = ()) -> NDArray[Any]:
         """The probability of each class [n, classes], the mean over networks and views as in `predict`."""

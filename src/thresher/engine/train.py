@@ -89,7 +89,7 @@ def train_recipe(
             warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=2)
         try:
             with compiling(models, compilers) if any(compilers) else nullcontext():
-                return _loop(training, out, until, watch, describe_run(model, train, about or {}))
+                return _loop(training, out, until, watch, describe_run(model, train, test, about or {}))
         except KeyboardInterrupt as stop:
             saved = (
                 "nothing is saved: pass out= to keep runs" if out is None else f"run the same again to go on from {out}"

@@ -2,6 +2,7 @@
 
 from thresher.methods.acquisitions import ACQUISITIONS, Acquisition, acquisition
 from thresher.methods.active_loop import Loop, TrainedTo, active_loop
+from thresher.methods.auto import AUTO, Choice, choose
 from thresher.methods.clean_only import clean_only, with_clean
 from thresher.methods.determinant import determinant
 from thresher.methods.distillation import distil, student_recipe
@@ -31,6 +32,7 @@ from thresher.methods.weightings import WEIGHTINGS, Weighting, weighting
 
 __all__ = [
     "ACQUISITIONS",
+    "AUTO",
     "CONFIDENT",
     "DEBIASED",
     "DEBIASED_HELD_OUT",
@@ -39,6 +41,7 @@ __all__ = [
     "SURE_AND_VOTED",
     "WEIGHTINGS",
     "Acquisition",
+    "Choice",
     "Lessons",
     "Loop",
     "Method",
@@ -50,6 +53,7 @@ __all__ = [
     "active_loop",
     "agreeing",
     "central",
+    "choose",
     "clean_only",
     "determinant",
     "distil",

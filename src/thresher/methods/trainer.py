@@ -18,6 +18,7 @@ from thresher.engine.train import Moment, train_recipe
 from thresher.methods.represent import Started, start_for
 from thresher.models import NamedModel
 from thresher.record.run_folder import STAGES
+from thresher.rules import SampleWeight, product
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class Trainer:
             about |= {"model": getattr(model, "name", None), "start_seconds": start.seconds}
             model = Started(model, start)
         return train_recipe(
-            recipe,
+            _counting(recipe, now.train),
             model,
             now.train,
             settings=now.settings,
@@ -90,3 +91,11 @@ class Trainer:
             out=out,
             about=about,
         )
+
+
+def _counting(recipe: Recipe, train: Examples) -> Recipe:
+    """The recipe, in which examples also count as their column `sample_weight` says, where they have one."""
+    if "sample_weight" not in train.columns:
+        return recipe
+    both = SampleWeight() if recipe.each_epoch is None else product(SampleWeight(), recipe.each_epoch)
+    return replace(recipe, each_epoch=both)

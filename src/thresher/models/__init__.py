@@ -4,21 +4,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
 from typing import Any
 
+import torch
 from torch import nn
 
 from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
 from thresher.core.naming import unknown
+from thresher.data.preparation import RowPreparation
 from thresher.models.cnn9 import CNN9
-from thresher.models.external import from_module, from_timm
+from thresher.models.external import from_module, from_timm, import_here
 from thresher.models.lenet import LeNet
+from thresher.models.linear_head import LinearHead
 from thresher.models.mlp import MLP
 from thresher.models.mobilenet import MobileNet
 from thresher.models.norm import batch_to_group_norm, freeze_batch_norm
 from thresher.models.preactivation import resnet11, wrn_28_10
+from thresher.models.pretrained import FROZEN, name_and_weights
 from thresher.models.resnet import cifar_resnet, resnet18
+from thresher.models.small_cnn import SmallCNN
 
 __all__ = [
     "CNN9",
@@ -26,7 +31,9 @@ __all__ = [
     "MODELS",
     "Known",
     "LeNet",
+    "LinearHead",
     "MobileNet",
+    "SmallCNN",
     "batch_to_group_norm",
     "build",
     "cifar_resnet",
@@ -47,6 +54,9 @@ class Known:
     example: str = ""  # a setting that is understood, for the error message
 
 
+EMBEDDING = 100  # numbers from which on a vector is taken for an embedding
+
+
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(size) for size in text.split("x"))
 
@@ -56,6 +66,7 @@ def _relu_and_dropout() -> nn.Module:
 
 
 _WITH_BATCH_NORM = {
+    "small-cnn": Known(SmallCNN),
     "cnn9": Known(CNN9),
     "resnet11": Known(resnet11),
     "resnet18": Known(resnet18),
@@ -68,6 +79,7 @@ _WITH_BATCH_NORM = {
 }
 
 MODELS: dict[str, Known] = {
+    "head": Known(LinearHead, setting=float, example="0.5"),
     "mlp": Known(MLP, setting=_sizes, example="256x256"),
     "mlp-leaky": Known(partial(MLP, activation=nn.LeakyReLU), setting=_sizes, example="256x256"),
     "mlp-dropout": Known(partial(MLP, activation=_relu_and_dropout), setting=_sizes, example="256x256"),
@@ -88,9 +100,10 @@ def names() -> list[str]:
 def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     """A fresh model for inputs of this shape (without the batch), giving this many outputs.
 
-    `mlp:512x512` sets the hidden sizes, `mobilenet:2` the width, `wrn-28-10:0.3` the dropout; `cnn9-gn` has GroupNorm,
-    `cnn9-frozen` BatchNorms that stay as they are made; `timm:NAME` is a model of timm, and `package.module:factory`
-    whatever this function returns.
+    `mlp:512x512` sets the hidden sizes, `mobilenet:2` the width, `wrn-28-10:0.3` and `head:0.8` the dropout; `cnn9-gn`
+    has GroupNorm, `cnn9-frozen` BatchNorms that stay as they are made. `timm:NAME` is a model of timm,
+    `timm:NAME@weights.safetensors` one with the weights of a file, of which `,frozen` trains a new last layer only.
+    `package.module:factory` is what this function returns; the module is installed or lies in the current folder.
 
     >>> build("mlp:32", input_shape=(1, 8, 8), outputs=3).head
     Linear(in_features=32, out_features=3, bias=True)
@@ -105,7 +118,7 @@ def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module
     if not colon:
         raise unknown("model", name, [*MODELS, "timm:NAME", "package.module:factory"])
     try:
-        module = import_module(base)
+        module = import_here(base)
     except (ImportError, ValueError) as failed:
         fix = f"did you mean {nearest}?" if (nearest := _nearest(base)) else "give package.module:factory."
         raise ThresherError(f"There is no model {name!r} ({failed}): {fix}") from failed
@@ -134,14 +147,40 @@ def is_foreign(name: str) -> bool:
     return base not in names() and base != "timm"
 
 
-def default_model(input_shape: tuple[int, ...]) -> str:
-    """The model that is trained where none is chosen.
+def without_weights(name: str) -> str:
+    """The name of a model like this one, for parameters that a run holds: no file of weights has to be there.
+
+    >>> without_weights("timm:resnet18@r18.safetensors,frozen"), without_weights("mlp:32")
+    ('timm:resnet18,frozen', 'mlp:32')
+    """
+    base, _, setting = name.partition(":")
+    if base != "timm":
+        return name
+    known, _, frozen = name_and_weights(setting)
+    return f"timm:{known}{FROZEN if frozen else ''}"
+
+
+def default_model(input_shape: tuple[int, ...], *, embeddings: bool = False, on_cpu: bool = False) -> str:
+    """The model that is trained where none is chosen; on a CPU, larger images get one that is quick there.
 
     >>> [default_model(shape) for shape in [(14,), (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)]]
     ['mlp', 'mlp', 'lenet', 'resnet32', 'resnet18']
+    >>> default_model((512,), embeddings=True), default_model((3, 64, 64), on_cpu=True)
+    ('head', 'small-cnn')
     """
     side = max(input_shape[-2:]) if len(input_shape) == 3 else 0
+    if side == 0 and embeddings:
+        return "head"
+    if side > 28 and on_cpu:
+        return "small-cnn"
     return next((name for most, name in ((16, "mlp"), (28, "lenet"), (32, "resnet32")) if side <= most), "resnet18")
+
+
+def model_for(train: Examples, device: torch.device) -> str:
+    """The default model for these examples on this device; vectors that are no rows of a table are embeddings."""
+    vectors = len(train.input_shape) == 1 and train.input_shape[0] >= EMBEDDING
+    embeddings = vectors and not isinstance(train.preparation, RowPreparation)
+    return default_model(train.input_shape, embeddings=embeddings, on_cpu=device.type == "cpu")
 
 
 def _registered(name: str, setting: str | None, input_shape: tuple[int, ...], outputs: int) -> nn.Module:

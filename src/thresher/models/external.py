@@ -1,19 +1,28 @@
 """Models from elsewhere: timm's, and any function that can be imported."""
 
 import inspect
+import os
+import sys
 from difflib import get_close_matches
+from importlib import import_module, invalidate_caches
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.extras import needs_extra
 from thresher.models.images import image_shape
+from thresher.models.pretrained import Probe, load_weights, name_and_weights
 
 
-def from_timm(name: str, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-    """timm's model of this name, untrained, for these images and outputs."""
+def from_timm(setting: str, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """timm's model of this name for these images and outputs, untrained, or with the weights of a file.
+
+    NAME@weights.safetensors is tuned as a whole; with `,frozen` after it only a new last layer is trained.
+    """
+    name, weights, frozen = name_and_weights(setting)
     needs_extra(f"timm:{name}", "vision", "timm", "torchvision")
     import timm
 
@@ -26,8 +35,28 @@ def from_timm(name: str, input_shape: tuple[int, ...], outputs: int) -> nn.Modul
     size: dict[str, Any] = (
         {"img_size": (height, width)} if configuration is not None and configuration.fixed_input_size else {}
     )
-    model: nn.Module = timm.create_model(name, pretrained=False, in_chans=channels, num_classes=outputs, **size)
-    return model
+    model: nn.Module = timm.create_model(
+        name, pretrained=False, in_chans=channels, num_classes=0 if frozen else outputs, **size
+    )
+    if weights is not None:
+        last = configuration.classifier if configuration is not None and not frozen else ()
+        load_weights(model, weights, (last,) if isinstance(last, str) else tuple(last or ()))
+    if not frozen:
+        return model
+    with torch.no_grad():
+        features = model.eval()(torch.zeros(1, channels, height, width)).shape[1]
+    return Probe(model, features, outputs)
+
+
+def import_here(name: str) -> ModuleType:
+    """Import a module that is installed, or a file of the current folder; `sys.path` stays as it was."""
+    before = list(sys.path)
+    sys.path.append(os.getcwd())
+    try:
+        invalidate_caches()
+        return import_module(name)
+    finally:
+        sys.path[:] = before
 
 
 def from_module(module: ModuleType, factory_name: str, input_shape: tuple[int, ...], outputs: int) -> nn.Module:

@@ -13,11 +13,12 @@ from thresher.core.seeding import generator
 from thresher.core.signals import loss
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.train import train_recipe
-from thresher.noise.noise_rate import CLEAN, Estimate, separation, wilson
+from thresher.noise.audit_rate import audit_rate
+from thresher.noise.estimate import Estimate
+from thresher.noise.residual_rate import residual_rate
 from thresher.objectives import as_objective
 from thresher.rules import KeepSmallest
 
-SEPARATE = 12.0  # residuals of a network trained on half of the examples have heavier tails
 TRIMMED = Recipe(each_batch=KeepSmallest(by=loss, fraction=0.5))
 
 
@@ -26,17 +27,16 @@ def noise_rate_by_folds(
 ) -> Estimate:
     """The share of corrupt targets by out-of-fold predictions, for `folds` trainings of `epochs` epochs.
 
-    For classes the confident joint (Northcutt et al. 2021); for real targets the residuals of networks that learn from
-    the smaller half of the losses, which tolerates half of the targets being wrong. `settings` go to `fit`.
+    For classes `audit_rate`; for real targets `residual_rate` of networks that learn from the smaller half of the
+    losses, which tolerates half of the targets being wrong. `settings` go to `fit`.
     """
     if not 2 <= folds <= len(train):
         raise ThresherError(f"folds={folds} leaves nothing to train on or to judge: give 2 to {len(train)}.")
     recipe = TRIMMED if train.is_regression else Recipe()
     outputs = out_of_fold(recipe, model, train, folds=folds, epochs=epochs, seed=seed, **settings)
     if train.is_regression:
-        return separation((train.targets.cpu() - outputs).numpy()).estimate(SEPARATE)
-    labels = train.labels.cpu()
-    return from_joint(confident_joint(outputs.softmax(1), labels), labels.bincount(minlength=train.outputs))
+        return residual_rate((train.targets.cpu() - outputs).numpy())
+    return audit_rate(outputs.softmax(1).numpy(), train.labels.cpu().numpy())
 
 
 def out_of_fold(
@@ -71,15 +71,3 @@ def confident_joint(probabilities: Tensor, labels: Tensor) -> Tensor:
     best, judged = sure.max(1)
     pairs = (labels * classes + judged)[best >= 0]
     return torch.bincount(pairs, minlength=classes**2).view(classes, classes)
-
-
-def from_joint(joint: Tensor, labelled: Tensor) -> Estimate:
-    """The share of the confident joint off its diagonal, each row scaled to the number of examples with that label."""
-    rows, counted = joint.sum(1), int(joint.sum())
-    wrong = (rows - joint.diagonal()) / rows.clamp_min(1)
-    share = float((wrong * labelled).sum() / labelled.sum())
-    low, high = wilson(share, max(counted, 1))
-    why = f"of {counted} examples that networks trained without them are sure about, {share:.0%} have another label"
-    if share < CLEAN:
-        return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
-    return Estimate(high, low, high, why)

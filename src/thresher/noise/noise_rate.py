@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from math import sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,94 +9,46 @@ import numpy as np
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
-from thresher.noise.mixture import share_of_wide
+from thresher.noise.audit_rate import OWN_ERRORS, WEAK, WIDEST, Contradictions, contradictions
+from thresher.noise.estimate import Estimate, cannot_tell
+from thresher.noise.residual_rate import CLEAN, LEAN, Separation, separation
 
 Array = np.ndarray[Any, Any]
 
 # Chosen on digits, MNIST, small tables, generated targets and face key-points, so that clean sets lie below;
 # benchmarks/noise_rate.py reports on some of the same sets. Where clean and corrupt sets look alike, a set passes for
 # clean, so that no data is dropped without a reason.
-CLEAN = 0.02  # the share of wrong targets
-SEPARATE = 8.0  # how many times as large the squared residuals of wrong targets are, at least
-LEAN = 0.02  # added, because assuming a little too much costs less than too little (PRL, Table 3)
-SUREST = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
-ENOUGH = 20_000  # residuals are enough to estimate their distribution
+HALF_AS_GOOD = 0.5  # how well the networks of an epoch must predict, beside those of the best epoch
+SEPARATE = 8.0  # of squared residuals in the warm-up, whose networks have not fitted all targets yet
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """The share of corrupt targets to assume (0: the set looks clean), an interval for it, and why."""
+def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
+    """From how the predictions of each epoch contradict the labels, of which the commonest has the share `commonest`.
 
-    rate: float
-    low: float
-    high: float
-    why: str
-
-
-def from_predictions(wrong: Array, confidence: Array) -> Estimate:
-    """From how far predictions contradict the given labels [n], and their confidence [n].
-
-    A network errs least where it is most confident, so labels that it contradicts there are mostly wrong; its own
-    errors only add to that. Of several shares of the most confident examples the one with the smallest upper limit (by
-    two deviations) counts, and that limit, with `LEAN` added, is the rate.
-
-    >>> from_predictions(np.arange(1000) % 5 == 0, np.ones(1000)).why
-    'of the 1000 labels the networks are surest about they contradict 20%'
+    The first epoch's predictions were made before their examples were learned from, by networks that know less: its
+    share is rather too high, and counts where they predict at least half as well as later. The last epoch's may be
+    memorised: its share is rather too low. The interval spans the epochs and some of the contradictions beyond the
+    surest ones; the middle epoch's upper limit is the rate, because assuming a little too much costs less than too
+    little (PRL, Table 3).
     """
-    surest = wrong[np.argsort(-confidence, kind="stable")]
-    counts = sorted({max(1, round(share * len(surest))) for share in SUREST})
-    shares = [float(surest[:count].mean()) for count in counts]
-    limits = [wilson(share, count) for share, count in zip(shares, counts, strict=True)]
-    best = min(range(len(counts)), key=lambda place: limits[place][1])
-    low, high = limits[best][0], min(limits[best][1] + LEAN, 1.0)
-    why = f"of the {counts[best]} labels the networks are surest about they contradict {shares[best]:.0%}"
-    if shares[best] < CLEAN:
+    learned = [0.0 if commonest == 1.0 else (1 - each.everywhere - commonest) / (1 - commonest) for each in seen]
+    if max(learned) < WEAK:
+        last = min(each.everywhere for each in seen)
+        return cannot_tell(
+            f"the networks predict {1 - last:.0%} of the labels, and always saying the commonest gives {commonest:.0%}"
+        )
+    seen = [each for each, much in zip(seen, learned, strict=True) if much >= HALF_AS_GOOD * max(learned)]
+    middle = sorted(seen, key=lambda each: each.high)[(len(seen) - 1) // 2]
+    beyond = max(min(each.everywhere for each in seen) - middle.surest, 0.0)
+    low = min(each.low for each in seen)
+    high = min(max(each.high for each in seen) + OWN_ERRORS * beyond, 1.0)
+    why = f"of the {middle.count} labels the networks are surest about they contradict {middle.surest:.0%}"
+    if middle.surest < CLEAN:
         return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
-    return Estimate(high, low, high, why)
-
-
-def wilson(share: float, count: int, deviations: float = 2.0) -> tuple[float, float]:
-    """The Wilson interval of a share that was found to be `share` among `count`.
-
-    >>> [round(limit, 3) for limit in wilson(0.0, 96)]
-    [0.0, 0.04]
-    """
-    square = deviations**2 / count
-    middle = share + square / 2
-    half = deviations * sqrt(share * (1 - share) / count + square / (4 * count))
-    return max(0.0, (middle - half) / (1 + square)), min(1.0, (middle + half) / (1 + square))
-
-
-@dataclass(frozen=True)
-class Separation:
-    """How residuals separate: the share of large ones, its limits, and how many times as large their squares are."""
-
-    share: float
-    low: float
-    high: float
-    times: float
-
-    def estimate(self, separate: float = SEPARATE) -> Estimate:
-        """The rate to assume, with `LEAN` added; 0 where the residuals may be those of a clean set."""
-        why = f"{self.share:.0%} of the residuals are too large for the rest (squared, by {self.times:.0f} times)"
-        if self.share < CLEAN or self.times < separate:
-            return Estimate(0.0, 0.0, self.high, f"{why}, which the heavy tails of a clean set may be")
-        return Estimate(min(self.share + LEAN, max(self.high, self.share)), self.low, self.high, why)
-
-
-def separation(residuals: Array) -> Separation:
-    """The share of a wide component beside half-normal inliers in residuals [n, d] (thresher.noise.mixture).
-
-    Every column is divided by its robust deviation, 1.48 · median |r|. The limits are the shares with a probability
-    above 0.9 and above 0.1.
-    """
-    residuals = residuals[:: max(1, len(residuals) // ENOUGH)]
-    scale = 1.4826 * np.median(np.abs(residuals), axis=0)
-    squares = ((residuals / np.where(scale > 0, scale, 1.0)) ** 2).mean(1).astype(np.float64)
-    wide = share_of_wide(squares)
-    outer, inner = ((weights * squares).sum() / max(weights.sum(), 1e-12) for weights in (wide, 1 - wide))
-    surely, maybe = float((wide > 0.9).mean()), float((wide > 0.1).mean())
-    return Separation(float(wide.mean()), surely, maybe, float(outer / max(inner, 1e-300)))
+    if high - low > WIDEST:
+        epochs = ", ".join(f"{each.surest:.0%}" for each in seen)
+        return cannot_tell(f"of the labels the networks are surest about they contradict {epochs} in turn", low, high)
+    return Estimate(middle.high, low, high, why)
 
 
 class NoiseRate:
@@ -110,6 +61,7 @@ class NoiseRate:
         self.train = train
         self.after = next(schedule.after for schedule in asked if isinstance(schedule, estimated))
         self.clearest: Separation | None = None
+        self.seen: list[Contradictions] = []
         self.estimate: Estimate | None = None
         if epochs <= self.after:
             raise ThresherError(
@@ -120,7 +72,7 @@ class NoiseRate:
     def fill_in(self, schedule: Schedule) -> Schedule:
         """The schedule with the rate that was found, if any, in every place that waits for it."""
         if isinstance(schedule, estimated) and self.estimate is not None:
-            return replace(schedule, found=self.estimate.rate)
+            return replace(schedule, found=self.estimate.assumed)
         inner = {each.name: getattr(schedule, each.name) for each in fields(schedule)}  # type: ignore[arg-type]
         changed = {name: self.fill_in(value) for name, value in inner.items() if isinstance(value, Schedule)}
         return replace(schedule, **changed) if changed else schedule  # type: ignore[type-var]
@@ -128,8 +80,8 @@ class NoiseRate:
     def observe(self, epoch: int, networks: Sequence[Mapping[str, Array]]) -> None:
         """Read an epoch (from 1) of the warm-up: the mean over the networks of their columns [n].
 
-        Labels are judged at its end. Real targets are judged by the epoch in which they separate most clearly: a small
-        network needs some epochs to learn anything, and squared error soon fits the wrong values too.
+        Labels are judged by all of its epochs. Real targets are judged by the epoch in which they separate most
+        clearly: a small network needs some epochs to learn anything, and squared error soon fits the wrong values too.
         """
         if epoch > self.after:
             return
@@ -139,11 +91,13 @@ class NoiseRate:
             if self.clearest is None or seen.times > self.clearest.times:
                 self.clearest = seen
             if epoch == self.after:
-                self.estimate = self.clearest.estimate()
-        elif epoch == self.after:
+                self.estimate = self.clearest.estimate(SEPARATE, LEAN)
+        else:
             labels = self.train.labels.cpu().numpy()
             wrong = np.mean([columns["prediction"][:, 0] != labels for columns in networks], axis=0)
-            self.estimate = from_predictions(wrong, np.mean([columns["confidence"] for columns in networks], axis=0))
+            self.seen.append(contradictions(wrong, np.mean([columns["confidence"] for columns in networks], axis=0)))
+            if epoch == self.after:
+                self.estimate = from_epochs(self.seen, float(np.bincount(labels).max()) / len(labels))
 
     def record(self) -> dict[str, Any]:
         """The fields it adds to the history."""
@@ -152,14 +106,16 @@ class NoiseRate:
     def columns(self) -> dict[str, Array]:
         """The columns it adds to the ledger, from the epoch in which the rate was found."""
         found = self.estimate
-        return {} if found is None else {"noise_rate": np.full(len(self.train), found.rate, np.float32)}
+        return {} if found is None else {"noise_rate": np.full(len(self.train), found.assumed, np.float32)}
 
     def state(self) -> dict[str, Any]:
         known = {"clearest": self.clearest, "estimate": self.estimate}
-        return {name: None if value is None else asdict(value) for name, value in known.items()}
+        saved = {name: None if value is None else asdict(value) for name, value in known.items()}
+        return {**saved, "seen": [asdict(each) for each in self.seen]}
 
     def load_state(self, saved: Mapping[str, Any]) -> None:
         self.clearest = None if saved["clearest"] is None else Separation(**saved["clearest"])
+        self.seen = [Contradictions(**each) for each in saved["seen"]]
         self.estimate = None if saved["estimate"] is None else Estimate(**saved["estimate"])
 
 

@@ -43,6 +43,7 @@ class Issues:
              duplicates             groups of examples that are alike: [{ids, exact, across}, ...], where `across` is
                                     "labels", "sets" or None
              method, why            how the examples were judged
+             data                   where they lie, as `thresher train --data` names it; None: they came from Python
     """
 
     table: pa.Table
@@ -55,7 +56,7 @@ class Issues:
             raise ThresherError(f"The issues have no column {missing[0]}: run the audit again.")
 
     def __len__(self) -> int:
-        return self.table.num_rows
+        return int(self.table.num_rows)
 
     def __repr__(self) -> str:
         return f"Issues({self.headline()!r})"
@@ -80,6 +81,36 @@ class Issues:
         """How far each example should count [n], in the order of the data: `sample_weight` of any other learner."""
         order = np.argsort(self.column("id"), kind="stable")
         return self.column("weight")[order].astype(np.float64)
+
+    def chosen(self, *, below: float | None = None, count: int | None = None) -> NDArray[np.bool_]:
+        """Which examples to act on [n], in the order of the table: the issues, or others by trust or number.
+
+        below  those that are trusted less
+        count  so many of the worst
+        """
+        if below is not None and count is not None:
+            raise ThresherError("A trust and a number both say which examples are meant: give one of them.")
+        if count is not None:
+            if not 1 <= count <= len(self):
+                raise ThresherError(f"{count} of {len(self)} examples cannot be chosen: give a number from 1 to all.")
+            return np.arange(len(self)) < count
+        if below is not None:
+            if not 0 < below <= 1:
+                raise ThresherError(f"Trust lies between 0 and 1, and {below:g} does not: give a number such as 0.1.")
+            return np.asarray(self.column("trust") < below)
+        return self.column("is_issue").astype(bool)
+
+    def corrected(self, *, below: float | None = None, count: int | None = None) -> NDArray[Any]:
+        """The label of each example [n], in the order of the data; of those `chosen` the suggested or expected one.
+
+        >>> facts = {"id": [1, 0], "trust": [0.1, 0.9], "is_issue": [True, False], "reason": ["outlier", ""]}
+        >>> names = {"label": ["cat", "cat"], "suggested": ["dog", "dog"], "probability": [0.9, 0.4]}
+        >>> Issues(pa.table({**facts, **names, "weight": [0.0, 1.0]})).corrected().tolist()
+        ['cat', 'dog']
+        """
+        better = self.column("suggested" if "suggested" in self.table.column_names else "expected")
+        new = np.where(self.chosen(below=below, count=count), better, self.column("label"))
+        return np.array(new[np.argsort(self.column("id"), kind="stable")].tolist())
 
     def write(self, folder: Path) -> None:
         """Write issues.csv, issues.parquet and issues.json into a folder."""

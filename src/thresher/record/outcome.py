@@ -16,8 +16,9 @@ from thresher.core.signals import margins
 from thresher.data.image_files import files_of
 from thresher.record import run_folder
 from thresher.record.ledger import Ledger
+from thresher.record.previews import PREVIEW_COUNT, save_previews, write_arrays
 
-PREVIEW_COUNT = 96
+LONGEST = 300  # characters of a cell of a table that are kept
 
 
 def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Examples | None = None) -> None:
@@ -29,11 +30,19 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
     place = torch.argsort(train.ids.cpu())
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
-    least = torch.argsort(trusted, stable=True)[:PREVIEW_COUNT]
-    save_previews(folder / run_folder.PREVIEWS, train.subset(least))
+    save_previews(folder / run_folder.PREVIEWS, train.subset(_worst(folder, train, trusted)[:PREVIEW_COUNT]))
     if validation is not None and "teacher_output" in validation.columns:
         _write(folder / run_folder.TEACHER, _judged(validation))
     _write(folder / run_folder.EXAMPLES, _facts(train, trusted))
+
+
+def _worst(folder: Path, train: Examples, trust: torch.Tensor) -> torch.Tensor:
+    """Positions, the worst first: as the audit in this folder has them, if there is one, otherwise by trust."""
+    if not (folder / run_folder.ISSUES).is_file():
+        return torch.argsort(trust, stable=True)
+    place = {id_: at for at, id_ in enumerate(train.ids.tolist())}
+    audited = pq.read_table(folder / run_folder.ISSUES, columns=["id"])["id"].to_pylist()
+    return torch.tensor([place[id_] for id_ in audited if id_ in place], dtype=torch.long)
 
 
 def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:
@@ -47,8 +56,19 @@ def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:
         is_row = np.isin(arrays["ids"], ids.cpu().numpy())
         rows = iter(table.take(arrays["ids"][is_row]).to_pylist())
         empty = dict.fromkeys(table.column_names)
-        arrays["row"] = np.array([json.dumps(next(rows) if known else empty, default=str) for known in is_row])
-        write_whole(folder / run_folder.PREVIEWS, lambda place: _save(place, arrays))
+        arrays["row"] = np.array([_as_json(next(rows) if known else empty) for known in is_row])
+        write_arrays(folder / run_folder.PREVIEWS, arrays)
+
+
+def _as_json(row: dict[str, Any]) -> str:
+    """A row of a table; long texts are cut."""
+    return json.dumps(
+        {name: _cut(value) if isinstance(value, str) else value for name, value in row.items()}, default=str
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def by_folds_in(folder: Path) -> dict[str, Any] | None:
@@ -56,7 +76,8 @@ def by_folds_in(folder: Path) -> dict[str, Any] | None:
     path = folder / run_folder.NOISE_RATE
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return {"rate": float(stored["rate"]), **{name: stored[name] for name in ("low", "high", "why")}}
+        rate = None if stored["rate"] is None else float(stored["rate"])
+        return {"rate": rate, **{name: stored[name] for name in ("low", "high", "why")}}
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
@@ -101,19 +122,3 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     if train.class_names is not None:
         table = table.replace_schema_metadata({"class_names": json.dumps(list(train.class_names))})
     return table
-
-
-def save_previews(path: Path, picked: Examples, **facts: torch.Tensor | np.ndarray[Any, Any]) -> None:
-    """Write the ids and the inputs of these examples, and further facts [n] of each, as an .npz file."""
-    if isinstance(picked.inputs, torch.Tensor):
-        inputs = picked.inputs
-    else:
-        inputs = torch.cat(list(picked.batches(torch.split(torch.arange(len(picked)), 32))))
-    tensors = {"ids": picked.ids, "inputs": inputs, **facts}
-    arrays = {name: v.cpu().numpy() if isinstance(v, torch.Tensor) else v for name, v in tensors.items()}
-    write_whole(path, lambda place: _save(place, arrays))
-
-
-def _save(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-    with open(path, "wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ HISTORY = "history.jsonl"  # one line an epoch
 CHECKPOINT = "checkpoint.pt"
 LEDGER = "ledger"  # a folder: what was decided about every example, every epoch
 EXAMPLES = "examples.parquet"  # trust in every example; written last: a run that has it is finished
-PREVIEWS = "previews.npz"  # the inputs of the least trusted examples
+PREVIEWS = "previews.npz"  # pictures or rows of the least trusted examples
 NOISE_RATE = "noise_rate.json"  # where it was estimated by folds
 TEACHER = "teacher.parquet"  # how sure and how right a teacher is on the validation set
 REPORT = "report.html"
@@ -17,6 +17,7 @@ ISSUES = "issues.parquet"  # one row for every example, the worst first
 ISSUES_CSV = "issues.csv"  # the same, for people and spreadsheets
 ISSUES_SUMMARY = "issues.json"  # what they say together: the noise rate, the noise matrix, duplicates
 AUDIT = "audit"  # a folder: the trainings that judged examples they had not seen
+OF_AN_AUDIT = (ISSUES, ISSUES_CSV, ISSUES_SUMMARY, AUDIT)
 
 # Runs inside a run, each in a folder of its own
 STAGES = "stages"

@@ -2,18 +2,34 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from thresher.core.errors import ThresherError
 from thresher.core.extras import needs_extra
 from thresher.core.files import write_whole
 from thresher.report.run_record import read_run
 
-__all__ = ["check_installed", "write_loop_report", "write_report"]
+__all__ = ["check_installed", "filled_in", "write_loop_report", "write_report"]
 
 
 def check_installed() -> None:
     """Refuse where a package that the report needs is missing; a command asks this before it trains."""
     needs_extra("The report", "report", "altair", "vl_convert", "jinja2", "PIL")
+
+
+def filled_in(folder: str, template: str, **values: Any) -> str:
+    """The template in this folder of the package with these values, which are escaped; a missing value is an error."""
+    needs_extra(f"The page {template}", "report", "jinja2")
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("thresher", folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**values)
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:

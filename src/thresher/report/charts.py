@@ -1,6 +1,7 @@
 """Chart specifications: numbers in, a Vega-Lite dictionary out; the page's theme gives all other colours."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,16 @@ METHOD_COLOURS = ("#8a6fd6", "#1f9e89", "#c2458f", "#8a9a2b", "#3aa0d8", "#b5793
 ORIGIN_COLOURS = {CLEAN: "#4a86c5", CORRUPTED: "#e07b39", UNKNOWN: "#7b8794"}
 MOST_BARS = 8  # up to so many distinct values are shown as bars of their own
 MOST_CELL_TEXTS = 12  # up to so many classes have room for a number in each cell
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A titled chart with the sentence under its title; square ones are as high as they are wide."""
+
+    title: str
+    words: str
+    spec: Spec
+    square: bool = False
 
 
 def curve(
@@ -38,7 +49,7 @@ def curve(
     data = {"values": list(rows)}
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     picked = alt.selection_point(name="picked", fields=["run"], bind="legend")
-    near = alt.selection_point(name="near", on="pointerover", nearest=True, fields=["epoch"], empty=False)
+    near = alt.selection_point(name="near", on="pointerover", clear="pointerout", empty=False)
     height = alt.Scale(domain=[0, 1]) if whole else alt.Scale(zero=False)
     columns = min(3, max(1, 54 // max(len(name) for name in colours)))  # as there is room for names of this length
     legend = alt.Legend(title=None, orient="top", columns=columns) if len(colours) > 1 else None
@@ -58,43 +69,14 @@ def curve(
     keys = alt.Legend(title=None, orient="bottom", symbolType="stroke") if len(sets) > 1 else None
     line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("set:N", scale=dashes, legend=keys))
     line = line.encode(opacity=alt.condition(picked, alt.value(1), alt.value(0.15)))
-    point = base.mark_circle(size=55).encode(
+    said = ["run:N", *(["set:N"] if len(sets) > 1 else []), "epoch:Q"]
+    # Without `nearest`: the tooltips of its cells know the values of no point.
+    point = base.mark_circle(size=160).encode(
         opacity=alt.condition(near, alt.value(1), alt.value(0)),
-        tooltip=[
-            "run:N",
-            *(["set:N"] if len(sets) > 1 else []),
-            "epoch:Q",
-            alt.Tooltip(f"{value}:Q", title=title, format=".1%" if share else ".4~g"),
-        ],
+        tooltip=[*said, alt.Tooltip(f"{value}:Q", title=title, format=number_format(share))],
     )
     layers = [line.add_params(picked).properties(name="line"), point.add_params(near).properties(name="point")]
     return finished(alt.layer(*layers, *_levels(lines)), height=230)
-
-
-def bands(
-    rows: Rows, *, x: str, title: str, share: bool, colours: Mapping[str, str], lines: Sequence[float] = ()
-) -> Spec:
-    """Lines with a band around each (rows of place, mean, low, high and method); `lines` are levels, dashed."""
-    import altair as alt
-
-    number = "~%" if share else "~g"
-    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    base = alt.Chart({"values": list(rows)}).encode(
-        x=alt.X("place:Q", title=x, scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(tickMinStep=1, grid=False)),
-        color=alt.Color(
-            "method:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=2, symbolOpacity=1)
-        ),
-    )
-    height: dict[str, Any] = {"title": title, "scale": alt.Scale(zero=False), "axis": alt.Axis(format=number)}
-    said = [alt.Tooltip(f"{name}:Q", format=".1%" if share else ".4~g") for name in ("mean", "low", "high")]
-    layers = [
-        base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", **height), y2="high:Q"),
-        base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **height)),
-        base.mark_circle(size=40).encode(
-            y=alt.Y("mean:Q", **height), tooltip=["method:N", alt.Tooltip("place:Q", title=x), *said]
-        ),
-    ]
-    return finished(alt.layer(*layers, *_levels(lines)), height=260)
 
 
 def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[float, float] | None = None) -> Spec:
@@ -105,15 +87,8 @@ def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[
     distinct = np.unique(values)
     if len(distinct) <= MOST_BARS:
         rows = _counted(values, origins)
-        x: dict[str, Any] = {
-            "x": alt.X(
-                "value:O",
-                title=title,
-                sort=None,
-                scale=alt.Scale(paddingInner=0.4, paddingOuter=0.3),
-                axis=alt.Axis(labelAngle=0),
-            )
-        }
+        apart = alt.Scale(paddingInner=0.4, paddingOuter=0.3)
+        x: dict[str, Any] = {"x": alt.X("value:O", title=title, sort=None, scale=apart, axis=alt.Axis(labelAngle=0))}
         hover = alt.Tooltip("value:O", title=title)
     else:
         rows = _binned(values, origins, whole or (min(0.0, float(distinct[0])), float(distinct[-1])))
@@ -139,10 +114,11 @@ def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec
     """
     import altair as alt
 
-    order = list(names)
-    base = alt.Chart({"values": list(cells)}).encode(
-        x=alt.X(f"{across}:N", title=f"{across} label", sort=order, axis=_tilted(order), scale=alt.Scale(domain=order)),
-        y=alt.Y(f"{down}:N", title=f"{down} label", sort=order, scale=alt.Scale(domain=order)),
+    place, domain = {name: at for at, name in enumerate(names)}, _places(len(names))
+    rows = [{**cell, "row": place[cell[down]], "column": place[cell[across]]} for cell in cells]
+    base = alt.Chart({"values": rows}).encode(
+        x=alt.X("column:O", title=f"{across} label", axis=_named(names, tilted=True), scale=domain),
+        y=alt.Y("row:O", title=f"{down} label", axis=_named(names), scale=domain),
         tooltip=[
             f"{down}:N",
             f"{across}:N",
@@ -153,24 +129,25 @@ def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec
     # The square root lets the few percent that are confused be seen beside the many that agree.
     colour = alt.Color("share:Q", scale=alt.Scale(type="sqrt", domain=[0, 1], interpolate="lab"), legend=None)
     layers = [base.mark_rect(cornerRadius=2).encode(color=colour)]
-    if len(order) <= MOST_CELL_TEXTS:
+    if len(names) <= MOST_CELL_TEXTS:
         text = base.mark_text(fontSize=10).transform_calculate(text="format(100 * datum.share, '.0f')")
         ink = alt.condition("datum.share > 0.4", alt.value(alt.expr("paper")), alt.value(alt.expr("ink")))
         layers.append(text.encode(text="text:N", color=ink))
-    return finished(alt.layer(*layers), height="container")
+    return finished(alt.layer(*layers), height="container", names=names)
 
 
 def bars(rows: Rows, name: str, share: str) -> Spec:
     """A bar for each row: its name, and a share from 0 to 1."""
     import altair as alt
 
-    chart = alt.Chart({"values": list(rows)}).mark_bar(color=METHOD_COLOURS[0])
+    named, names = [{**row, "place": place} for place, row in enumerate(rows)], [str(row[name]) for row in rows]
+    chart = alt.Chart({"values": named}).mark_bar(color=METHOD_COLOURS[0])
     chart = chart.encode(
-        x=alt.X(f"{name}:N", title=name, sort=None, axis=_tilted([row[name] for row in rows])),
-        y=alt.Y(f"{share}:Q", title=share, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="~%")),
+        x=alt.X("place:O", title=name, axis=_named(names, tilted=True), scale=_places(len(names))),
+        y=alt.Y(f"{share}:Q", title=share, stack=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="~%")),
         tooltip=[f"{name}:N", alt.Tooltip(f"{share}:Q", format=".1%")],
     )
-    return finished(chart, height=230)
+    return finished(chart, height=230, names=names)
 
 
 def scatter(rows: Rows) -> Spec:
@@ -190,11 +167,15 @@ def scatter(rows: Rows) -> Spec:
         tooltip=[
             "example:Q",
             "origin:N",
-            alt.Tooltip("given:Q", format=".6~g"),
-            alt.Tooltip("predicted:Q", format=".6~g"),
+            *(alt.Tooltip(f"{side}:Q", format=".6~g") for side in ("given", "predicted")),
         ],
     )
     return finished(alt.layer(line, points), height=360)
+
+
+def number_format(share: bool) -> str:
+    """How a tooltip writes a share, or any number."""
+    return ".1%" if share else ".4~g"
 
 
 def _levels(lines: Sequence[float]) -> list[Any]:
@@ -205,16 +186,29 @@ def _levels(lines: Sequence[float]) -> list[Any]:
     return [dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q")] if lines else []
 
 
-def _tilted(names: Sequence[str]) -> Any:
-    """An axis of names, tilted unless all of them are short."""
+def _places(count: int) -> Any:
+    """A scale with a band for each place."""
     import altair as alt
 
-    return alt.Axis(labelAngle=0 if max(map(len, names), default=0) <= 3 else -45)
+    return alt.Scale(domain=list(range(count)))
 
 
-def finished(chart: Any, height: int | str) -> Spec:
-    """The specification of a chart: as wide as its container, without a theme of its own."""
+def _named(names: Sequence[str], tilted: bool = False) -> Any:
+    """An axis of places that shows their names, a parameter of the chart; perhaps tilted, unless all are short.
+
+    Places and not names are the values, because Vega would look up "constructor" among the properties of every object.
+    """
+    import altair as alt
+
+    angle: dict[str, Any] = {"labelAngle": 0 if max(map(len, names), default=0) <= 3 else -45} if tilted else {}
+    return alt.Axis(labelExpr="names[datum.value]", **angle)
+
+
+def finished(chart: Any, height: int | str, names: Sequence[str] = ()) -> Spec:
+    """The specification of a chart: as wide as its container, without a theme of its own; names are those of places."""
     spec: Spec = chart.properties(width="container", height=height).to_dict()
+    if names:
+        spec["params"] = [*spec.get("params", []), {"name": "names", "value": list(names)}]
     # The page gives the theme, which Altair's own configuration would override.
     return {key: part for key, part in spec.items() if key not in ("config", "$schema")}
 

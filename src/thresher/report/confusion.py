@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from thresher.report import charts
-from thresher.report.figure import Figure
+from thresher.report.charts import Figure
 from thresher.report.run_record import CORRUPTED, UNKNOWN, Array, RunRecord
 from thresher.report.summary import percent
 

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from thresher.report import charts
+from thresher.report.charts import Figure
 from thresher.report.confusion import MOST_CLASSES, confusion_figures
-from thresher.report.figure import Figure
-from thresher.report.run_record import CLEAN, UNKNOWN, RunRecord
+from thresher.report.run_record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
 from thresher.report.summary import epoch_rows, is_share, mean_recalls, metric_of, percent, ranking_quality, run_names
 from thresher.report.teacher import accuracy_figures, shared_figures, teacher_figures
-from thresher.report.weights import weight_figures
 
 MOST_POINTS = 1500
 
@@ -97,7 +96,7 @@ def run_figures(run: RunRecord, teacher_shown: bool = False) -> list[Figure]:
     """Weights, trust, labels, recalls and teacher, for one run; what the folder does not hold is left out."""
     figures = []
     if "weight" in run.last_epoch:
-        figures += weight_figures(run)
+        figures += _weight_figures(run)
     if "trust" in run.examples:
         figures.append(_trust_figure(run))
     if "prediction" in run.last_epoch and not run.is_regression:
@@ -107,6 +106,49 @@ def run_figures(run: RunRecord, teacher_shown: bool = False) -> list[Figure]:
     if recalls := mean_recalls(run):
         figures.append(_recall_figure(run, recalls))
     return [*figures, *([] if teacher_shown else accuracy_figures(run)), *teacher_figures(run)]
+
+
+def _weight_figures(run: RunRecord) -> list[Figure]:
+    """The weights of all examples and, where wrong labels are known, of the class that lost most examples to them."""
+    weights, origins = run.last_epoch["weight"], run.last_epoch.get("origin")
+    kept = weights > 0
+    words = f"How much each example counted in the last epoch: {percent(float(kept.mean()))} have a weight above zero"
+    if origins is not None and run.truth_known and kept.any():
+        words += f", and {percent(float((origins[kept] == CLEAN).mean()))} of those are truly clean"
+    peers = len(np.unique(run.last_epoch["peer"])) if "peer" in run.last_epoch else 1
+    words += f". Each of the {peers} peers counts every example once." if peers > 1 else "."
+    if origins is not None and (quality := _quality(weights, origins, origins != UNKNOWN)) is not None:
+        words += f" A clean example counts more than a corrupted one {percent(quality)} of the time (AUROC)."
+    figures = [Figure("Weights", words, _histogram(weights, origins))]
+    true = run.last_epoch.get("true")
+    if true is not None and origins is not None and np.any(origins == CORRUPTED):
+        figures.append(_within_a_class(run, weights, origins, true))
+    return figures
+
+
+def _within_a_class(run: RunRecord, weights: Array, origins: Array, true: Array) -> Figure:
+    known = origins != UNKNOWN
+    classes, lost = np.unique(true[origins == CORRUPTED].astype(int), return_counts=True)
+    label = int(classes[lost.argmax()])
+    mine = known & (true == label)
+    found = [_quality(weights, origins, known & (true == other)) for other in classes]
+    qualities = [quality for quality in found if quality is not None]
+    words = (
+        f"Only examples that truly are {run.class_name(label)}: {int((origins[mine] == CLEAN).sum()):,} are given that "
+    )
+    words += f"label and {int(lost.max()):,} another, more than of any other class."
+    if (own := _quality(weights, origins, mine)) is not None:
+        words += f" The first count more than the second {percent(own)} of the time (AUROC)"
+        words += f", {percent(float(np.mean(qualities)))} on average over the classes." if len(qualities) > 1 else "."
+    return Figure("Weights within one class", words, _histogram(weights[mine], origins[mine]))
+
+
+def _quality(weights: Array, origins: Array, among: Array) -> float | None:
+    return ranking_quality(weights[among], origins[among] == CLEAN)
+
+
+def _histogram(weights: Array, origins: Array | None) -> charts.Spec:
+    return charts.histogram(weights, origins, title="weight in the last epoch")
 
 
 def _recall_figure(run: RunRecord, recalls: Mapping[int, float]) -> Figure:

@@ -14,8 +14,8 @@ from thresher.core.errors import ThresherError
 from thresher.record import run_folder
 from thresher.record.loop import read_loop
 from thresher.report import charts
-from thresher.report.figure import Figure
-from thresher.report.gallery import png_address
+from thresher.report.charts import Figure
+from thresher.report.gallery import stored_address
 from thresher.report.page import placed, rendered
 from thresher.report.run_record import Columns
 from thresher.report.summary import is_share, percent, score_text, seconds_text
@@ -134,9 +134,32 @@ def _figures(groups: Mapping[str, Sequence[LoopRecord]], colours: Mapping[str, s
         if rows:
             if any(len(group) > 1 for group in groups.values()):
                 words += " The band goes from the lowest to the highest seed."
-            spec = charts.bands(rows, x="labels bought", title=axis, share=share, colours=colours)
+            spec = _bands(rows, x="labels bought", title=axis, share=share, colours=colours)
             figures.append(Figure(title, words, spec))
     return figures
+
+
+def _bands(rows: charts.Rows, *, x: str, title: str, share: bool, colours: Mapping[str, str]) -> charts.Spec:
+    """Lines with a band around each (rows of place, mean, low, high and method)."""
+    import altair as alt
+
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    close = alt.Scale(nice=False, zero=False)
+    legend = alt.Legend(title=None, orient="top", columns=2, symbolOpacity=1)
+    base = alt.Chart({"values": list(rows)}).encode(
+        x=alt.X("place:Q", title=x, scale=close, axis=alt.Axis(tickMinStep=1, grid=False)),
+        color=alt.Color("method:N", scale=scale, legend=legend),
+    )
+    height: dict[str, Any] = {"title": title, "scale": close, "axis": alt.Axis(format="~%" if share else "~g")}
+    number = charts.number_format(share)
+    said = [alt.Tooltip(f"{name}:Q", format=number) for name in ("mean", "low", "high")]
+    tooltip = ["method:N", alt.Tooltip("place:Q", title=x), *said]
+    layers = [
+        base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", **height), y2="high:Q"),
+        base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **height)),
+        base.mark_circle(size=40).encode(y=alt.Y("mean:Q", **height), tooltip=tooltip),
+    ]
+    return charts.finished(alt.layer(*layers), height=260)
 
 
 def _headline(name: str, group: Sequence[LoopRecord], colour: str) -> dict[str, Any]:
@@ -186,16 +209,17 @@ def _round(loop: LoopRecord, place: int) -> dict[str, Any]:
 
 def _card(loop: LoopRecord, picks: Columns, at: int) -> dict[str, Any]:
     """One example: a picture, or the row of its table; its label, and whether it is noise, where these are known."""
-    inputs, given = picks["inputs"][at], None
+    given = None
     if "targets" in picks:
         given = str(picks["targets"][at]) if loop.class_names is None else loop.class_names[int(picks["targets"][at])]
     if "row" in picks:
         row = json.loads(str(picks["row"][at]))
     else:
-        row = {f"x{place}": f"{value:.4g}" for place, value in enumerate(inputs.tolist())} if inputs.ndim == 1 else {}
+        values = picks["inputs"][at].tolist() if "inputs" in picks else []
+        row = {f"x{place}": f"{value:.4g}" for place, value in enumerate(values)}
     return {
         "id": int(picks["ids"][at]),
-        "picture": png_address(inputs) if inputs.ndim in (2, 3) else None,
+        "picture": stored_address(picks, at),
         "row": dict(list(row.items())[:MOST_VALUES]),
         "given": given,
         "corrupt": bool(picks["is_corrupt"][at]) if "is_corrupt" in picks else None,

@@ -1,50 +1,63 @@
 """The HTML page of one or several runs."""
 
-from collections.abc import Sequence
-from functools import cache, partial
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
+from thresher.report import filled_in
+from thresher.report.charts import Figure
 from thresher.report.confusion import disagreements
-from thresher.report.figure import Figure
 from thresher.report.figures import run_colours, run_figures, training_figures
-from thresher.report.gallery import Card, cards, feature_names, hidden_features
+from thresher.report.findings import findings, first_sentence
+from thresher.report.gallery import Block, gallery
 from thresher.report.run_record import RunRecord
-from thresher.report.summary import (
-    metric_of,
-    noise_rate_text,
-    percent,
-    score_text,
-    seconds_text,
-    summarise,
-)
+from thresher.report.summary import metric_of, noise_rate_text, percent, score_text, seconds_text, summarise
 from thresher.report.teacher import have_one_teacher
-from thresher.report.template import filled_in
 
-MOST_CARDS, MOST_CARDS_OF_SEVERAL = 36, 18  # whole rows of nine, six or three
+# A setting that says nothing where the other one is off.
+ONLY_WITH = {"fine_tune_steps": "fine_tune", "clean_batch": "clean"}
+WORTH_SAYING = 0.02  # a share of wrong labels that changes what a score means
 
 
 def page(runs: Sequence[RunRecord]) -> str:
     """The whole report as one HTML text; equal runs give equal texts."""
     specs: list[dict[str, Any]] = []
-    training = placed(training_figures(runs), specs)
-    colours = run_colours(runs)
-    most = MOST_CARDS if len(runs) == 1 else MOST_CARDS_OF_SEVERAL
-    show = partial(_section, most=most, specs=specs, teacher_shown=have_one_teacher(runs))
-    sections = [show(run, *said) for run, said in zip(runs, colours.items(), strict=True)]
+    colours = dict(zip(map(id, runs), run_colours(runs).items(), strict=True))
+    trained = [run for run in runs if run.history]
+    training = placed(training_figures(trained), specs) if trained else []
+    shown = have_one_teacher(runs)
+    sections = [_section(run, *colours[id(run)], specs, shown, 1 / len(runs)) for run in runs]
     return rendered(
         "page.html",
         specs,
         title=_title(runs),
         lead=_lead(runs),
-        headline=[_headline(run, *said) for run, said in zip(runs, colours.items(), strict=True)],
+        headline=[_headline(run, *colours[id(run)]) for run in trained],
+        caution=_caution(trained),
         training=training,
         sections=sections,
     )
 
 
 def rendered(template: str, specs: list[dict[str, Any]], **values: Any) -> str:
-    """A page from its template, with its charts and the program that draws them."""
-    return filled_in("report", template, specs=specs, chart_program=_chart_program(), **values)
+    """A page from its template, with its charts and the programs that draw them."""
+    from markupsafe import Markup
+
+    own = {
+        "style": Markup(_source("page.css") + _source("gallery.css")),
+        "gallery_program": Markup(_source("example.js") + _source("gallery.js")),
+        "chart_program": Markup(_chart_program()),
+        "chart_drawing": Markup(_source("charts.js")),
+    }
+    return filled_in("report", template, specs=specs, **own, **values)
+
+
+@cache
+def _source(name: str) -> str:
+    """A style or program of the page, which lies beside this file."""
+    return files("thresher.report").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
@@ -68,57 +81,87 @@ def placed(figures: Sequence[Figure], specs: list[dict[str, Any]]) -> list[dict[
 
 
 def _section(
-    run: RunRecord, name: str, colour: str, *, most: int, specs: list[dict[str, Any]], teacher_shown: bool
+    run: RunRecord, name: str, colour: str, specs: list[dict[str, Any]], teacher_shown: bool, share: float
 ) -> dict[str, Any]:
-    shown = cards(run, most)
+    block = gallery(run, share)
     return {
         "name": name,
         "colour": colour,
         "figures": placed(run_figures(run, teacher_shown), specs),
         "disagreements": disagreements(run),
-        "cards": shown,
-        "cards_words": _cards_words(shown, "target" if run.is_regression else "label"),
-        "real": run.is_regression,
-        "truth_known": any(card.corrupt is not None for card in shown),
-        "features": feature_names(run),
-        "hidden_features": hidden_features(run),
-        "settings": {key: _setting_text(value) for key, value in run.settings.items()} | _noise_rate(run),
+        "sentence": first_sentence(run.issues) if run.issues is not None else "",
+        "findings": findings(run.issues) if run.issues is not None else None,
+        "gallery": None if block is None else _in_a_script(block),
+        "gallery_words": "" if block is None else _gallery_words(run, block),
+        "settings": _settings(run),
     }
 
 
-def _noise_rate(run: RunRecord) -> dict[str, str]:
-    return {} if run.noise_rate is None else {"noise rate found": noise_rate_text(run.noise_rate)}
+def _in_a_script(block: Block) -> Any:
+    """The block as JSON in which nothing looks like markup."""
+    from markupsafe import Markup
+
+    text = json.dumps(block, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))
 
 
-def _cards_words(shown: Sequence[Card], said: str) -> str:
-    if not shown:
-        return ""
-    words = f"The {len(shown)} examples whose given {said} the model believed least, over the whole run."
-    known = [card.corrupt for card in shown if card.corrupt is not None]
-    if known:
-        words += f" Of these, {sum(known)} truly have a corrupted {said}."
+def _gallery_words(run: RunRecord, block: Block) -> str:
+    said = "target" if run.is_regression else "label"
+    words = f"Examples by how little the model believed their given {said}, over the whole run."
+    if 0 < len(block["shown"]) < len(block["id"]) and block["pictures"]:
+        words += f" The {len(block['shown']):,} least trusted have a picture."
     return words
+
+
+def _settings(run: RunRecord) -> dict[str, str]:
+    """What was set, without what is off and what only matters with something that is."""
+    given = {key: value for key, value in run.settings.items() if value is not False and value != ""}
+    applied = {key: value for key, value in given.items() if ONLY_WITH.get(key, key) in given}
+    found = {} if run.noise_rate is None else {"noise rate found": noise_rate_text(run.noise_rate)}
+    return {key: _setting_text(value) for key, value in applied.items()} | found
 
 
 def _headline(run: RunRecord, name: str, colour: str) -> dict[str, Any]:
     summary, metric = summarise(run), metric_of(run)
+
+    def score(value: float | None) -> str | None:
+        return None if value is None else score_text(value, metric)
+
     return {
         "name": name,
         "colour": colour,
-        "last": score_text(summary.last, metric),
-        "spread": score_text(summary.spread, metric),
-        "best": score_text(summary.best, metric),
+        "last": score(summary.last),
+        "spread": score(summary.spread),
+        "best": score(summary.best),
         "best_epoch": summary.best_epoch,
-        "chosen": score_text(summary.chosen, metric),
+        "chosen": score(summary.chosen),
         "chosen_epoch": summary.chosen_epoch,
-        "tuned": None if summary.tuned is None else score_text(summary.tuned, metric),
-        "kept": percent(summary.kept),
-        "clean_share": percent(summary.clean_share),
-        "seconds": seconds_text(summary.seconds),
+        "tuned": score(summary.tuned),
+        "kept": None if summary.kept is None else percent(summary.kept),
+        "clean_share": None if summary.clean_share is None else percent(summary.clean_share),
+        "seconds": None if summary.seconds is None else seconds_text(summary.seconds),
     }
 
 
+def _caution(runs: Sequence[RunRecord]) -> str:
+    """What a score means where labels look wrong and nobody knows which."""
+    rates = [rate for run in runs if not run.truth_known and (rate := _rate(run)) is not None]
+    if not rates or max(rates) < WORTH_SAYING or all(summarise(run).last is None for run in runs):
+        return ""
+    return (
+        f"Scores are against the labels as they are, of which about {max(rates):.0%} look wrong: where the evaluation "
+        "set is as noisy as that, a model that is right scores lower than it deserves."
+    )
+
+
+def _rate(run: RunRecord) -> float | None:
+    found: Mapping[str, Any] = (run.issues.summary.get("noise_rate") if run.issues else run.noise_rate) or {}
+    return found.get("rate")
+
+
 def _title(runs: Sequence[RunRecord]) -> str:
+    if len(runs) == 1 and runs[0].issues is not None:
+        return first_sentence(runs[0].issues)
     data = list(dict.fromkeys(str(run.settings["data"]) for run in runs if "data" in run.settings))
     place = f" on {data[0]}" if len(data) == 1 else ""
     return f"{runs[0].method}{place}" if len(runs) == 1 else f"{len(runs)} runs{place}"
@@ -126,13 +169,14 @@ def _title(runs: Sequence[RunRecord]) -> str:
 
 def _lead(runs: Sequence[RunRecord]) -> str:
     """The settings that all runs share, in one line."""
+    audited = len(runs) == 1 and runs[0].issues is not None
     facts = []
-    for key, label in (("corruption", "corruption"), ("model", "model"), ("epochs", "epochs"), ("seed", "seed")):
+    for key in (*(("data", "method") if audited else ()), "corruption", "model", "epochs", "seed"):
         values = {_setting_text(run.settings[key]) for run in runs if key in run.settings}
         if len(values) == 1:
-            facts.append(f"{label} {values.pop()}")
+            facts.append(f"{'' if key == 'data' else f'{key} '}{values.pop()}")
     counts = {len(run.examples["id"]) for run in runs if "id" in run.examples}
-    if len(counts) == 1:
+    if len(counts) == 1 and not audited:
         facts.insert(0, f"{counts.pop():,} training examples")
     return " · ".join(facts)
 

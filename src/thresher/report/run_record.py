@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError
 from thresher.record import run_folder
+from thresher.record.issues import Issues
 from thresher.record.ledger import Ledger
 from thresher.record.outcome import by_folds_in, class_names_in
 
@@ -38,12 +39,13 @@ class RunRecord:
     last_epoch: (
         Columns  # id, peer, weight, prediction.., target.., origin, true, from_teacher; one row an example and peer
     )
-    previews: Columns  # ids, inputs, perhaps feature_names, or row: a row of a table each, as JSON
+    previews: Columns  # ids, pictures and ends, or inputs, or row: a row of a table each, as JSON
     class_names: Sequence[str] | None
     tuned: float | None  # the score after fine-tuning on clean examples
     judged: Columns  # margin and right: the teacher on validation examples
     stages: Mapping[str, Sequence[Mapping[str, Any]]]  # the histories of its teacher and of its pretraining
     noise_rate: Mapping[str, Any] | None  # where it was estimated: rate, low, high and why
+    issues: Issues | None = None  # what an audit found
 
     @property
     def method(self) -> str:
@@ -69,8 +71,9 @@ class RunRecord:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """Read a run folder; everything but its history may be missing."""
-    history = _read_history(folder)
+    """Read a run folder; everything but its history may be missing, and that too where an audit was written."""
+    audited = (folder / run_folder.ISSUES).is_file()
+    history = [] if audited and not (folder / run_folder.HISTORY).is_file() else _read_history(folder)
     try:
         examples = _read_examples(folder / run_folder.EXAMPLES)
         class_names = class_names_in(folder) if examples else None
@@ -87,6 +90,7 @@ def read_run(folder: Path) -> RunRecord:
             judged=_read_judged(folder / run_folder.TEACHER),
             stages=_read_stages(folder) if "from_teacher" in examples else {},
             noise_rate=noise_rate_found(folder, history),
+            issues=Issues.read(folder) if audited else None,
         )
     except (pa.ArrowException, zipfile.BadZipFile, tomllib.TOMLDecodeError, OSError) as error:
         raise ThresherError(
@@ -196,6 +200,26 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
         rows, found = rows_of(examples["id"], columns["id"])
         columns["from_teacher"] = found & examples["from_teacher"][rows]
     return columns
+
+
+def read_traces(folder: Path, ids: Array) -> dict[int, list[float | None]]:
+    """The trust in each of these examples, epoch by epoch: of the run itself, or of the trainings of an audit."""
+    ledgers = [folder / run_folder.LEDGER, *sorted((folder / run_folder.AUDIT).glob(f"**/{run_folder.LEDGER}"))]
+    known = [place for place in ledgers if any(place.glob("part-*.parquet"))]
+    if not known:
+        return {}
+    wanted = pc.field("id").isin(pa.array(ids))
+    names = ["id", "epoch", "belief"]
+    rows = pa.concat_tables([Ledger.read(place).table(names, wanted) for place in known])
+    means = (
+        rows.group_by(["id", "epoch"])
+        .aggregate([("belief", "mean")])
+        .sort_by([("id", "ascending"), ("epoch", "ascending")])
+    )
+    traces: dict[int, list[float | None]] = {}
+    for id_, belief in zip(means["id"].to_pylist(), means["belief_mean"].to_pylist(), strict=True):
+        traces.setdefault(id_, []).append(finite(belief))
+    return traces
 
 
 def _read_previews(folder: Path) -> Columns:

@@ -72,14 +72,18 @@ def noise_rate_text(found: Mapping[str, Any]) -> str:
 
     >>> noise_rate_text({"rate": 0.4, "low": 0.35, "high": 0.46, "why": "so many losses are too large"})
     '0.40 (0.35 to 0.46): so many losses are too large'
+    >>> noise_rate_text({"rate": None, "low": 0.05, "high": 1.0, "why": "cannot tell: the model is too weak"})
+    'unknown, 0.05 is assumed (cannot tell: the model is too weak)'
     """
+    if found["rate"] is None:
+        return f"unknown, {found['low']:.2f} is assumed ({found['why']})"
     return f"{found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f}): {found['why']}"
 
 
 def mean_recalls(run: RunRecord) -> dict[int, float]:
     """The recall of each class on the evaluation set, mean of the last ten epochs; empty where none was noted."""
     tail = [row.get("scores") or {} for row in run.history[-LAST:]]
-    names = [name for name in tail[-1] if name.startswith("recall_")]
+    names = [name for name in tail[-1] if name.startswith("recall_")] if tail else []
     means = {int(name.removeprefix("recall_")): _mean([scores.get(name) for scores in tail]) for name in names}
     return {label: mean for label, mean in means.items() if mean is not None}
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from thresher.report import charts
-from thresher.report.figure import Figure
+from thresher.report.charts import Figure
 from thresher.report.run_record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
 from thresher.report.summary import epoch_rows, is_share, mean_of_last, metric_of, percent, score_text
 

@@ -22,7 +22,7 @@ from thresher.rules.meta_gradient import MetaGradient, rectified
 from thresher.rules.neighbour_vote import NeighbourVote, Voted, neighbour_votes, shares_of_votes
 from thresher.rules.plane_neighbours import mean_of_nearest
 from thresher.rules.random import RandomPicks, RandomWeights
-from thresher.rules.selected import Selected
+from thresher.rules.selected import SampleWeight, Selected
 from thresher.rules.trust import Agree, HoldOut, average_teaches, average_teaches_held_out, if_predicted, trusting
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "RandomWeights",
     "Rule",
     "RuleLike",
+    "SampleWeight",
     "Selected",
     "Uniform",
     "Voted",

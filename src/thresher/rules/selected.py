@@ -1,4 +1,4 @@
-"""Weights from a selection made before training, which candidates may join later."""
+"""Weights from what is known before training: a selection, which candidates may join later, or weights themselves."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,3 +23,14 @@ class Selected(Rule):
         if evidence.epoch >= self.epochs:
             chosen = chosen | evidence.columns["candidate"].bool()
         return chosen.float()
+
+
+@dataclass(frozen=True)
+class SampleWeight(Rule):
+    """The column `sample_weight`: how far each example counts, as it was given with the data."""
+
+    clocks: ClassVar[frozenset[str]] = frozenset({"epoch"})
+    columns: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return evidence.columns["sample_weight"].float()

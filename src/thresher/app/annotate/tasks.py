@@ -6,12 +6,13 @@ from xml.sax.saxutils import quoteattr
 
 ID = "thresher_id"  # Label Studio numbers its tasks itself, so the id of the example travels with its data
 IMAGE, ROW = "image", "row"
+QUESTION = "question"  # what stands above an example that has a label already
 
-Shown = Mapping[str, Any]  # what is shown of one example: {"image": address} or {"row": {column: value}}
+Shown = Mapping[str, Any]  # what is shown of one example: {"image": address} or {"row": {column: value}}, and QUESTION
 
 
 def tasks(ids: Sequence[int], shown: Sequence[Shown]) -> list[dict[str, Any]]:
-    """Label Studio's JSON import format: one task an example, without predictions, which would lead people.
+    """Label Studio's JSON import format: one task an example, without predictions, which would be filled in for people.
 
     >>> tasks([17], [{"row": {"age": 3}}])
     [{'data': {'thresher_id': 17, 'row': {'age': 3}}}]
@@ -32,10 +33,12 @@ def interface(class_names: Sequence[str], shown: Shown) -> str:
     </View>
     """
     kind, tag = (IMAGE, "Image") if IMAGE in shown else (ROW, "Table")
+    above = [f'  <Header value="${QUESTION}"/>'] if QUESTION in shown else []
     choices = [f"    <Choice value={quoteattr(name)}/>" for name in class_names]
     return "\n".join(
         [
             "<View>",
+            *above,
             f'  <{tag} name="example" value="${kind}"/>',
             '  <Choices name="label" toName="example" choice="single">',
             *choices,

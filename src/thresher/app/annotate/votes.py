@@ -48,7 +48,9 @@ def read_votes(path: Path) -> list[Vote]:
         raise ThresherError(f"{path} is not a text file ({error.reason}): give a JSON export or a CSV file.") from error
 
 
-def settle(votes: Sequence[Vote], pool: Collection[int], class_names: Sequence[str], source: str) -> Settled:
+def settle(
+    votes: Sequence[Vote], asked: Collection[int], class_names: Sequence[str], source: str, among: str = "the pool"
+) -> Settled:
     """One class an id: the majority, with a warning where votes disagree; a tie stays open, with a warning.
 
     Of two votes of one annotator on an example the later counts.
@@ -57,9 +59,9 @@ def settle(votes: Sequence[Vote], pool: Collection[int], class_names: Sequence[s
     >>> settle(votes, {7}, ["cat", "dog"], "answers.json").answers
     {7: 1}
     """
-    unknown_ids = sorted({vote.id for vote in votes} - set(pool))
+    unknown_ids = sorted({vote.id for vote in votes} - set(asked))
     if unknown_ids:
-        raise ThresherError(f"{source} answers {named(unknown_ids)}, not in the pool of this run: remove them.")
+        raise ThresherError(f"{source} answers {named(unknown_ids)}, not in {among} of this run: remove them.")
     counted, changed = _counted(votes, class_names, source)
     answers, outvoted, open_ = {}, [], []
     for id_, classes in counted.items():
@@ -140,7 +142,7 @@ def _task_votes(task: Mapping[str, Any], where: str) -> Iterator[Vote]:
     """The votes of one exported task; in JSON-MIN it stands for one annotation, with its data at the same level."""
     data = task.get("data", task)
     if not isinstance(data, dict) or ID not in data:
-        raise ThresherError(f"{where} has no {ID}: export the tasks that thresher query wrote.")
+        raise ThresherError(f"{where} has no {ID}: export the tasks that thresher wrote.")
     id_ = _id(data[ID], where)
     if data is task:
         for label in _choices(task.get("label"), where):
@@ -159,7 +161,7 @@ def _chosen(annotation: Mapping[str, Any], where: str) -> Any:
     """The value of the one question answered, or None."""
     parts = [part for part in annotation.get("result") or [] if part.get("type") == "choices"]
     if len(parts) > 1:
-        raise ThresherError(f"{where} has {len(parts)} questions answered: use the interface of thresher query.")
+        raise ThresherError(f"{where} has {len(parts)} questions answered: use the interface that thresher wrote.")
     return parts[0].get("value") if parts else None
 
 

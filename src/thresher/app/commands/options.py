@@ -7,7 +7,7 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from thresher.app.settings import Settings, options_of, words_of
 from thresher.engine.settings import RUN, TrainSettings
@@ -23,6 +23,8 @@ Json = Annotated[bool, Option("--json", rich_help_panel=RUN, help="Print one JSO
 OwnModel = Annotated[
     str | None, Option("--model", help="package.module:factory, where the run was trained with code of your own.")
 ]
+Audited = Annotated[Path, Argument(metavar="RUN", help="The folder of an audit.")]
+Where = Annotated[str | None, Option("--data", help="Where the data lie now, if not where they were audited.")]
 CommitEvery = Annotated[float, Option(hidden=True)]
 
 

@@ -24,6 +24,7 @@ def predict(
     run: Run,
     data: Data,
     out: Out = None,
+    all_classes: Annotated[bool, typer.Option("--all-classes", help="Add the probability of every class.")] = False,
     model: options.OwnModel = None,
     device: options.Device = None,
 ) -> None:
@@ -33,12 +34,11 @@ def predict(
 
     Inputs are read and scaled as those that the run was trained on.
     """
-    from thresher.app.predictions import predictions, write_predictions
+    from thresher.app.predictions import predictions, refuse_other_kinds, write_predictions
     from thresher.door import open_run
 
-    if out is not None and out.suffix not in (".csv", ".parquet"):
-        raise typer.BadParameter(f"{out} is neither .csv nor .parquet: choose one of them.", param_hint="--out")
-    found = predictions(open_run(run, model=model, device=device), data)
+    refuse_other_kinds(out)
+    found = predictions(open_run(run, model=model, device=device), data, all_classes)
     write_predictions(found, out)
     if out is not None:
         typer.echo(f"{len(found):,} predictions: {out}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from thresher.record.run_folder import HISTORY, LOOP, REPORT
+from thresher.record.run_folder import HISTORY, ISSUES, LOOP, REPORT
 
 
 def report(
@@ -25,7 +25,7 @@ def report(
     from thresher.report import write_loop_report, write_report
 
     runs = [run for folder in runs for run in _runs_in(folder)]
-    are_loops = all((run / LOOP).exists() and not (run / HISTORY).exists() for run in runs)
+    are_loops = all((run / LOOP).exists() and not _is_run(run) for run in runs)
     write = write_loop_report if are_loops else write_report
     common = Path(os.path.commonpath([run.absolute() for run in runs]))
     above = runs[0] if len(runs) == 1 else Path(os.path.relpath(common))
@@ -33,7 +33,11 @@ def report(
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """The folder itself if it is a run or a loop, otherwise the runs in it, if there are any."""
-    if (folder / HISTORY).exists() or (folder / LOOP).exists():
+    """The folder itself if it is a run, an audit or a loop, otherwise the runs in it, if there are any."""
+    if _is_run(folder) or (folder / LOOP).exists():
         return [folder]
-    return sorted(path.parent for path in folder.glob(f"*/{HISTORY}")) or [folder]
+    return sorted(inner for inner in folder.glob("*") if _is_run(inner)) or [folder]
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / HISTORY).exists() or (folder / ISSUES).exists()

@@ -45,7 +45,7 @@ def train(
 
 def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json: bool) -> None:
     from thresher.app.folders import is_finished
-    from thresher.app.terminal import one_run, plain_console, result
+    from thresher.app.terminal import one_run, plain_console, result, what_the_score_means
     from thresher.report import write_report
 
     console, aside, page = plain_console(), plain_console(stderr=True), folder / REPORT
@@ -60,23 +60,36 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
         print(json.dumps(found))
         return
     console.print(one_run(found))
+    meaning = what_the_score_means(found, job.settings)
+    if meaning is not None:
+        console.print(meaning, soft_wrap=True)
     console.print(f"\nReport: {page}", soft_wrap=True)
 
 
 def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.app.terminal import progress
+    from thresher.app.time_needed import about_time
     from thresher.app.train_job import fine_tuned, known_by_folds, start
+    from thresher.data import notes_of
+    from thresher.engine.device.placement import find_device
     from thresher.report.run_record import noise_rate_found
     from thresher.report.summary import noise_rate_text
 
     settings = job.settings
     corrupted = f" with {settings.corruption}" if settings.corruption else ""
+    if job.chosen is not None:
+        aside.print(job.chosen, soft_wrap=True)
     trusted = f"{len(job.sets.clean):,} clean ones, " if job.sets.clean is not None else ""
     aside.print(
         f"{settings.method} on {settings.data}{corrupted}: {settings.model}, {len(job.train):,} examples to train on, "
         f"{trusted}{len(job.sets.test):,} to test on",
         soft_wrap=True,
     )
+    said = about_time(settings.model, job.train, job.epochs, find_device(settings.device))
+    if said is not None:
+        aside.print(said, soft_wrap=True)
+    for note in notes_of(job.train):
+        aside.print(note, soft_wrap=True)
     if settings.noise_rate == "folds" and known_by_folds(job, folder) is None:
         aside.print("First the noise rate, by trainings that hold examples out.", soft_wrap=True)
     with progress([settings.method], aside) as [watch]:

@@ -1,4 +1,4 @@
-"""`thresher bench`: list the suites, run them, show their stored results."""
+"""Compare methods: run the table of a paper and see how close the results are."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from thresher.app.plain_errors import PlainErrors
+from thresher.app.cli import PlainErrors
 
 app = typer.Typer(
     cls=PlainErrors,
     no_args_is_help=True,
-    help="Compare methods: run the table of a paper and see how close the results are.",
+    help=__doc__,
+    add_completion=False,
 )
 
 

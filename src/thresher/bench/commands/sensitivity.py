@@ -47,20 +47,19 @@ def sensitivity(
     from thresher.corruption import corrupt
     from thresher.data import load
     from thresher.engine.device.placement import find_device
-    from thresher.models import default_model
+    from thresher.models import model_for
 
     train = load(data, data_dir=data_dir).train
     if corruption is not None:
         corrupt(train, corruption)  # so that a wrong one is refused before the first run
-    if device is not None:
-        find_device(device)
+    where = find_device(device)
     suite = sensitivity_suite(
         data,
         corruption,
         _parts(method),
         _numbers(rates) if rates else rates_around(corruption),
         setup=Setup(
-            model=default_model(train.input_shape) if model is None else model,
+            model=model_for(train, where) if model is None else model,
             batch=batch,
             learning_rate=learning_rate,
             epochs=epochs,

@@ -13,7 +13,7 @@ from thresher.bench.pages.number_plots import numbers_svg
 from thresher.bench.run.identity import Result
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
-from thresher.report.template import filled_in
+from thresher.report import filled_in
 
 HEADS = ("method", "noise rate told", "last ten epochs", "best epoch", "clean among kept", "seeds")
 

@@ -104,12 +104,15 @@ class Sweeper:
 def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
     """How good outputs are: accuracy, balanced accuracy and the recall of each class, or R² (and each target's).
 
+    Real targets that are wrong can rank models backwards by R², so two scores stand beside it that half of them being
+    wrong does not reach: `trimmed_r2`, and `median_error`, the median of |y-ŷ|, in the unit of the data.
+
     >>> two = Examples(torch.zeros(4, 1), torch.tensor([0, 0, 0, 1]))
     >>> list(measure(torch.tensor([[1.0, 0.0]] * 4), two).values())
     [0.75, 0.5, 1.0, 0.0]
     """
     if examples.is_regression:
-        return _r_squared(outputs, examples.targets)
+        return _r_squared(outputs, examples.targets) | _robust(outputs, examples)
     right = (outputs.argmax(1) == examples.labels).double()
     classes, labels = examples.classes or 0, examples.labels
     totals = torch.zeros(classes, dtype=torch.float64, device=right.device).scatter_add(
@@ -137,6 +140,32 @@ def _r_squared(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     if len(each) > 1:
         scores |= {f"r2_{place}": value for place, value in enumerate(each)}
     return scores
+
+
+def _robust(outputs: Tensor, examples: Examples) -> dict[str, float]:
+    residuals = (examples.targets.double() - outputs.double()).cpu()
+    unit = torch.ones(1) if examples.target_scale is None else examples.target_scale[1]
+    return {
+        "trimmed_r2": trimmed_r_squared(residuals, examples.targets.double().cpu()),
+        "median_error": float((residuals.abs() * unit).median(0).values.mean()),
+    }
+
+
+def trimmed_r_squared(residuals: Tensor, targets: Tensor) -> float:
+    """1 - Σ r² / Σ (y-m)² over the smaller half of the squares of each sum, the mean over the targets [n, d].
+
+    m is the mean of the half of the targets that lie closest together (least trimmed squares, Rousseeuw 1984).
+
+    >>> y = torch.tensor([[0.0], [1.0], [2.0], [3.0], [900.0]])
+    >>> trimmed_r_squared(torch.tensor([[0.5], [0.5], [0.5], [0.5], [897.0]]), y)
+    0.625
+    """
+    half = len(targets) // 2 + 1
+    residual = residuals.square().sort(0).values[:half].sum(0)
+    ordered = (targets - targets.median(0).values).sort(0).values  # around 0, so that sums of squares keep digits
+    sums, squares = (torch.cat([torch.zeros_like(each[:1]), each.cumsum(0)]) for each in (ordered, ordered.square()))
+    spread = (squares[half:] - squares[:-half]) - (sums[half:] - sums[:-half]).square() / half
+    return float((1 - residual / spread.min(0).values.clamp_min(LEAST_SPREAD)).mean())
 
 
 def metric_of(examples: Examples) -> str:

@@ -11,7 +11,7 @@ from torch import nn
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
-from thresher.data import preparation_of
+from thresher.data import Splits, is_held_out, preparation_of
 from thresher.models import NamedModel
 from thresher.record.run_folder import CHECKPOINT, MODEL
 
@@ -20,7 +20,7 @@ REQUIRED = ("model", "input_shape", "outputs", "classes", "class_names", "target
 
 
 def describe_run(
-    model: nn.Module | Callable[[], nn.Module], train: Examples, about: Mapping[str, Any]
+    model: nn.Module | Callable[[], nn.Module], train: Examples, test: Examples | None, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The model by name where it has one, the shapes, the classes and how raw inputs become inputs; as plain values."""
     return {
@@ -30,8 +30,10 @@ def describe_run(
         "outputs": train.outputs,
         "classes": train.classes,
         "class_names": None if train.class_names is None else list(train.class_names),
+        "label_kind": train.label_kind,
         "target_scale": None if train.target_scale is None else [part.tolist() for part in train.target_scale],
         "preparation": preparation_of(train).record(),
+        "test_is_held_out": test is not None and is_held_out(Splits(train, test)),
         **about,
     }
 

@@ -15,7 +15,18 @@ from thresher.core.errors import ThresherError
 from thresher.core.files import alone_in, write_whole
 from thresher.engine.store.about import write_about
 from thresher.record.ledger import Ledger
-from thresher.record.run_folder import CHECKPOINT, HISTORY, LEDGER, MODEL, NOISE_RATE, SETTINGS, STAGES
+from thresher.record.run_folder import (
+    CHECKPOINT,
+    EXAMPLES,
+    FINE_TUNED,
+    HISTORY,
+    LEDGER,
+    MODEL,
+    NOISE_RATE,
+    OF_AN_AUDIT,
+    SETTINGS,
+    STAGES,
+)
 
 REQUIRED = ("identity", "learners", "history", "ledger", "best", "finished", "stopped")
 Record = dict[str, Any]  # what history keeps of one epoch
@@ -71,7 +82,9 @@ class RunFolder:
             Ledger(self.path / LEDGER).discard_uncommitted()
             return None
         state = read_checkpoint(self.path)
-        self._refuse_another_run(json.loads(state["identity"]))
+        self._refuse_another_run(theirs := json.loads(state["identity"]))
+        if theirs["epochs"] != self.identity["epochs"]:
+            self._train_on(state)
         refuse_lost_parts(self.path, state["ledger"])
         Ledger(self.path / LEDGER, state["ledger"]).discard_uncommitted()
         self._write_history(state["history"])
@@ -103,14 +116,27 @@ class RunFolder:
                 f"{self.path} was begun by an earlier version of Thresher: choose another folder, or delete this one."
             )
         for name, ours in self.identity.items():
-            if theirs.get(name) != ours:
-                raise ThresherError(
-                    f"{self.path} holds another run (its {name} differs): choose another folder, or delete this one."
-                )
+            stored = theirs.get(name)
+            if stored == ours or (name == "epochs" and _is_longer(ours, stored)):
+                continue
+            told = f"is {stored}, not {ours}" if name == "epochs" else "differs"
+            raise ThresherError(
+                f"{self.path} holds another run (its {name} {told}): choose another folder, or delete this one."
+            )
+
+    def _train_on(self, state: dict[str, Any]) -> None:
+        """Let a run that was finished, or meant to be shorter, go on to more epochs; its outcome is written anew."""
+        if state["best"] is not None or any((self.path / inside).exists() for inside in (STAGES, FINE_TUNED)):
+            raise ThresherError(
+                f"{self.path} cannot be trained for more epochs (it kept its best epoch, was fine-tuned, or is several "
+                "trainings): choose another folder."
+            )
+        state["finished"] = state["stopped"]
+        (self.path / EXAMPLES).unlink(missing_ok=True)
 
     def _refuse_foreign_files(self) -> None:
         """Refuse to fill a folder that holds files of something else."""
-        ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE}
+        ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE, *OF_AN_AUDIT}
         if not self.path.exists():
             return
         if not self.path.is_dir():
@@ -120,3 +146,12 @@ class RunFolder:
         ]
         if foreign:
             raise ThresherError(f"{self.path} is not empty (it has {foreign[0]}): choose a new folder for the run.")
+
+
+def _is_longer(ours: Any, theirs: Any) -> bool:
+    """Whether a training of so many epochs may go on from one of so many: from the end of an epoch, to a later one.
+
+    >>> _is_longer(5, 3), _is_longer(3, 5), _is_longer(2, 1.5), _is_longer(2, None)
+    (True, False, False, False)
+    """
+    return isinstance(theirs, int | float) and ours is not None and theirs == int(theirs) and ours > theirs

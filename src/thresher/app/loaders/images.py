@@ -1,0 +1,53 @@
+"""Predict by the exported model, without Thresher: python load.py IMAGE..., or import predict from here."""
+
+import json
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+
+from thresher.data.image_pixels import Ranges, as_colour
+
+FOLDER = Path(__file__).parent
+
+
+@cache
+def about() -> Any:
+    """What export.json says."""
+    return json.loads((FOLDER / "export.json").read_text(encoding="utf-8"))
+
+
+@cache
+def model() -> Any:
+    """The program, which takes prepared inputs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's about its own way of reading
+        return torch.export.load(FOLDER / "model.pt2").module()
+
+
+def read(path: str) -> torch.Tensor:
+    """One image as the model takes it [3, size, size]: upright, in colour, its centre scaled, and normalised."""
+    how = about()["preprocessing"]
+    with Image.open(path) as image:
+        image.draft("RGB", (2 * how["size"], 2 * how["size"]))  # large photographs are decoded smaller
+        upright = as_colour(ImageOps.exif_transpose(image), Ranges(**how["ranges"]))
+    pixels = np.array(ImageOps.fit(upright, (how["size"], how["size"]))).transpose(2, 0, 1)
+    return (torch.tensor(pixels).float() - torch.tensor(how["mean"])) / torch.tensor(how["deviation"])
+
+
+@torch.no_grad()
+def predict(paths: list[str]) -> torch.Tensor:
+    """The probability of each class [n, classes], in the order of export.json's class_names; or real targets [n, d]."""
+    outputs: torch.Tensor = model()(torch.stack([read(path) for path in paths]))
+    return outputs
+
+
+if __name__ == "__main__":
+    for name, found in zip(sys.argv[1:], predict(sys.argv[1:]), strict=True):
+        classes = about()["class_names"]
+        print(name, found.tolist() if classes is None else f"{classes[int(found.argmax())]} {float(found.max()):.3f}")

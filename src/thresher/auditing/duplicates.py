@@ -1,0 +1,74 @@
+"""Examples that are alike: equal to the byte, or nearer to each other than examples of this set usually are."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from thresher.auditing.neighbours import Nearest
+from thresher.core.examples import Examples
+from thresher.data.image_files import files_of
+
+Array = NDArray[Any]
+NEAR = 0.05  # of the median distance to the nearest neighbour
+
+
+@dataclass(frozen=True)
+class Alike:
+    """The places of examples that are alike, and whether they are equal to the byte."""
+
+    places: list[int]
+    exact: bool
+
+
+def digests(examples: Examples) -> list[bytes]:
+    """A checksum of each input [n]: of its file, or of its bytes."""
+    if not isinstance(examples.inputs, Tensor) and (files := files_of(examples.inputs)):
+        return [_digest(file.read_bytes()) for file in files]
+    return [_digest(row.numpy().tobytes()) for batch in _each(examples) for row in batch]
+
+
+def equal(marks: Sequence[bytes]) -> list[Alike]:
+    """Groups of examples with the same checksum."""
+    groups: dict[bytes, list[int]] = defaultdict(list)
+    for place, mark in enumerate(marks):
+        groups[mark].append(place)
+    return [Alike(places, exact=True) for places in groups.values() if len(places) > 1]
+
+
+def similar(near: Nearest, known: Sequence[Alike]) -> list[Alike]:
+    """Pairs that are no copies of each other but lie within a twentieth of the usual distance to a neighbour."""
+    copies = {place: number for number, group in enumerate(known) for place in group.places}
+    usual = float(np.median(near.distances[:, 0][near.distances[:, 0] > 0], axis=0)) if near.distances.any() else 0.0
+    first, rank = np.nonzero(near.distances <= NEAR * usual)
+    pairs = {(min(a, b), max(a, b)) for a, b in zip(first.tolist(), near.places[first, rank].tolist(), strict=True)}
+    return [Alike([a, b], exact=False) for a, b in sorted(pairs) if a not in copies or copies[a] != copies.get(b)]
+
+
+def contradicting(groups: Sequence[Alike], labels: Array, trust: Array) -> Array:
+    """Which examples [n] have a more trusted double with another label."""
+    found = np.zeros(len(labels), bool)
+    for group in groups:
+        places = np.array(group.places)
+        best = labels[places[trust[places].argmax()]]
+        found[places[labels[places] != best]] = True
+    return found
+
+
+def across_labels(group: Alike, labels: Array) -> bool:
+    return len(set(labels[group.places].tolist())) > 1
+
+
+def _each(examples: Examples) -> Iterator[Tensor]:
+    import torch
+
+    return examples.to("cpu").batches(torch.split(torch.arange(len(examples)), 256))
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()

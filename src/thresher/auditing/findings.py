@@ -1,0 +1,136 @@
+"""From what judges said to the table of issues."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from torch import Tensor
+
+from thresher.auditing.duplicates import Alike, contradicting
+from thresher.auditing.neighbours import Nearest
+from thresher.core.examples import Examples
+from thresher.data.image_files import files_of
+from thresher.noise import Estimate, audit_rate, noise_matrix
+from thresher.record.issues import AMBIGUOUS, DISAGREEMENT, DUPLICATE, OUTLIER, Issues
+
+Array = NDArray[Any]
+CLOSE = 0.1  # of each other: two probabilities between which a label is ambiguous
+FAR = 6.0  # robust deviations of the logarithm of the distance to the neighbours
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is known of every example beside what judges say."""
+
+    examples: Examples
+    trust: Array
+    near: Nearest | None
+    alike: Sequence[Alike]
+    summary: Mapping[str, Any]
+
+
+def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -> Issues:
+    """The table and the summary where targets are classes."""
+    examples, trust = facts.examples, facts.trust
+    labels, classes = examples.labels.cpu().numpy(), examples.outputs
+    rate = audit_rate(probabilities, labels, votes=votes, trust=trust)
+    names = np.array(list(examples.class_names or map(str, range(classes))))
+    suggested = probabilities.argmax(1)
+    wrong = suspects(trust, suggested != labels, probabilities, rate)
+    double = contradicting(facts.alike, labels, trust)
+    far = _far(facts.near, len(labels))
+    top = np.sort(probabilities, 1)
+    unsure = top[:, -1] - top[:, -2] < CLOSE
+    reasons = [(double, DUPLICATE), (wrong & unsure, AMBIGUOUS), (wrong, DISAGREEMENT), (far, OUTLIER)]
+    is_issue = double | wrong | far
+    weight = np.where(double | (wrong & ~unsure), 0.0, np.minimum(1.0, 2 * trust))
+    columns = {
+        "label": pa.array(names[labels].tolist(), pa.string()),
+        "suggested": pa.array(names[suggested].tolist(), pa.string()),
+        "probability": probabilities[np.arange(len(labels)), suggested],
+        "trust": trust,
+        "is_issue": is_issue,
+        "reason": pa.array(_reason(reasons, len(labels)), pa.string()),
+        "weight": weight,
+    }
+    matrix = noise_matrix(probabilities, labels)
+    told = {
+        "class_names": names.tolist(),
+        "noise_matrix": matrix.round(4).tolist(),
+        "class_noise": _class_noise(matrix, labels, classes),
+    }
+    return _issues(facts, columns, rate, told)
+
+
+def suspects(trust: Array, contradicted: Array, probabilities: Array, rate: Estimate) -> Array:
+    """Which labels [n] look wrong: of those that judges contradict, as many of the least trusted as the rate says.
+
+    Where the rate cannot be told: those that judges contradict with a probability above a half.
+    """
+    if rate.rate is None:
+        return np.asarray(contradicted & (probabilities.max(1) > 0.5))
+    among = np.zeros(len(trust), bool)
+    among[np.argsort(trust, kind="stable")[: round(rate.rate * len(trust))]] = True
+    return among & contradicted
+
+
+def issues_of_targets(facts: Facts, columns: Mapping[str, Array], rate: Estimate, wrong: Array) -> Issues:
+    """The table and the summary where targets are real numbers."""
+    labels = np.asarray(columns["label"])
+    double = contradicting([group for group in facts.alike if group.exact], labels, facts.trust)
+    far = _far(facts.near, len(wrong))
+    reasons = [(double & wrong, DUPLICATE), (wrong, DISAGREEMENT), (far, OUTLIER)]
+    made = {
+        **columns,
+        "trust": facts.trust,
+        "is_issue": wrong | far,
+        "reason": pa.array(_reason(reasons, len(wrong)), pa.string()),
+        "weight": np.where(wrong, 0.0, np.minimum(1.0, 2 * facts.trust)),
+    }
+    return _issues(facts, made, rate, {"class_names": None, "noise_matrix": None, "class_noise": None})
+
+
+def _issues(facts: Facts, columns: Mapping[str, Any], rate: Estimate, told: Mapping[str, Any]) -> Issues:
+    examples = facts.examples
+    ids = examples.ids.cpu().numpy()
+    files = [] if isinstance(examples.inputs, Tensor) else files_of(examples.inputs)
+    where = {"file": pa.array([str(file) for file in files], pa.string())} if files else {"row": ids}
+    order = np.argsort(facts.trust, kind="stable")
+    table = pa.table({"id": ids, **where, **columns}).take(pa.array(order))
+    summary = {
+        "examples": len(ids),
+        "issues": int(np.count_nonzero(columns["is_issue"])),
+        "noise_rate": asdict(rate),
+        **told,
+        **facts.summary,
+    }
+    return Issues(table, summary)
+
+
+def _far(near: Nearest | None, count: int) -> Array:
+    """Which examples [n] lie far from all others, by the logarithm of the mean distance to their neighbours."""
+    if near is None:
+        return np.zeros(count, bool)
+    logs = np.log(np.maximum(near.distances.mean(1), 1e-12))
+    middle = np.median(logs)
+    spread = 1.4826 * np.median(np.abs(logs - middle))
+    return np.asarray(logs > middle + FAR * max(float(spread), 1e-6))
+
+
+def _reason(reasons: Sequence[tuple[Array, str]], count: int) -> list[str]:
+    """The first reason that holds for each example, or an empty text."""
+    found = np.full(count, "", object)
+    for holds, text in reversed(reasons):
+        found[holds] = text
+    return list(found)
+
+
+def _class_noise(matrix: Array, labels: Array, classes: int) -> list[float]:
+    """The share of the labels of each class that look wrong, from the noise matrix and the frequencies of labels."""
+    given = np.bincount(labels, minlength=classes) / len(labels)
+    true = np.maximum(np.linalg.lstsq(matrix.T, given, rcond=None)[0], 0)
+    right = matrix.diagonal() * true
+    return [round(float(share), 4) for share in np.clip(1 - right / np.maximum(matrix.T @ true, 1e-12), 0, 1)]

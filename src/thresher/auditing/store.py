@@ -1,0 +1,45 @@
+"""What judges found, kept in the run's folder so that an interrupted audit does not ask them again."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thresher.core.errors import ThresherError
+from thresher.core.files import write_whole
+
+Array = NDArray[Any]
+ABOUT = "about.json"
+
+
+class Store:
+    """Arrays by name in a folder, or nowhere; a folder that holds those of another audit is refused."""
+
+    def __init__(self, folder: Path | None, about: Mapping[str, Any]):
+        self.folder = folder
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        told, path = json.dumps(dict(about), sort_keys=True), folder / ABOUT
+        if path.exists() and path.read_text(encoding="utf-8") != told:
+            raise ThresherError(f"{folder} holds another audit: choose another folder (--out), or delete this one.")
+        write_whole(path, lambda place: place.write_text(told, encoding="utf-8"))
+
+    def __call__(self, name: str, make: Callable[[], Mapping[str, Array]]) -> dict[str, Array]:
+        """The arrays that were stored under this name, or those that `make` gives."""
+        path = None if self.folder is None else self.folder / f"{name}.npz"
+        if path is not None and path.exists():
+            with np.load(path) as stored:
+                return {key: stored[key] for key in stored.files}
+        made = dict(make())
+        if path is not None:
+            write_whole(path, lambda place: _save(place, made))
+        return made
+
+
+def _save(path: Path, arrays: Mapping[str, Array]) -> None:
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

@@ -1,0 +1,258 @@
+"""The audit: a verdict on every example, by judges that did not see its target."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from thresher.auditing.rates import audit_rate, noise_matrix
+
+import thresher as th
+from thresher.auditing import networks
+from thresher.auditing.classes import checked_probabilities
+from thresher.auditing.combine import combined, trust_of
+from thresher.auditing.duplicates import digests, equal, similar
+from thresher.auditing.judges import split_into_folds
+from thresher.auditing.neighbours import feature_space, nearest, votes
+from thresher.corruption import corrupt
+from thresher.data import digits
+
+Array = np.ndarray[Any, Any]
+
+
+def blobs(count: int = 240, classes: int = 3, flipped: int = 24) -> tuple[Array, Array, Array]:
+    """Inputs, given labels, and which labels are wrong."""
+    draws = np.random.default_rng(0)
+    true = np.arange(count) % classes
+    inputs = draws.normal(size=(count, 4)) + 4 * np.eye(classes, 4)[true]
+    wrong = draws.permutation(count)[:flipped]
+    given = true.copy()
+    given[wrong] = (given[wrong] + 1) % classes
+    return inputs.astype(np.float32), given, np.isin(np.arange(count), wrong)
+
+
+def ranked_wrong(issues: Any, wrong: Array) -> float:
+    """The share of wrong labels among as many of the least trusted."""
+    return float(wrong[issues.column("id")[: wrong.sum()]].mean())
+
+
+def test_neighbours_are_those_of_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.auditing.neighbours.PAIRS", 50 * 7)
+    points = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    found = nearest(points, 4)
+    slow = torch.cdist(points.double(), points.double()).fill_diagonal_(torch.inf).sort(dim=1)
+    assert np.array_equal(found.places, slow.indices[:, :4].numpy())
+    assert np.allclose(found.distances, slow.values[:, :4].numpy(), atol=1e-5)
+    known = nearest(points[:10], 2, points[10:])
+    assert np.array_equal(known.places, torch.cdist(points[:10], points[10:]).sort(dim=1).indices[:, :2].numpy())
+
+
+def test_many_features_are_projected_and_stay_apart() -> None:
+    features = np.random.default_rng(0).normal(size=(40, 300))
+    space = feature_space(features)
+    assert space.shape == (40, 128)
+    assert np.array_equal(nearest(space, 1).places, nearest(feature_space(features[:, :300]), 1).places)
+
+
+def test_votes_are_probabilities_of_the_neighbours_labels() -> None:
+    space = torch.tensor([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]])
+    found = votes(nearest(space, 2), np.array([0, 0, 1, 1, 1, 1]), 2)
+    assert np.allclose(found.sum(1), 1)
+    assert (found > 0).all()
+    assert found[2, 0] > 0.5
+    assert found[3, 1] > 0.8
+
+
+def test_a_judge_that_guesses_does_not_count() -> None:
+    draws = np.random.default_rng(0)
+    labels = draws.integers(0, 3, 300)
+    good = np.full((300, 3), 0.1) + 0.7 * np.eye(3)[labels]
+    found = combined({"good": good, "random": draws.dirichlet([0.3] * 3, 300)}, labels)
+    assert found.strengths["good"] > 10 * found.strengths["random"]
+    assert np.allclose(found.probabilities.sum(1), 1)
+
+
+def test_training_dynamics_move_trust_by_their_rank() -> None:
+    probabilities, anything = np.array([[0.9, 0.1], [0.6, 0.4], [0.5, 0.5]]), np.full((2, 2), 0.5)
+    labels = np.array([0, 0, 0])
+    alone = trust_of(probabilities, labels, anything)
+    both = trust_of(probabilities, labels, anything, np.array([0.1, 0.2, 0.9]))
+    assert np.allclose(alone, [0.9, 0.6, 0.5])
+    assert np.allclose(both, 0.85 * alone + 0.15 * np.array([0.5, 0.6, 0.9]))
+
+
+def test_a_class_that_is_never_mistaken_casts_less_doubt() -> None:
+    """Class 0 is often labelled 2, class 1 never is."""
+    matrix = np.array([[0.6, 0.0, 0.4], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    probabilities = np.array([[0.5, 0.1, 0.4], [0.1, 0.5, 0.4]])
+    often, never = trust_of(probabilities, np.array([2, 2]), matrix)
+    assert often == pytest.approx((0.4 / (0.4 + 0.5 * 0.4) + 0.9) / 3)
+    assert often < never
+
+
+def test_folds_keep_groups_together_and_judge_everyone_once() -> None:
+    labels, groups = np.arange(60) % 3, np.arange(60) // 5
+    parts = split_into_folds(labels, 4, 0, groups)
+    assert sorted(np.concatenate([judged for _, judged in parts]).tolist()) == list(range(60))
+    assert all(not set(groups[fitted]) & set(groups[judged]) for fitted, judged in parts)
+    with pytest.raises(th.ThresherError, match="give fewer folds"):
+        split_into_folds(labels, 5, 0, np.zeros(60))
+
+
+def test_every_row_of_a_table_gets_a_verdict() -> None:
+    inputs, given, wrong = blobs()
+    issues = th.audit(inputs, given)
+    assert sorted(issues.column("id").tolist()) == list(range(240))
+    assert (np.diff(issues.column("trust")) >= 0).all()
+    assert ranked_wrong(issues, wrong) > 0.9
+    flagged = issues.column("id")[issues.column("is_issue")]
+    assert wrong[flagged].mean() > 0.9
+    assert set(issues.column("reason")[~issues.column("is_issue")]) == {""}
+    weights = issues.weights()
+    assert weights[wrong].mean() < 0.2 < 0.9 < weights[~wrong].mean()
+    assert issues.summary["noise_rate"]["low"] <= 0.1 <= issues.summary["noise_rate"]["high"]
+    assert issues.headline().endswith("%).")
+
+
+def estimators() -> list[Any]:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    return [LogisticRegression(), HistGradientBoostingClassifier(max_iter=20)]
+
+
+@pytest.mark.parametrize("estimator", [*estimators(), "lightgbm"], ids=lambda each: type(each).__name__)
+def test_any_estimator_judges_and_takes_the_weights(estimator: Any) -> None:
+    if estimator == "lightgbm":
+        estimator = pytest.importorskip("lightgbm").LGBMClassifier(n_estimators=20, verbose=-1)
+    pandas = pytest.importorskip("pandas")
+    inputs, given, wrong = blobs()
+    frame = pandas.DataFrame(inputs, columns=list("abcd"))
+    issues = th.audit(frame, given, estimator=estimator)
+    assert ranked_wrong(issues, wrong) > 0.8
+    assert issues.summary["method"] == "neighbours, estimator"
+    right = np.arange(240) % 3
+    estimator.fit(frame, given, sample_weight=issues.weights())
+    assert (estimator.predict(frame) == right).mean() > 0.95
+
+
+def test_given_probabilities_train_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "train_recipe", None)
+    monkeypatch.setattr("thresher.auditing.judges.probabilities_of", None)
+    inputs, given, wrong = blobs()
+    sure = np.full((240, 3), 0.05) + 0.85 * np.eye(3)[np.arange(240) % 3]
+    issues = th.audit(inputs, given, probabilities=sure)
+    assert ranked_wrong(issues, wrong) == 1.0
+    suggested = issues.column("suggested")[np.argsort(issues.column("id"))]
+    assert (suggested.astype(int) == np.arange(240) % 3).mean() > 0.95
+    with pytest.raises(th.ThresherError, match="a row for every example"):
+        checked_probabilities(sure[:10], 240, 3)
+
+
+def test_embeddings_of_images_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "train_recipe", None)
+    vectors, given, wrong = blobs()
+    images = np.random.default_rng(1).normal(size=(240, 1, 6, 6)).astype(np.float32)
+    issues = th.audit(images, given, features=vectors)
+    assert ranked_wrong(issues, wrong) > 0.9
+    assert issues.summary["method"] == "neighbours, linear"
+
+
+def test_doubles_with_another_label_are_found_within_and_across_sets() -> None:
+    inputs, given, _ = blobs(flipped=0)
+    inputs[7] = inputs[1]  # of the classes 1 and 1
+    inputs[9] = inputs[4]  # of the classes 0 and 1
+    inputs[12] = inputs[3] + 1e-5
+    issues = th.audit(inputs, given, test=(inputs[20:22], given[20:22]))
+    doubles = {tuple(each["ids"]): (each["exact"], each["across"]) for each in issues.summary["duplicates"]}
+    assert doubles[1, 7] == (True, None)
+    assert doubles[4, 9] == (True, "labels")
+    assert doubles[3, 12] == (False, None)
+    assert doubles[20,] == doubles[21,] == (True, "sets")
+    reasons = dict(zip(issues.column("id"), issues.column("reason"), strict=True))
+    assert reasons[9] == "near-duplicate with another label"
+    assert reasons[4] == ""
+
+
+def test_copies_are_no_near_doubles_of_each_other() -> None:
+    examples = th.Examples(torch.tensor([[0.0], [0.0], [5.0], [9.0]]), torch.tensor([0, 1, 0, 1]))
+    copies = equal(digests(examples))
+    assert [group.places for group in copies] == [[0, 1]]
+    assert similar(nearest(examples.inputs, 2), copies) == []  # type: ignore[arg-type]
+
+
+def test_what_lies_far_from_all_is_an_outlier() -> None:
+    inputs, given, _ = blobs(flipped=0)
+    inputs[5] = 60.0
+    issues = th.audit(inputs, given)
+    reasons = dict(zip(issues.column("id"), issues.column("reason"), strict=True))
+    assert reasons[5] == "outlier"
+    assert list(reasons.values()).count("outlier") <= 2
+
+
+def test_networks_judge_what_they_did_not_see_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = corrupt(digits().train.subset(range(300)), "symmetric:0.2", seed=0)
+    wrong = train.columns["is_corrupt"].numpy().astype(bool)
+    stop = {"fold 2 of 3"}
+
+    def tell(stage: str) -> None:
+        if stage in stop:
+            raise KeyboardInterrupt
+
+    settings: dict[str, Any] = {"model": "mlp:64", "folds": 3, "epochs": 12, "batch": 32, "method": None}
+    with pytest.raises(KeyboardInterrupt):
+        th.audit(train, out=tmp_path, tell=tell, **settings)
+    assert not (tmp_path / "issues.csv").exists()
+    stop.clear()
+    issues = th.audit(train, out=tmp_path, tell=tell, **settings)
+    place = {id_: at for at, id_ in enumerate(train.ids.tolist())}
+    order = np.array([place[id_] for id_ in issues.column("id").tolist()])
+    assert wrong[order[: wrong.sum()]].mean() > 0.75
+    assert (tmp_path / "audit" / "fold-2" / "checkpoint.pt").exists()
+    monkeypatch.setattr(networks, "train_recipe", None)  # nothing is trained again
+    assert th.audit(train, out=tmp_path, tell=tell, **settings).table.equals(issues.table)
+    with pytest.raises(th.ThresherError, match="another audit"):
+        th.audit(train, out=tmp_path, **{**settings, "folds": 4})
+
+
+def test_wrong_values_get_what_was_expected() -> None:
+    draws = np.random.default_rng(0)
+    inputs = draws.normal(size=(300, 3))
+    true = 50 + 10 * inputs[:, 0] + draws.normal(size=300)
+    given = true.copy()
+    wrong = np.isin(np.arange(300), draws.permutation(300)[:30])
+    given[wrong] += 60
+    issues = th.audit(inputs, given)
+    assert ranked_wrong(issues, wrong) > 0.95
+    order = np.argsort(issues.column("id"))
+    assert np.abs(issues.column("expected")[order] - true)[wrong].mean() < 5
+    inside = (issues.column("low")[order] <= true) & (true <= issues.column("high")[order])
+    assert inside.mean() > 0.8
+    assert wrong[issues.column("id")[issues.column("is_issue")]].mean() > 0.9
+
+
+def test_a_run_with_all_examples_is_left_behind(tmp_path: Path) -> None:
+    inputs, given, _ = blobs()
+    issues = th.audit(inputs, np.array(["ant", "bee", "cow"])[given], out=tmp_path, epochs=5)
+    run = th.open_run(tmp_path)
+    assert run.issues().table.equals(issues.table)
+    assert set(run.predict(inputs)) <= {"ant", "bee", "cow"}
+    assert len(run.trust()[0]) == 240
+    assert {"label", "suggested"} <= set(run.issues().table.column_names)
+    assert set(issues.column("suggested")) == {"ant", "bee", "cow"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"groups": [1, 2]}, "give one an example"),
+        ({"features": np.zeros((3, 2))}, "The features have the shape"),
+        ({"folds": 1}, "leaves nothing to train on"),
+        ({"model": torch.nn.Linear(4, 3)}, "pass a function"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(words: dict[str, Any], sentence: str) -> None:
+    inputs, given, _ = blobs(60, flipped=0)
+    with pytest.raises(th.ThresherError, match=sentence):
+        th.audit(inputs, given, **words)

@@ -1,0 +1,91 @@
+"""thresher audit: from a folder, a table or an array to a list of issues and a run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+from typer.testing import CliRunner
+
+from thresher import ThresherError, open_run
+from thresher.__main__ import app
+from thresher.app.audit_job import read_probabilities
+
+
+def audited(*words: str | Path) -> dict[str, object]:
+    result = CliRunner().invoke(app, ["audit", *map(str, words), "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, object] = json.loads(result.stdout.splitlines()[-1])
+    return found
+
+
+def table(path: Path, rows: int = 120) -> None:
+    """A table of two classes, of which the rows 3 and 8 are labelled wrongly."""
+    draws = np.random.default_rng(0)
+    names = np.array(["cat", "dog"])[np.arange(rows) % 2]
+    width = draws.normal(size=rows) + 6 * (np.arange(rows) % 2)
+    names[[3, 8]] = ["cat", "dog"]
+    csv.write_csv(pa.table({"width": width, "length": draws.normal(size=rows), "kind": names}), path)
+
+
+def test_a_table_becomes_a_list_of_all_rows_and_a_run(tmp_path: Path) -> None:
+    table(tmp_path / "pets.csv")
+    found = audited(tmp_path / "pets.csv", "--target", "kind", "--out", tmp_path / "run", "--epochs", "5")
+    assert found["examples"] == 120
+    assert "of 120 labels look wrong" in str(found["headline"])
+    rows = csv.read_csv(tmp_path / "run" / "issues.csv")
+    assert rows.num_rows == 120
+    assert set(rows["row"].to_pylist()[:2]) == {3, 8}
+    assert dict(zip(rows["row"].to_pylist(), rows["suggested"].to_pylist(), strict=True))[3] == "dog"
+    run = open_run(tmp_path / "run")
+    assert run.issues().summary["issues"] == found["issues"]
+    assert run.predict([{"width": 6.0, "length": 0.0}]).tolist() == ["dog"]
+    assert (tmp_path / "run" / "report.html").exists()
+    assert 'kind"' in (tmp_path / "run" / "run.toml").read_text()
+
+
+def test_what_a_person_reads(tmp_path: Path) -> None:
+    table(tmp_path / "pets.csv")
+    words = [str(tmp_path / "pets.csv"), "--target", "kind", "--out", str(tmp_path / "run"), "--epochs", "5"]
+    result = CliRunner().invoke(app, ["audit", *words, "--count", "2"])
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    shown = [line.split() for line in lines if "disagreement" in line]
+    assert sorted(line[0] for line in shown) == ["3", "8"]
+    assert any("issues.csv" in line for line in lines)
+    again = CliRunner().invoke(app, ["audit", *words, "--count", "2"])
+    assert again.stdout == result.stdout
+
+
+def test_images_keep_their_files_and_a_test_folder_stays_apart(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    draws = np.random.default_rng(0)
+    for side, count in (("train", 15), ("test", 3)):
+        for kind, shade in (("dark", 40), ("light", 200)):
+            (tmp_path / "photos" / side / kind).mkdir(parents=True)
+            for number in range(count):
+                pixels = (shade + draws.integers(0, 30, (8, 8, 3))).astype(np.uint8)
+                image.fromarray(pixels).save(tmp_path / "photos" / side / kind / f"{number}.png")
+    (tmp_path / "photos/train/dark/0.png").rename(tmp_path / "photos/train/light/moved.png")
+    photos = f"{tmp_path / 'photos'}:8"
+    audited(photos, "--out", tmp_path / "run", "--model", "mlp:16", "--epochs", "10", "--folds", "3", "--batch", "8")
+    issues = open_run(tmp_path / "run").issues()
+    assert len(issues) == 30
+    assert issues.column("file")[0].endswith("light/moved.png")
+    assert issues.column("suggested")[0] == "dark"
+
+
+def test_probabilities_come_from_a_file(tmp_path: Path) -> None:
+    table(tmp_path / "pets.csv")
+    np.save(tmp_path / "p.npy", 0.1 + 0.8 * np.eye(2)[np.arange(120) % 2])
+    words = [tmp_path / "pets.csv", "--target", "kind", "--out", tmp_path / "run", "--epochs", "4"]
+    found = audited(*words, "--probabilities", tmp_path / "p.npy")
+    assert found["method"] == "neighbours, given"
+    np.savez(tmp_path / "two.npz", a=np.zeros(3), b=np.zeros(3))
+    with pytest.raises(ThresherError, match="holds 2 arrays"):
+        read_probabilities(tmp_path / "two.npz")
+    (tmp_path / "bad.npy").write_text("nothing")
+    with pytest.raises(ThresherError, match="cannot be read"):
+        read_probabilities(tmp_path / "bad.npy")

@@ -1,0 +1,116 @@
+"""The method that auto chooses: by what it sees, from the ranking, the same again; and what it tells."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import net, real_examples
+from torch import nn
+from typer.testing import CliRunner
+
+from thresher import Examples, ThresherError, fit
+from thresher.__main__ import app
+from thresher.app.settings import read_toml
+from thresher.corruption import corrupt
+from thresher.data.builtin import digits
+from thresher.methods import METHODS, choose
+from thresher.methods.auto import neighbours_rate, ranking
+
+ROOT = Path(__file__).parents[1]
+
+
+def factory() -> nn.Module:
+    return net()
+
+
+def lopsided(times: int = 20) -> Examples:
+    """Two groups far apart, one of them rare."""
+    labels = (torch.arange(400) % (times + 1) == 0).long()
+    inputs = torch.randn(400, 4, generator=torch.Generator().manual_seed(0)) + 9 * labels[:, None]
+    return Examples(inputs, labels, classes=2)
+
+
+def chosen(train: Examples, model: Any = factory, **changes: Any) -> str:
+    return choose(train, model, **{"epochs": 30, **changes}).method
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ({}, "classes"),
+        ({"noise_rate": 0.3}, "classes"),
+        ({"noise_rate": 0.8}, "mostly wrong"),
+        ({"clean": True}, "clean examples"),
+    ],
+)
+def test_the_best_of_the_situation_is_chosen(changes: dict[str, Any], seen: str) -> None:
+    assert chosen(corrupt(digits().train, "symmetric:0.3", seed=0), **changes) == ranking()[seen][0]["method"]
+
+
+def test_what_it_sees_decides() -> None:
+    assert chosen(digits().train) == "standard", "nothing is wrong"
+    assert chosen(real_examples()) == next(row["method"] for row in ranking()["regression"])
+    balanced = next(row["method"] for row in ranking()["imbalanced"] if not METHODS[row["method"]].needs)
+    assert chosen(lopsided()) == balanced
+    assert chosen(lopsided(), clean=True) == ranking()["imbalanced"][0]["method"]
+    assert chosen(lopsided(), noise_rate=0.3) == ranking()["classes"][0]["method"], "wrong labels weigh more"
+
+
+def test_what_cannot_run_here_is_passed_over() -> None:
+    noisy = corrupt(digits().train, "symmetric:0.3", seed=0)
+    short = METHODS[chosen(noisy, epochs=2)]
+    assert "noise_rate" not in short.needs, "there is no time to find the rate"
+    assert "model factory" not in METHODS[chosen(real_examples(), net())].needs
+    for seen in ranking():
+        assert any(not METHODS[row["method"]].needs for row in ranking()[seen]), seen
+
+
+def test_neighbours_tell_the_rate_or_that_they_cannot() -> None:
+    found = neighbours_rate(corrupt(digits().train, "symmetric:0.3", seed=0))
+    assert found.low < 0.3 < found.high
+    equal = Examples(torch.ones(300, 3), torch.arange(300) % 3)
+    assert neighbours_rate(equal).rate is None
+    assert neighbours_rate(Examples(torch.ones(5, 3), torch.arange(5) % 2)).rate is None
+
+
+def test_fit_trains_by_the_method_and_says_why(tmp_path: Path) -> None:
+    train = corrupt(digits().train, "symmetric:0.3", seed=0)
+    settings: dict[str, Any] = {"noise_rate": 0.3, "epochs": 2, "batch": 256, "device": "cpu"}
+    run = fit("auto", "mlp:16", train, out=tmp_path / "a", **settings)
+    name = chosen(train, noise_rate=0.3, epochs=2)
+    assert run.about["method"] == name
+    assert run.about["chosen"].startswith(f"auto chose {name}: 1,438 examples of 10 classes, 30% of the labels said")
+    named = fit(name, "mlp:16", train, **settings)
+    assert [row["loss"] for row in run.history] == [row["loss"] for row in named.history]
+    assert fit("auto", "mlp:16", train, out=tmp_path / "a", **settings).history == run.history, "finished already"
+
+
+def test_the_command_chooses_by_default_tells_it_first_and_stores_the_name(tmp_path: Path) -> None:
+    words = ["train", "--data", "blobs:200,3", "--corrupt", "symmetric:0.3", "--epochs", "4", "--model", "mlp:8",
+             "--batch", "64", "--device", "cpu", "--out", str(tmp_path / "a")]  # fmt: skip
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    first = result.stderr.splitlines()[0]
+    stored = read_toml(tmp_path / "a" / "run.toml")["method"]
+    assert first.startswith(f"auto chose {stored}: ")
+    again = CliRunner().invoke(app, words)
+    assert "is finished and is not trained again" in again.stderr
+    other = CliRunner().invoke(app, [*words, "--method", "standard"])
+    assert other.exit_code == 2
+    assert f"its method is {stored}, not standard" in other.stderr
+
+
+def test_the_ranking_is_what_the_stored_results_give() -> None:
+    spec = importlib.util.spec_from_file_location("ranking_script", ROOT / "benchmarks" / "ranking.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert ranking() == script.ranking(ROOT / "results"), "run python benchmarks/ranking.py"
+
+
+def test_a_name_that_is_unknown_is_still_refused() -> None:
+    with pytest.raises(ThresherError, match="autoo"):
+        fit("autoo", net, digits().train, epochs=1)

@@ -1,0 +1,189 @@
+"""thresher export: what the files hold, and that they predict without Thresher what the run predicts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+from typer.testing import CliRunner, Result
+
+import thresher as th
+import thresher.core.extras
+from thresher.__main__ import app
+from thresher.app.export import describe, export_run
+from thresher.data.arrays import read_arrays
+
+DRAWS = np.random.default_rng(0)
+SHORT = {"epochs": 2, "device": "cpu", "learning_rate": 0.01}
+
+ALONE = """
+import csv, runpy, sys
+import numpy as np
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "thresher":
+            raise ImportError("Thresher is not here")
+
+sys.meta_path.insert(0, Block())
+place = sys.argv[1]
+rows = list(csv.DictReader(open(f"{place}/rows.csv", newline="")))
+inputs = {
+    "rows": rows, "several": rows, "real": rows, "bytes": np.load(f"{place}/bytes.npy"),
+    "images": [f"{place}/photos/{kind}/{n}.png" for kind in ("blue", "red") for n in range(6)],
+}
+found = {}
+for name, given in inputs.items():
+    sys.path.insert(0, f"{place}/{name}-export")  # as `python load.py` has it
+    found[name] = runpy.run_path(f"{place}/{name}-export/load.py")["predict"](given)
+assert "thresher" not in sys.modules
+np.savez(f"{place}/alone.npz", **{name: each.numpy() for name, each in found.items()})
+"""
+
+
+def told(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of every kind in a folder, and their exports beside them."""
+    folder = tmp_path_factory.mktemp("exports")
+    rows = pd.DataFrame({"length": DRAWS.normal(3, 2, 60), "home": np.array(["", "wet", "dry"])[np.arange(60) % 3]})
+    rows.loc[::7, "length"] = None
+    rows["open"] = np.where(np.arange(60) % 2, "true", "false")
+    rows["born"] = pd.Timestamp("1999-12-30") + pd.to_timedelta(np.arange(60) % 20 * 41, "D")
+    rows["seen"] = pd.Timestamp("2024-02-28 21:07:30") + pd.to_timedelta(np.arange(60) % 17 * 5000, "min")
+    rows.loc[::9, "born"] = None
+    rows["kind"], rows["price"] = np.arange(60) % 3 + 3, DRAWS.normal(500, 40, 60)
+    rows.drop(columns=["kind", "price"]).to_csv(folder / "rows.csv", index=False)
+    rows.to_csv(folder / "all.csv", index=False)
+    for name, at in (("blue", 2), ("red", 0)):
+        (folder / "photos" / name).mkdir(parents=True)
+        for number in range(6):
+            pixels = DRAWS.integers(0, 60, (20 + number, 12, 3), dtype=np.uint8)
+            pixels[..., at] += 150
+            Image.fromarray(pixels).save(folder / "photos" / name / f"{number}.png")
+        deep = DRAWS.integers(0, 4000, (12, 12)).astype(np.uint16)
+        Image.fromarray(deep).save(folder / "photos" / name / "4.png")
+        clear = np.dstack([pixels, DRAWS.integers(0, 255, pixels.shape[:2], dtype=np.uint8)])
+        Image.fromarray(clear).save(folder / "photos" / name / "5.png")
+    pixels = DRAWS.integers(0, 255, (40, 3, 8, 8), dtype=np.uint8)
+    np.save(folder / "bytes.npy", pixels)
+    table = pd.read_csv(folder / "all.csv", keep_default_na=True, parse_dates=["born", "seen"])
+    kinds, prices = table.drop(columns="price"), table.drop(columns="kind")
+    th.fit("standard", "mlp:16", kinds, target="kind", out=folder / "rows", **SHORT)
+    th.fit("co-teaching", "mlp:16", kinds, target="kind", noise_rate=0.2, out=folder / "several", **SHORT)
+    th.fit("standard", "mlp:16", prices, target="price", out=folder / "real", **SHORT)
+    with pytest.warns(UserWarning, match="16-bit"), pytest.warns(UserWarning, match="transparent"):
+        images = th.load(f"{folder}/photos:8")
+    th.fit("standard", "mlp:8", images, out=folder / "images", **SHORT)
+    th.fit("standard", "mlp:8", (pixels, np.arange(40) % 2), out=folder / "bytes", **SHORT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresher.core.extras, "find_spec", lambda name: None if "onnx" in name else name)
+        for name in ("several", "real", "images", "bytes"):
+            assert export_run(th.open_run(folder / name, device="cpu"), folder / f"{name}-export") == [
+                "Without model.onnx, which needs onnx: pip install 'thresher[export]'."
+            ]
+    result = told("export", folder / "rows", "--out", folder / "rows-export")
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def of_run(place: Path, name: str) -> np.ndarray:
+    raw = {"images": place / "photos", "bytes": np.load(place / "bytes.npy")}.get(name, place / "rows.csv")
+    run = th.open_run(place / name, device="cpu")
+    return run.predict(raw) if name == "real" else run.predict_proba(raw)
+
+
+def test_the_loaders_predict_the_same_without_thresher(place: Path) -> None:
+    subprocess.run([sys.executable, "-I", "-c", ALONE, str(place)], check=True, capture_output=True, text=True)
+    alone = read_arrays(place / "alone.npz")
+    for name in ("rows", "several", "real", "images", "bytes"):
+        expected = of_run(place, name)
+        assert expected.std() > 1e-3  # which constant outputs would not have
+        np.testing.assert_allclose(alone[name], expected, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_onnx_predicts_the_same(place: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    session = runtime.InferenceSession(place / "rows-export" / "model.onnx")
+    run = th.open_run(place / "rows", device="cpu")
+    inputs = run.prepare(place / "rows.csv").inputs.numpy()
+    for count in (1, 7, len(inputs)):
+        (found,) = session.run(None, {"inputs": inputs[:count]})
+        np.testing.assert_allclose(found, run.predict_proba(place / "rows.csv")[:count], rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_folder_holds(place: Path) -> None:
+    from safetensors.torch import load_file
+
+    names = {path.name for path in (place / "rows-export").iterdir()}
+    assert {"export.json", "load.py", "model.pt2", "model.safetensors"} <= names
+    weights = load_file(place / "rows-export" / "model.safetensors")
+    model = th.open_run(place / "rows", device="cpu").model
+    model.load_state_dict(weights)  # under the names that the network has
+    assert {name.partition(".")[0] for name in load_file(place / "several-export" / "model.safetensors")} == {"0", "1"}
+    about = json.loads((place / "rows-export" / "export.json").read_text())
+    assert about["class_names"] == ["3", "4", "5"]
+    assert [column["column"] for column in about["preprocessing"]["columns"]] == [
+        "length",
+        "home",
+        "open",
+        "born",
+        "seen",
+    ]
+    about = json.loads((place / "images-export" / "export.json").read_text())
+    assert about["preprocessing"]["size"] == 8
+    assert about["preprocessing"]["crop"] == "centre"
+    assert np.array(about["preprocessing"]["mean"]).ravel().tolist() == pytest.approx([123.675, 116.28, 103.53])
+    assert (place / "images-export" / "image_pixels.py").is_file()
+    for name in ("rows", "images", "bytes"):
+        code = (place / f"{name}-export" / "load.py").read_text()
+        assert "import thresher" not in code
+        assert "from thresher" not in code
+
+
+def test_a_place_in_use_and_no_run_are_refused(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for words, sentence in (
+        ([place / "rows", "--out", place], "is not empty: choose a new folder for the export"),
+        ([place / "rows", "--out", tmp_path / "file"], "is a file"),
+        ([place / "photos", "--out", tmp_path / "new"], "holds no run"),
+    ):
+        result = told("export", *words)
+        assert (result.exit_code, len(result.output.splitlines())) == (2, 1)
+        assert sentence in result.output
+    assert not (tmp_path / "new").exists()
+
+
+class Branching(nn.Module):
+    """A network whose steps depend on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.layer(inputs) if inputs.sum() > 0 else -self.layer(inputs)
+
+
+def test_a_network_that_is_no_program_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    data = (DRAWS.normal(size=(40, 2)), np.arange(40) % 2)
+    run = th.fit("standard", Branching(), data, device="cpu", epochs=1)
+    with pytest.raises(th.ThresherError, match="its steps must not depend on values"):
+        export_run(run, tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_that_the_loader_does_not_know_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.app.export.COLUMNS", ("numbers",))
+    with pytest.raises(th.ThresherError, match="Column home holds categories"):
+        describe(th.open_run(place / "rows", device="cpu"))
