@@ -3,8 +3,8 @@
     python benchmarks/walkthrough.py DATA_DIR [--page docs/walkthrough.md]
 
 DATA_DIR holds Fashion-MNIST as Thresher reads it. 3,000 training pictures become files in class folders, with a fifth
-of the labels wrong where pictures of two classes look alike; 2,000 test pictures keep their labels and are only used to
-measure. The answers of the review are the true labels: they stand for a person who makes no mistake.
+of the labels wrong at random; 2,000 test pictures keep their labels and are only used to measure. The answers of the
+review are the true labels: they stand for a person who makes no mistake.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from thresher import Examples, load
 from thresher.corruption import corrupt
 from thresher.record.issues import Issues
 
-COUNT, TEST, WRONG, REVIEWED = 3_000, 2_000, "instance:0.2", 150
+COUNT, TEST, WRONG, REVIEWED = 3_000, 2_000, "symmetric:0.2", 150
 WIDTH, HEIGHT = 1200, 1000
 
 
@@ -62,12 +62,13 @@ def write_folder(folder: Path, examples: Examples, names: list[str]) -> None:
         Image.fromarray(pixels).save(place / f"{number:05d}.png")
 
 
-def answer(sheet: Path, truth: dict[str, str]) -> int:
+def answer(sheet: Path, issues: Issues, truth: dict[str, str]) -> int:
     """Fill in the answers of a review by the true labels."""
     with open(sheet, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
+    names = {str(id_): Path(file).name for id_, file in zip(issues.column("id"), issues.column("file"), strict=True)}
     for row in rows:
-        row["label"] = truth[Path(row["file"]).name]
+        row["label"] = truth[names[row["id"]]]
     with open(sheet, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -110,9 +111,9 @@ def walk(folder: Path, data_dir: Path, picture: Path) -> str:
     way = Recorder(folder)
     way.say("# A folder with wrong labels, from beginning to end")
     way.say(
-        f"Recorded by `benchmarks/walkthrough.py` on a CPU. `photos/` has {COUNT:,} pictures of clothes (Fashion-MNIST) "
-        f"in ten folders, one for each class; {1 - right(folder / 'photos', truth):.0%} of them lie in the wrong one, "
-        f"where two classes look alike. `checked/` has {TEST:,} others with right labels: few people have such a set, "
+        f"Recorded by `benchmarks/walkthrough.py` on a CPU. `photos/` has {COUNT:,} pictures of clothes "
+        f"(Fashion-MNIST) in ten folders, one for each class; {1 - right(folder / 'photos', truth):.0%} of them lie in "
+        f"a wrong one. `checked/` has {TEST:,} others with right labels: few people have such a set, "
         "and it is used here only to measure."
     )
     way.say("## Which labels look wrong?")
@@ -133,9 +134,8 @@ def walk(folder: Path, data_dir: Path, picture: Path) -> str:
     way.say("## Let somebody look at the most doubtful")
     way.run(f"thresher review runs/audit --count {REVIEWED}")
     sheet = next((folder / "runs/audit/queries").glob("*/answers.csv"))
-    way.say(
-        f"Here the {answer(sheet, truth)} answers are the true labels: they stand for a person who makes no mistake."
-    )
+    answered = answer(sheet, issues, truth)
+    way.say(f"Here the {answered} answers are the true labels: they stand for a person who makes no mistake.")
     way.run(f"thresher label runs/audit {sheet.relative_to(folder)}")
     way.say("## A corrected copy")
     way.run("thresher correct runs/audit --out corrected")

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from thresher.auditing.rates import audit_rate, noise_matrix
 
 import thresher as th
 from thresher.auditing import networks

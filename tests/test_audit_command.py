@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from thresher import ThresherError, open_run
 from thresher.__main__ import app
 from thresher.app.audit_job import read_probabilities
+from thresher.record.issues import Issues
 
 
 def audited(*words: str | Path) -> dict[str, object]:
@@ -89,3 +90,20 @@ def test_probabilities_come_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "bad.npy").write_text("nothing")
     with pytest.raises(ThresherError, match="cannot be read"):
         read_probabilities(tmp_path / "bad.npy")
+
+
+def test_a_column_that_names_rows_stands_beside_their_verdicts(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    rows = pa.table(
+        {
+            "user_id": [f"person-{at}" for at in range(90)],
+            "x": draws.normal(size=90) + 6 * labels,
+            "y": draws.normal(size=90),
+            "kind": labels,
+        }
+    )
+    csv.write_csv(rows, tmp_path / "t.csv")
+    audited(tmp_path / "t.csv", "--target", "kind", "--out", tmp_path / "run", "--epochs", "2")
+    found = Issues.read(tmp_path / "run")
+    assert found.column("user_id").tolist() == [f"person-{row}" for row in found.column("row")]

@@ -28,7 +28,7 @@ from thresher.data import (
     scan,
 )
 from thresher.data import decoded as decoded_images
-from thresher.data.image_files import files_of, open_image
+from thresher.data.image_files import files_of, open_image, usual_size
 from thresher.engine.store.identity import checksum
 
 RAMP = np.linspace(0, 1, 32 * 32).reshape(32, 32)
@@ -240,9 +240,22 @@ def test_a_scan_tells_everything_at_once(tmp_path: Path) -> None:
     assert "__MACOSX" not in (train.class_names or [])
 
 
+@pytest.mark.parametrize(("sides", "size"), [((20, 20, 30), 20), ((90, 300, 20), 64), ((None, None, None), 64)])
+def test_images_have_the_size_of_most_files_and_at_most_64_pixels(
+    sides: tuple[int | None, ...], size: int, tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"{number}.png" for number in range(len(sides))]
+    for path, side in zip(paths, sides, strict=True):
+        if side is None:
+            path.write_text("cut")
+        else:
+            Image.new("L", (side, side // 2)).save(path)
+    assert usual_size(paths) == size
+
+
 def test_a_folder_name_with_a_colon_is_read(tmp_path: Path) -> None:
     root = folder_of(tmp_path / "lab:3" / "set:64", grey)
-    assert load(str(root)).train.input_shape == (3, 64, 64)
+    assert load(str(root)).train.input_shape == (3, 20, 20)
     assert load(f"{root}:12").train.input_shape == (3, 12, 12)
     folder_of(root, grey, kinds=("unlabelled",))  # type: ignore[arg-type]
     (root / "unlabelled" / "0.png").write_text("cut")

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from thresher import ThresherError
+from thresher import ThresherError, fit
 from thresher.__main__ import app
+from thresher.app.terminal import against_true_labels
 from thresher.core.examples import Examples
+from thresher.corruption import corrupt
 from thresher.data import (
     Preparation,
     Splits,
     TableOptions,
-    carried_columns,
+    digits,
     hold_out,
     is_held_out,
     load,
@@ -29,6 +32,7 @@ from thresher.data import (
     split,
 )
 from thresher.engine.loop.sweep import measure, trimmed_r_squared
+from thresher.noise import CorrectedAccuracy
 from thresher.report.noisy_score import against_labels, is_against_given_labels
 
 DRAWS = np.random.default_rng(0)
@@ -57,9 +61,8 @@ def test_ids_and_free_texts_are_carried_along_with_a_line_that_says_so(tmp_path:
     assert [note.split(":")[0] for note in notes_of(train)] == [
         f"Column {column} has another value in nearly every row" for column in ("user_id", "path")
     ]
-    beside = carried_columns(name, train.preparation)
-    assert beside.column_names == ["user_id", "path"]
-    assert beside["path"][7].as_py() == "scans/7.png"
+    assert list(train.brought) == ["user_id", "path"]
+    assert [train.brought["path"][at] for at in (7, 11)] == [f"scans/{int(train.ids[at])}.png" for at in (7, 11)]
     read = Preparation.from_record(json.loads(json.dumps(preparation_of(train).record())))
     assert read.carried == ("user_id", "path")  # type: ignore[attr-defined]
 
@@ -244,6 +247,29 @@ def test_trimmed_scores_equal_a_search_over_all_halves() -> None:
 )
 def test_the_sentence_beside_a_score_on_noisy_labels(rate: Any, said: str) -> None:
     assert said in against_labels(0.683, "accuracy", rate)
+
+
+def test_a_score_on_noisy_labels_says_what_it_would_be_on_true_ones() -> None:
+    corrected = CorrectedAccuracy(0.683, 0.92, 0.9, 0.94, 0.25)
+    assert against_labels(0.683, "accuracy", {"rate": 0.25}, corrected) == (
+        "68.3% is against your labels, of which about 25% look wrong; "
+        "against the true ones it is about 92% (90 to 94%)."
+    )
+    unknown = replace(corrected, accuracy=None)
+    assert "--test with checked examples" in against_labels(0.683, "accuracy", {"rate": 0.25}, unknown)
+
+
+def test_the_estimate_on_true_labels_is_near_what_they_give() -> None:
+    given, true = corrupt(digits().train, "symmetric:0.3"), digits().train
+    parts = torch.randperm(len(true), generator=torch.Generator().manual_seed(0)).split(900)
+    run = fit("prl-l", "mlp:64", given.subset(parts[0]), noise_rate=0.3, epochs=25)
+    held = given.subset(parts[1])
+    score = float((run.predict_proba(held).argmax(1) == held.labels.numpy()).mean())
+    right = float((run.predict_proba(held).argmax(1) == true.labels[parts[1]].numpy()).mean())
+    found = against_true_labels(run, held, score)
+    assert score < 0.75
+    assert found.accuracy == pytest.approx(right, abs=0.04)
+    assert found.low <= right <= found.high
 
 
 def trained(*words: str) -> Any:

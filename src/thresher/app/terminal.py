@@ -9,14 +9,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from thresher.app.settings import Settings
+from thresher.core.examples import Examples
 from thresher.engine.run import Run
 from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment
+from thresher.noise import CorrectedAccuracy, audit_rate, corrected_accuracy, noise_matrix
 from thresher.record.outcome import class_names_in
 from thresher.report.noisy_score import against_labels, is_against_given_labels
 from thresher.report.run_record import finite, noise_rate_found
@@ -184,12 +187,25 @@ def one_run(found: Result) -> Table:
     return table
 
 
-def what_the_score_means(found: Result, settings: Settings, corrected: float | None = None) -> str | None:
-    """That the score is against labels which may be wrong, where it is; `corrected` estimates it on right ones."""
+def what_the_score_means(found: Result, settings: Settings, run: Run, test: Examples) -> str | None:
+    """That the score is against labels which may be wrong, where it is, and what it would be against right ones."""
     if not found["against_given_labels"]:
         return None
     rate = settings.noise_rate if found["noise_rate"] is None else found["noise_rate"]
+    corrected = None
+    if not test.is_regression and found["last"] is not None:
+        corrected = against_true_labels(run, test, found["last"])
+        rate = {"rate": corrected.rate}
     return against_labels(found["last"], found["metric"], rate, corrected)
+
+
+def against_true_labels(run: Run, test: Examples, score: float) -> CorrectedAccuracy:
+    """What an accuracy on held-out examples says about their true labels, by how predictions contradict the given."""
+    chances, labels = run.predict_proba(test), test.labels.cpu().numpy()
+    confusion = np.zeros((chances.shape[1], chances.shape[1]))
+    np.add.at(confusion, (chances.argmax(1), labels), 1)
+    rate = audit_rate(chances, labels)
+    return corrected_accuracy(score, noise_matrix(chances, labels), confusion=confusion, rate=rate)
 
 
 def side_by_side(results: Sequence[Result]) -> Table:

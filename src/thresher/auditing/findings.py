@@ -99,7 +99,9 @@ def _issues(facts: Facts, columns: Mapping[str, Any], rate: Estimate, told: Mapp
     files = [] if isinstance(examples.inputs, Tensor) else files_of(examples.inputs)
     where = {"file": pa.array([str(file) for file in files], pa.string())} if files else {"row": ids}
     order = np.argsort(facts.trust, kind="stable")
-    table = pa.table({"id": ids, **where, **columns}).take(pa.array(order))
+    own = {"id": ids, **where, **columns}
+    brought = {name: pa.array(values) for name, values in examples.brought.items() if name not in own}
+    table = pa.table({**own, **brought}).take(pa.array(order))
     summary = {
         "examples": len(ids),
         "issues": int(np.count_nonzero(columns["is_issue"])),

@@ -35,7 +35,7 @@ from thresher.data.splits import (
 )
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.data.table_options import TableOptions
-from thresher.data.tables import carried_columns, rows_as_examples, table
+from thresher.data.tables import rows_as_examples, table
 
 __all__ = [
     "ImageFiles",
@@ -46,7 +46,6 @@ __all__ = [
     "Splits",
     "TableOptions",
     "blobs",
-    "carried_columns",
     "digits",
     "from_arrays",
     "from_npz",

@@ -100,6 +100,7 @@ def _examples(
         targets.values if scale is None else standardised(targets.values, scale),
         classes=None if targets.names is None else len(targets.names),
         columns={} if groups is None else {"group": groups},
+        brought={name: rows.column(name).to_numpy() for name in fitted.carried},
         class_names=targets.names,
         target_scale=scale,
         label_kind=_label_kind(as_labels(plain_column(rows, columns[0])).type),
@@ -129,11 +130,6 @@ def rows_like(source: Any, known: RowPreparation, names: Sequence[str] | None, s
     refuse_missing(given[0], known.targets[0])
     targets = ids_of([str(value) for value in as_labels(given[0]).to_pylist()], names)
     return Examples(inputs, targets, classes=len(names), class_names=names, preparation=known)
-
-
-def carried_columns(source: Any, known: RowPreparation) -> Any:
-    """The columns of a table that name its rows, such as ids and paths, as an Arrow table in the order of the rows."""
-    return read_rows(source, known.na, known.sep)[0].select(list(known.carried))
 
 
 def _read(source: Any, target: str, options: TableOptions) -> tuple[Any, str]:

@@ -70,16 +70,6 @@ class CorrectedAccuracy:
     high: float
     rate: float
 
-    def sentence(self) -> str:
-        """
-        >>> CorrectedAccuracy(0.683, 0.92, 0.9, 0.94, 0.25).sentence()
-        '68.3% against your labels, of which about 25% look wrong; about 92% (90-94) against the true ones'
-        """
-        begin = f"{self.score:.1%} against your labels, of which about {self.rate:.0%} look wrong"
-        if self.accuracy is None:
-            return f"{begin}; against the true ones it cannot be told"
-        return f"{begin}; about {self.accuracy:.0%} ({100 * self.low:.0f}-{100 * self.high:.0f}) against the true ones"
-
 
 def corrected_accuracy(
     score: float,

@@ -3,11 +3,24 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from thresher.data import names
 from thresher.record.run_folder import MODEL
 from thresher.report.summary import is_share, score_text
+
+
+class Corrected(Protocol):
+    """An accuracy against true labels, and its limits."""
+
+    @property
+    def accuracy(self) -> float | None: ...
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
 
 
 def is_against_given_labels(folder: Path, settings: Mapping[str, Any]) -> bool:
@@ -21,20 +34,22 @@ def is_against_given_labels(folder: Path, settings: Mapping[str, Any]) -> bool:
 
 
 def against_labels(
-    score: float | None, metric: str, noise_rate: Mapping[str, Any] | float | str | None, corrected: float | None = None
+    score: float | None,
+    metric: str,
+    noise_rate: Mapping[str, Any] | float | str | None,
+    corrected: Corrected | None = None,
 ) -> str:
     """The sentence that stands beside such a score.
 
     noise_rate  what the run found (its `rate` may be None: it cannot be told), or what it was told
-    corrected   an estimate of the score on right labels
-
-    >>> against_labels(0.683, "accuracy", {"rate": 0.25}, corrected=0.931)
-    '68.3% is against your labels, of which about 25% look wrong; against right ones it is about 93.1%.'
+    corrected   an estimate of the score against true labels, with its limits; its accuracy is None where it cannot be
+                told
     """
     said = "labels" if is_share(metric) else "targets"
     sentence = f"{score_text(score, metric)} is against your {said}, {_share_of_wrong(noise_rate)}"
-    if corrected is not None:
-        return f"{sentence}; against right ones it is about {score_text(corrected, metric)}."
+    if corrected is not None and corrected.accuracy is not None:
+        limits = f"{100 * corrected.low:.0f} to {100 * corrected.high:.0f}"
+        return f"{sentence}; against the true ones it is about {corrected.accuracy:.0%} ({limits}%)."
     if is_share(metric):
         return f"{sentence}; --test with checked examples tells how good the model is."
     return f"{sentence}; wrong ones can rank models backwards by R²: compare the trimmed R², or give --test."

@@ -60,7 +60,7 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
         print(json.dumps(found))
         return
     console.print(one_run(found))
-    meaning = what_the_score_means(found, job.settings)
+    meaning = what_the_score_means(found, job.settings, run, job.sets.test)
     if meaning is not None:
         console.print(meaning, soft_wrap=True)
     console.print(f"\nReport: {page}", soft_wrap=True)
