@@ -10,6 +10,8 @@ from thresher.core.evidence import Evidence
 from thresher.core.schedules import ramp
 from thresher.methods import METHODS, MethodFacts
 from thresher.methods.reclaim import reclaim
+from thresher.methods.reclaim_vote import reclaim_vote
+from thresher.objectives import Contrastive
 from thresher.rules import (
     Centrality,
     ClipNorm,
@@ -17,6 +19,7 @@ from thresher.rules import (
     KeepLargest,
     KeepSmallest,
     MetaGradient,
+    NeighbourVote,
     Rule,
     Uniform,
     every,
@@ -76,6 +79,8 @@ OTHER_RECIPES: dict[str, Recipe] = {
         average=0.9,
         views=(Flip(), Shift(0.25)),
     ),
+    "views that are compared": Recipe(objective=Contrastive(), views=(Flip(), Shift(0.25))),
+    "two networks that label for each other": reclaim_vote(MethodFacts(0.4, 3, 8), vote=NeighbourVote(5), peers=2),
     "average": Recipe(average=0.9),
     "growing average": Recipe(average=Growing(0.9), each_batch=KEEP, clip=Clamped(0.1)),
     "clip": Recipe(clip=1.0),

@@ -38,6 +38,7 @@ def some_evidence(n: int, task: str = "classes", *, width: int = 4, seed: int = 
         "columns": {
             "is_corrupt": torch.rand(n, generator=generator) < 0.4,
             "is_clean": torch.rand(n, generator=generator) < 0.5,
+            "voted": targets.reshape(n, -1)[:, 0].long().abs() % width,  # as NeighbourVote gives it
             "selected": torch.arange(n) % 3 == 0,
             "candidate": torch.arange(n) % 3 == 1,
             "from_teacher": torch.rand(n, generator=generator) < 0.7,

@@ -35,6 +35,7 @@ from thresher.rules import (
     KeepSmallest,
     KMeansPlusPlus,
     MetaGradient,
+    NeighbourVote,
     OnlyClean,
     OnlyCorrect,
     RandomPicks,
@@ -43,6 +44,7 @@ from thresher.rules import (
     SampleWeight,
     Selected,
     Uniform,
+    Voted,
     ask,
     average_teaches,
     average_teaches_held_out,
@@ -61,7 +63,7 @@ from thresher.rules import (
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
 NOT_RULES |= COVERS | {"debias_weights", "local_dimensionality", "mean_of_nearest", "teacher_labels"}
-NOT_RULES |= {"k_centre", "kmeans_plus_plus"}
+NOT_RULES |= {"k_centre", "kmeans_plus_plus", "neighbour_votes", "shares_of_votes"}
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
@@ -126,8 +128,10 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (KeepSmallest(by=signals.predicted, fraction=0.5), LABELLED),
     ],
     "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
+    "NeighbourVote": [(NeighbourVote(count=5), LABELLED), (NeighbourVote(sure=None), LABELLED)],
     "OnlyClean": [(OnlyClean(), EVERY_TASK)],
     "RandomPicks": [(RandomPicks(5), EVERY_TASK)],
+    "Voted": [(Voted(), LABELLED)],
     "OnlyCorrect": [(OnlyCorrect(), EVERY_TASK)],
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
     "SampleWeight": [(SampleWeight(), EVERY_TASK)],

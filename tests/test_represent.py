@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn import functional
 
 from thresher import Examples, Recipe, ThresherError, fit, open_run
-from thresher.engine.represent import Started, read_start, represent, start_for, write_start
 from thresher.engine.settings import TrainSettings
 from thresher.engine.train import train_recipe
+from thresher.methods.represent import Started, read_start, represent, start_for, write_start
 from thresher.models import NamedModel
 from thresher.objectives import Contrastive, CrossCorrelation, contrastive, cross_correlation
 from thresher.slots import CropResize, Flip, Grey, Hue, Solarise, Swap, different, sometimes

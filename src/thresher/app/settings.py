@@ -35,7 +35,7 @@ class Settings(TableSettings):
     features: str | None = option(
         None,
         DATA,
-        "Embeddings of the training inputs, an .npy or .parquet file a row each: rules look for neighbours there.",
+        "Embeddings of the training inputs, rows of an .npy or .parquet file: rules look for neighbours there.",
     )
     noise_rate: float | str | None = option(
         None,

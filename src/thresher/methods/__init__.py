@@ -25,6 +25,7 @@ from thresher.methods.reclaim import (
 )
 from thresher.methods.reclaim_vote import SURE_AND_VOTED, reclaim_vote
 from thresher.methods.registry import KINDS, METHODS, method, methods
+from thresher.methods.represent import Start, Started, represent, write_start
 from thresher.methods.t_revision import t_revision
 from thresher.methods.teaching import Lessons, teach
 from thresher.methods.trainer import Trainer
@@ -46,6 +47,8 @@ __all__ = [
     "Loop",
     "Method",
     "MethodFacts",
+    "Start",
+    "Started",
     "TrainedTo",
     "Trainer",
     "Weighting",
@@ -69,10 +72,12 @@ __all__ = [
     "pairs_between",
     "reclaim",
     "reclaim_vote",
+    "represent",
     "short",
     "student_recipe",
     "t_revision",
     "teach",
     "weighting",
     "with_clean",
+    "write_start",
 ]

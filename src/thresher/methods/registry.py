@@ -196,7 +196,7 @@ METHODS: dict[str, Method] = {  # those that train: recipes and procedures
         Method(
             "reclaim-vote",
             reclaim_vote,
-            "reclaim that begins with labels that win the vote of their neighbours; made for a start without labels",
+            "reclaim that begins with labels that win the vote of their neighbours",
             "SSR (2022) and the five papers as one loop",
             clock="epoch",
             needs=RATE,

@@ -11,11 +11,11 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.engine.plan import epochs_for
-from thresher.engine.represent import Started, start_for
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment, train_recipe
+from thresher.methods.represent import Started, start_for
 from thresher.models import NamedModel
 from thresher.record.run_folder import STAGES
 from thresher.rules import SampleWeight, product
