@@ -38,6 +38,7 @@ from thresher.engine.plan import make_optimizer, make_schedule
 from thresher.engine.store.checkpoint import RunFolder
 from thresher.methods import METHODS, WEIGHTINGS, methods
 from thresher.noise.noise_rate import Estimate
+from thresher.record.previews import stored_picture
 
 QUICK = ["--data", "blobs:200,3,4", "--model", "mlp:16", "--batch", "32"]
 PRL = [*QUICK, "--corrupt", "symmetric:0.4", "--method", "prl-l", "--noise-rate", "0.4"]
@@ -118,8 +119,9 @@ def test_the_outcome_of_a_folder_of_images_names_their_files(tmp_path):
     assert all(Path(row["file"]).parent.name == ("cat", "dog")[row["target"]] for row in rows)
     numbers = {row["id"]: int(Path(row["file"]).stem) for row in rows}
     with np.load(tmp_path / "a" / "previews.npz") as previews:
-        by_colour = previews["ids"][previews["inputs"][:, 0, 0, 0].argsort()].tolist()
-    assert by_colour == sorted(numbers, key=numbers.__getitem__)
+        shown = {int(id_): stored_picture(previews, place) for place, id_ in enumerate(previews["ids"])}
+    reds = {id_: Image.open(io.BytesIO(encoded)).convert("RGB").getpixel((0, 0))[0] for id_, encoded in shown.items()}
+    assert sorted(reds, key=reds.__getitem__) == sorted(numbers, key=numbers.__getitem__)
 
 
 def written_table(path, *header, rows):
@@ -161,7 +163,7 @@ def test_results_are_json_whatever_the_score(tmp_path):
 
 def test_the_noise_rate_that_was_found_is_told(tmp_path):
     words = [*QUICK, "--corrupt", "symmetric:0.4", "--method", "prl-l", "--epochs", 4, "--out", tmp_path / "a"]
-    found = told(thresher("train", *words, "--json"))["noise_rate"]
+    found = told(thresher("train", *words, "--data", "blobs:3000,3,4", "--json"))["noise_rate"]
     assert found == history(tmp_path / "a")[-1]["noise_rate"]
     said = f"{found['rate']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
     assert f"<dt>noise rate found</dt><dd>{said}: " in (tmp_path / "a" / "report.html").read_text()

@@ -55,6 +55,7 @@ DIGITS = {
     "dmi": (0.08, 0.59),
     "reclaim": (0.1, 0.95),
     "reclaim-patient": (0.1, 0.95),
+    "reclaim-vote": (0.1, 0.95),
     "top-q": (-0.15, 0.2),  # the largest losses are of the wrong labels: docs/theory/active.md
 }
 

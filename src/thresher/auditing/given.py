@@ -51,6 +51,7 @@ def as_given(data: Any, y: Any, target: str | None, test: Any, groups: Any) -> G
 def whole(splits: Splits) -> tuple[Examples, Examples | None]:
     """The training set, and the test set where it is one of its own; else both as one set, in the order of their ids.
 
+    >>> import torch
     >>> one = Examples(torch.zeros(5, 1), torch.tensor([0, 1, 0, 1, 0]))
     >>> examples, test = whole(Splits(one.subset([0, 1, 3, 4]), one.subset([2])))
     >>> examples.ids.tolist(), test

@@ -21,7 +21,7 @@ def contrastive(outputs: Tensor, others: Tensor, temperature: float, decoupled: 
     Decoupled (Yeh et al. 2022) the sum lacks exp(s(i, i')/τ), which NT-Xent (Chen et al. 2020) has.
 
     >>> rows = torch.eye(2)
-    >>> [contrastive(rows, rows, 1.0, decoupled)[0].exp().__round__(decimals=4).item() for decoupled in (True, False)]
+    >>> [round(contrastive(rows, rows, 1.0, decoupled)[0].exp().item(), 4) for decoupled in (True, False)]
     [0.7358, 1.7358]
     """
     own, other = functional.normalize(outputs, dim=1), functional.normalize(others, dim=1)
