@@ -9,6 +9,7 @@ review are the true labels: they stand for a person who makes no mistake.
 
 import argparse
 import csv
+import os
 import shutil
 import subprocess
 import sys
@@ -21,12 +22,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from thresher import Examples, load
+from thresher import Examples, load, open_run
 from thresher.corruption import corrupt
 from thresher.record.issues import Issues
 
 COUNT, TEST, WRONG, REVIEWED = 3_000, 2_000, "symmetric:0.2", 150
-WIDTH, HEIGHT = 1200, 1000
+WIDTH, HEIGHT = 1200, 1550
 
 
 @dataclass
@@ -41,12 +42,14 @@ class Recorder:
         """Run one command line, and write it down with its output."""
         began = time.monotonic()
         words = [sys.executable, "-m", *command.split()]
-        ended = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, check=False)
+        wide = {**os.environ, "COLUMNS": "120"}
+        ended = subprocess.run(words, cwd=self.folder, env=wide, capture_output=True, text=True, check=False)
         if ended.returncode:
             raise SystemExit(f"{command}\n{ended.stderr}")
         took = time.monotonic() - began
         self.seconds += took
-        self.say(f"```\n$ {command}\n{ended.stdout.rstrip()}\n```\n*{took:.0f} s*")
+        printed = "\n".join(line.rstrip() for line in ended.stdout.rstrip().splitlines())
+        self.say(f"```\n$ {command}\n{printed}\n```\n*{took:.0f} s*")
         return ended.stdout
 
     def say(self, text: str) -> None:
@@ -111,9 +114,9 @@ def walk(folder: Path, data_dir: Path, picture: Path) -> str:
     way = Recorder(folder)
     way.say("# A folder with wrong labels, from beginning to end")
     way.say(
-        f"Recorded by `benchmarks/walkthrough.py` on a CPU. `photos/` has {COUNT:,} pictures of clothes "
+        f"Recorded by `benchmarks/walkthrough.py` on a CPU. The folder photos has {COUNT:,} pictures of clothes "
         f"(Fashion-MNIST) in ten folders, one for each class; {1 - right(folder / 'photos', truth):.0%} of them lie in "
-        f"a wrong one. `checked/` has {TEST:,} others with right labels: few people have such a set, "
+        f"a wrong one. The folder checked has {TEST:,} others with right labels: few people have such a set, "
         "and it is used here only to measure."
     )
     way.say("## Which labels look wrong?")
@@ -127,7 +130,7 @@ def walk(folder: Path, data_dir: Path, picture: Path) -> str:
     way.say(
         f"Of the {flagged.sum():,} issues {np.mean(np.array(found)[flagged]):.0%} are really wrong, and they are "
         f"{np.array(found)[flagged].sum() / np.sum(found):.0%} of all wrong labels. "
-        "The first screen of `runs/audit/report.html`:"
+        "The first screen of its report.html:"
     )
     picture_of(folder / "runs/audit/report.html", picture)
     way.say(f"![The report of the audit]({picture.name})")
@@ -140,13 +143,16 @@ def walk(folder: Path, data_dir: Path, picture: Path) -> str:
     way.say("## A corrected copy")
     way.run("thresher correct runs/audit --out corrected")
     before, after = right(folder / "photos", truth), right(folder / "corrected", truth)
-    way.say(
-        f"Right labels: {before:.1%} in `photos/`, {after:.1%} in `corrected/`. The original folder was not touched."
-    )
+    way.say(f"Right labels: {before:.1%} in photos, {after:.1%} in corrected. The original folder was not touched.")
     way.say("## A better model")
-    way.say("The same plain training, on the labels as they were and as they are now, measured on `checked/`:")
+    way.say("The same plain training, on the labels as they were and as they are now, measured on checked:")
     way.run("thresher train --data photos --test checked --method standard --epochs 20 --out runs/before")
     way.run("thresher train --data corrected --test checked --method standard --epochs 20 --out runs/after")
+    left = open_run(folder / "runs/audit")
+    way.say(
+        f"The model that the audit left behind has {left.last():.1%} (mean of the last ten epochs): it was trained on "
+        f"the labels as they were, by {left.about['method']}, which tolerates wrong ones."
+    )
     way.run("thresher export runs/after --out model")
     way.say(f"All commands together took {way.seconds / 60:.1f} minutes.")
     return "\n\n".join(way.pages) + "\n"
