@@ -134,7 +134,7 @@ def walk(folder: Path, data_dir: Path, picture: Path) -> str:
     )
     picture_of(folder / "runs/audit/report.html", picture)
     way.say(f"![The report of the audit]({picture.name})")
-    way.say("## Let somebody look at the most doubtful")
+    way.say("## Review the most doubtful")
     way.run(f"thresher review runs/audit --count {REVIEWED}")
     sheet = next((folder / "runs/audit/queries").glob("*/answers.csv"))
     answered = answer(sheet, issues, truth)

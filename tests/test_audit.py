@@ -12,10 +12,11 @@ from thresher.auditing import networks
 from thresher.auditing.classes import checked_probabilities
 from thresher.auditing.combine import combined, trust_of
 from thresher.auditing.duplicates import digests, equal, similar
-from thresher.auditing.judges import split_into_folds
+from thresher.auditing.judges import forest, probabilities_of, split_into_folds
 from thresher.auditing.neighbours import feature_space, nearest, votes
 from thresher.corruption import corrupt
 from thresher.data import digits
+from thresher.engine.settings import TrainSettings
 
 Array = np.ndarray[Any, Any]
 
@@ -255,3 +256,27 @@ def test_what_cannot_be_audited_is_refused(words: dict[str, Any], sentence: str)
     inputs, given, _ = blobs(60, flipped=0)
     with pytest.raises(th.ThresherError, match=sentence):
         th.audit(inputs, given, **words)
+
+
+def test_no_judge_reads_the_label_that_it_judges() -> None:
+    """Other labels of one fold leave every verdict on that fold as it was, to the last bit."""
+    rows, y, _ = blobs(90)
+    parts = split_into_folds(y, 3, seed=0)
+    own = parts[0][1]
+    other = y.copy()
+    other[own] = (y[own] + 1) % 3
+    settings = TrainSettings(epochs=4, batch=16, device="cpu")
+    inputs = torch.as_tensor(rows).float()
+
+    def by_networks(labels: Array) -> tuple[Array, ...]:
+        train = th.Examples(inputs, torch.as_tensor(labels))
+        seen = networks.judged_by_networks(train, lambda: torch.nn.Linear(rows.shape[1], 3), parts, settings)
+        return seen.outputs, seen.votes
+
+    def by_trees(labels: Array) -> tuple[Array, ...]:
+        return (probabilities_of(forest(0), rows, labels, 3, parts),)
+
+    for judge in (by_networks, by_trees):
+        for before, after in zip(judge(y), judge(other), strict=True):
+            np.testing.assert_array_equal(before[own], after[own])
+            assert not np.array_equal(before, after), "the other folds learned from those labels"

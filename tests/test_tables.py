@@ -188,7 +188,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "the target as group": ({"groups": "target"}, "Column target is what to predict"),
     "an unknown task": ({"task": "ranking"}, "task 'ranking' is unknown: give classes or regression"),
     "a long separator": ({"sep": ";;"}, "is not one character"),
-    "gaps in a group": ({"groups": "who2"}, "2 rows that belong to nobody"),
+    "gaps in a group": ({"groups": "who2"}, "2 rows without a group"),
 }
 
 

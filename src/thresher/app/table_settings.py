@@ -31,7 +31,7 @@ class TableSettings(TrainSettings):
     )
     sep: str | None = option(None, TABLES, "What is between the cells of a text file: ; or tab (by its first line).")
     groups: str | None = option(
-        None, TABLES, "The column that says to whom a row belongs: nobody is in two parts of a split."
+        None, TABLES, "The column of the groups, such as persons: the rows of a group stay in one part of a split."
     )
 
 

@@ -1,4 +1,4 @@
-"""What an audit is given, as one set of which nobody is left out."""
+"""What an audit is given, as one set of all examples."""
 
 from dataclasses import dataclass
 from typing import Any

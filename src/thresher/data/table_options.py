@@ -20,7 +20,7 @@ class TableOptions:
     categorical  columns whose numbers are names of categories
     drop         columns that are no inputs
     sep          what separates the cells of a text file
-    groups       the column that says to whom a row belongs: nobody is in two parts of a split
+    groups       the column of the groups, such as persons: the rows of a group stay in one part of a split
 
     >>> TableOptions.from_words(drop="id,name", sep="tab")
     TableOptions(task=None, na=(), categorical=(), drop=('id', 'name'), sep='\\t', groups=None)

@@ -145,7 +145,7 @@ def _groups(rows: Any, options: TableOptions) -> Tensor | None:
     column = plain_column(rows, options.groups)
     if column.null_count:
         raise ThresherError(
-            f"Column {options.groups} has {column.null_count} rows that belong to nobody: fill or remove those rows."
+            f"Column {options.groups} has {column.null_count} rows without a group: fill or remove those rows."
         )
     return torch.tensor(texts_in(column).dictionary_encode().indices.to_pylist())
 

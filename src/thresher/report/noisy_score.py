@@ -24,7 +24,7 @@ class Corrected(Protocol):
 
 
 def is_against_given_labels(folder: Path, settings: Mapping[str, Any]) -> bool:
-    """Whether the run in this folder was tested on a held-out part of its own data, whose labels nobody has checked."""
+    """Whether the run in this folder was tested on a held-out part of its own data, whose labels are unchecked."""
     if settings.get("corruption") is not None or str(settings.get("data", "")).partition(":")[0] in names():
         return False  # the test set has the true targets
     try:

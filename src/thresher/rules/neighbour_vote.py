@@ -55,7 +55,7 @@ def neighbour_votes(embeddings: Tensor, labels: Tensor, classes: int, count: int
     at_once = BLOCKS * rows_at_once(n, embeddings)
     for rows in torch.split(torch.arange(n, device=embeddings.device), at_once):
         cosines = directions[rows] @ directions.T
-        cosines.scatter_(1, rows[:, None], -torch.inf)  # nobody votes for itself
+        cosines.scatter_(1, rows[:, None], -torch.inf)  # no example votes for itself
         last = cosines.topk(near, dim=1, sorted=False).values.amin(1, keepdim=True)
         votes.append((cosines >= last).to(voters.dtype) @ voters)
     return torch.cat(votes)

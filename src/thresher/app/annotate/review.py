@@ -33,7 +33,7 @@ def class_names_of(issues: Issues) -> list[str]:
 
 
 def most_doubtful(issues: Issues, count: int, answered: Sequence[int] = ()) -> list[int]:
-    """The places in the table of the worst examples that nobody has answered yet."""
+    """The places in the table of the worst examples without an answer so far."""
     is_open = ~np.isin(issues.column("id"), np.array(list(answered), dtype=np.int64))
     places: list[int] = np.flatnonzero(is_open).tolist()
     if not 1 <= count <= len(places):
