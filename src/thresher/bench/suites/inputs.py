@@ -44,12 +44,14 @@ PARTS = (
 )
 BEFORE = (
     Entry("standard", "Standard", changes=NO_START),
+    Entry("standard-short", "Standard, 30 epochs", of="standard", changes={**NO_START, "epochs": 30}),
     Entry("standard-started", "Standard, after the same start", of="standard"),
     Entry("reclaim", "Reclaim", changes=NO_START),
     Entry("reclaim-started", "Reclaim, after the same start", of="reclaim"),
 )
 EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
-REPORTED = ("standard", "reclaim-started", "reclaim-vote", "two-networks")
+REPORTED = ("standard", "standard-short", "reclaim-started", "reclaim-vote", "two-networks")
+CANDIDATES = ("votes-throughout", "or-predicted", "reclaim-started", "reclaim-vote")
 
 
 def noisy(kind: Cell, corruption: str, rate: float) -> Cell:
@@ -66,11 +68,24 @@ SMALL = Scale(
 
 CIFAR = Cell("cifar10", "cifar10")
 DEVELOPMENT = replace(CIFAR, methods=EVERY, changes={"epochs": 30})
+
+
+def longer(cell: Cell, epochs: int, methods: tuple[str, ...]) -> Cell:
+    """The cell with a start of 200 epochs and a training of this many."""
+    changes = {**cell.changes, "start": "represent:200", "epochs": epochs}
+    return replace(cell, name=f"{cell.name}-in-{epochs}-epochs", methods=methods, changes=changes)
+
+
+WORST = Cell("cifar10n-worse", "cifar10n-worse", methods=REPORTED)
+FOUR_FIFTHS = noisy(replace(CIFAR, methods=REPORTED), "uniformflip-any", 0.8)
 PAPER = Scale(
     cells=(
         noisy(DEVELOPMENT, "symmetric", 0.4),
         noisy(DEVELOPMENT, "instance", 0.4),
-        Cell("cifar10n-worse", "cifar10n-worse", methods=REPORTED),
+        longer(noisy(CIFAR, "instance", 0.4), 60, CANDIDATES),
+        WORST,
+        longer(WORST, 200, ("standard-short", *CANDIDATES)),
+        longer(FOUR_FIFTHS, 200, ("standard-short", *CANDIDATES)),
         Cell("cifar10n-aggre", "cifar10n-aggre", methods=REPORTED),
         Cell("cifar10n-random1", "cifar10n-random1", methods=REPORTED),
         *(noisy(replace(CIFAR, methods=REPORTED), "uniformflip-any", rate) for rate in (0.2, 0.5, 0.8, 0.9)),
