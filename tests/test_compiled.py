@@ -1,8 +1,10 @@
 """Compiled models: the training pass runs compiled, what looks into a model as written, and the result is the same."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,6 +14,9 @@ from torch import Tensor, nn
 
 from thresher import Recipe, Run, ThresherError, fit, signals, weigh
 from thresher.engine.device.compile import MODELS, as_written, compiling
+from thresher.engine.loop.training import Training
+from thresher.engine.settings import TrainSettings
+from thresher.engine.train import COMPILED, WORTH_COMPILING, Moment, _compiles, operations
 from thresher.objectives import LayerPair, Variational
 from thresher.rules import KeepSmallest
 
@@ -209,3 +214,39 @@ def test_what_a_wrapper_cannot_say_is_refused() -> None:
     wrapped.register_forward_hook(lambda layer, given, output: output)  # noqa: ARG005
     with pytest.raises(ThresherError, match="put them on the model itself"):
         train(Recipe(), wrapped)  # type: ignore[arg-type]
+
+
+class OnCuda:
+    """A training as it would be on CUDA, of which only what the decision reads is there."""
+
+    def __init__(self, epochs: int, inside: bool = False, kind: str = "cuda"):
+        self.device, self.recipe, self.train = torch.device(kind), Recipe(), TRAIN
+        self.plan = SimpleNamespace(epochs=epochs)
+        self.step = SimpleNamespace(passes=SimpleNamespace(looks_inside=inside))
+        self.learners = [SimpleNamespace(model=net())]
+
+
+def decided(training: OnCuda, compiled: bool | None = None) -> bool:
+    return _compiles(TrainSettings(compiled=compiled), cast(Training, training))
+
+
+def test_runs_on_cuda_that_are_long_enough_are_compiled() -> None:
+    """The limit, from both sides: as many epochs as the operations of one make up what compiling earns."""
+    a_run = len(TRAIN) * operations(net(), TRAIN.inputs)
+    enough = math.ceil(WORTH_COMPILING / a_run)
+    assert decided(OnCuda(enough))
+    assert not decided(OnCuda(enough - 1))
+    assert not decided(OnCuda(enough, inside=True))
+    assert not decided(OnCuda(enough, kind="cpu"))
+    assert decided(OnCuda(1, kind="cpu"), compiled=True)
+    assert not decided(OnCuda(enough), compiled=False)
+
+
+def test_a_run_that_is_compiled_by_itself_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.engine.train._compiles", lambda *_: True)
+    said: list[Moment] = []
+    with counted() as sizes:
+        train(Recipe(), watch=said.append)
+    assert sizes
+    assert [moment.note for moment in said if moment.note] == [COMPILED]
+    assert said[0].note == COMPILED

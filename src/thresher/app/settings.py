@@ -133,7 +133,6 @@ def to_toml(settings: Settings) -> str:
     weight_decay = 0.0
     seed = 0
     precision = "auto"
-    compiled = false
     deterministic = false
     workers = 0
     """

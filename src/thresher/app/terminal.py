@@ -62,6 +62,9 @@ def _bar(bars: Progress, task: TaskID) -> Watch:
 
     def watch(moment: Moment) -> None:
         nonlocal drawn, begun
+        if moment.note is not None:
+            bars.console.print(moment.note, highlight=False)
+            return
         if not begun:
             bars.start_task(task)
             begun = True
@@ -82,6 +85,9 @@ def _lines(label: str, console: Console) -> Watch:
 
     def watch(moment: Moment) -> None:
         nonlocal written, before
+        if moment.note is not None:
+            console.print(moment.note, highlight=False, soft_wrap=True)
+            return
         before = moment.epoch if before is None else before
         ended = _done(moment) >= moment.epochs and moment.record is not None
         if time.monotonic() - written < LINE_EVERY and not ended:

@@ -72,8 +72,11 @@ class TrainSettings:
     precision: str | torch.dtype | None = option(
         "auto", RUN, "float32, or bfloat16 for mixed precision (auto: that on CUDA).", word=str
     )
-    compiled: bool = option(
-        False, RUN, "Let torch.compile make the training pass faster, after half a minute.", same_run=False
+    compiled: bool | None = option(
+        None,
+        RUN,
+        "Let torch.compile make the training pass faster, after half a minute (on CUDA, in runs that earn it).",
+        same_run=False,
     )
     captured: bool | None = option(None, None, "Whether a step is captured as a CUDA graph (on CUDA).", same_run=False)
     channels_last: bool | None = option(None, None, "Whether images are channels last (on CUDA).", same_run=False)

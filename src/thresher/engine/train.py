@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -22,24 +22,29 @@ from thresher.engine.loop.training import Training
 from thresher.engine.plan import Plan, make_plan
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
+from thresher.engine.start.dry_run import first_of
+from thresher.engine.step.learner import evaluating
 from thresher.engine.store.about import describe_run
 from thresher.engine.store.checkpoint import Record, RunFolder
 from thresher.record.ledger import Ledger
 from thresher.record.outcome import write_outcome
 from thresher.record.run_folder import EXAMPLES, LEDGER
 
+WORTH_COMPILING = 2e16  # operations of a training that earn the half minute: about 120 epochs of ResNet-18 on CIFAR-10
+COMPILED = "The training pass is compiled first, which takes about half a minute: --no-compiled leaves it as it is."
 CHEAP = 50  # times as long as the last save took: then saving again costs a fiftieth of the time
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What a watcher is told: after every step, and with the epoch's record after every epoch."""
+    """What a watcher is told: after every step, with the epoch's record after every epoch, and a note at the start."""
 
     epoch: int
     epochs: float
     step: int
     steps: int
     record: Record | None = None
+    note: str | None = None  # what was decided before the first step
 
 
 def train_recipe(
@@ -82,9 +87,12 @@ def train_recipe(
     with _determinism() if settings.deterministic else nullcontext():
         given = _models(recipe, model, plan)
         models = [plain(each) for each in given]
-        compilers = [compiler_of(each, settings.compiled) for each in given]
         taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan)
         training = Training(recipe, models, placed, plan, taught)
+        compiles = _compiles(settings, training)
+        compilers = [compiler_of(each, compiles) for each in given]
+        if compiles and settings.compiled is None and watch is not None:
+            watch(Moment(0, plan.epochs, 0, 1, note=COMPILED))
         if settings.compiled and training.step.passes.looks_inside:
             warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=2)
         try:
@@ -98,6 +106,31 @@ def train_recipe(
             raise
         finally:
             training.close()
+
+
+def _compiles(settings: TrainSettings, training: Training) -> bool:
+    """Whether to compile the training pass: as the settings say, or on CUDA where the run is long enough to earn it."""
+    if settings.compiled is not None:
+        return settings.compiled
+    if training.device.type != "cuda" or training.step.passes.looks_inside:
+        return False
+    views = max(1, len(training.recipe.views))
+    seen = training.plan.epochs * len(training.train) * views
+    return seen * operations(training.learners[0].model, first_of(training.train, 2).inputs) >= WORTH_COMPILING
+
+
+def operations(model: nn.Module, inputs: Tensor) -> float:
+    """Floating-point operations of a training pass, per example: a forward pass, and twice as many backward.
+
+    >>> operations(nn.Linear(3, 5), torch.zeros(4, 3))
+    90.0
+    """
+    from torch.utils.flop_counter import FlopCounterMode  # takes a second
+
+    counter = FlopCounterMode(display=False)
+    with preserved(inputs.device), evaluating(model), torch.no_grad(), counter:
+        model(inputs)
+    return 3 * counter.get_total_flops() / len(inputs)
 
 
 def _loop(

@@ -40,7 +40,8 @@ def _annotation(field: dataclasses.Field[Any], types: tuple[type, ...]) -> Any:
     word = next(each for each in (bool, str, int, float) if each in types)
     names = [field.metadata["flag"]] if "flag" in field.metadata else []
     if word is bool and not names:
-        names = [f"--{field.name.replace('_', '-')}"]  # without a --no- form
+        name = field.name.replace("_", "-")
+        names = [f"--{name}/--no-{name}" if field.default is None else f"--{name}"]  # None decides by itself
     about = Option(*names, rich_help_panel=field.metadata["panel"], help=field.metadata["help"])
     return Annotated[word | None, about]
 
