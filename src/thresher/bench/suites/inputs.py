@@ -11,6 +11,7 @@ from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import cosine
 from thresher.methods import CONFIDENT, SURE_AND_VOTED, MethodFacts
+from thresher.methods.reclaim import agreeing, reclaim
 from thresher.methods.reclaim_vote import reclaim_vote
 from thresher.rules import Agree, NeighbourVote, either
 from thresher.slots.views import strong, weak
@@ -48,10 +49,15 @@ BEFORE = (
     Entry("standard-started", "Standard, after the same start", of="standard"),
     Entry("reclaim", "Reclaim", changes=NO_START),
     Entry("reclaim-started", "Reclaim, after the same start", of="reclaim"),
+    Entry(
+        "agreeing-started",
+        "Reclaim, after the same start: labels are trusted that are predicted",
+        recipe=partial(reclaim, trusted=agreeing),
+    ),
 )
 EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
 REPORTED = ("standard", "standard-short", "reclaim-started", "reclaim-vote", "two-networks")
-CANDIDATES = ("votes-throughout", "or-predicted", "reclaim-started", "reclaim-vote")
+CANDIDATES = ("votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "reclaim-vote")
 
 
 def noisy(kind: Cell, corruption: str, rate: float) -> Cell:
@@ -83,6 +89,7 @@ PAPER = Scale(
         noisy(DEVELOPMENT, "symmetric", 0.4),
         noisy(DEVELOPMENT, "instance", 0.4),
         longer(noisy(CIFAR, "instance", 0.4), 60, CANDIDATES),
+        longer(noisy(CIFAR, "symmetric", 0.4), 60, CANDIDATES),
         WORST,
         longer(WORST, 200, ("standard-short", *CANDIDATES)),
         longer(FOUR_FIFTHS, 200, ("standard-short", *CANDIDATES)),
