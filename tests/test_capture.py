@@ -21,8 +21,7 @@ from thresher import Recipe, signals
 from thresher.core.evidence import Evidence
 from thresher.core.schedules import Schedule
 from thresher.engine.device import capture
-from thresher.engine.device.capture import Captured, obstacle, phase
-from thresher.engine.device.streams import Aside
+from thresher.engine.device.capture import Aside, Captured, obstacle, phase
 from thresher.engine.loop.sweep import Sweeper
 from thresher.objectives import CrossEntropy, LayerPair, NearUniform, Objective, Variational
 from thresher.rules import KeepSmallest, product, warmup

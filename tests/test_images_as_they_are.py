@@ -29,7 +29,7 @@ from thresher.data import (
 )
 from thresher.data import decoded as decoded_images
 from thresher.data.image_files import files_of, open_image, usual_size
-from thresher.engine.store.identity import checksum
+from thresher.engine.store.about import checksum
 
 RAMP = np.linspace(0, 1, 32 * 32).reshape(32, 32)
 

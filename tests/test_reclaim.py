@@ -24,7 +24,7 @@ from thresher.core.schedules import ramp
 from thresher.corruption import corrupt
 from thresher.data.builtin import digits
 from thresher.engine.device.capture import phase
-from thresher.engine.store.identity import describe
+from thresher.engine.store.about import describe
 from thresher.methods import MethodFacts, method
 from thresher.methods.reclaim import (
     DEBIASED,

@@ -10,9 +10,8 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from thresher.app.table_settings import TableSettings
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.files import write_whole
-from thresher.core.naming import unknown
 from thresher.engine.settings import DEFAULT_EPOCHS, TRAINING, TrainSettings, option
 from thresher.models import is_foreign
 from thresher.record.run_folder import CHECKPOINT, MODEL, SETTINGS, STAGES

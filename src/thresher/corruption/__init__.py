@@ -10,9 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
 from thresher.core.seeding import generator
 from thresher.corruption import labels, noisy_pools, targets
 from thresher.corruption.imbalance import imbalance

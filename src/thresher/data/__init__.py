@@ -8,9 +8,8 @@ from pathlib import Path
 
 import torch
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples, join
-from thresher.core.naming import unknown
 from thresher.data.arrays import from_arrays, from_npz, known_images
 from thresher.data.builtin import blobs, digits, regression
 from thresher.data.clean import read_like, take_clean, warn_of_test_examples

@@ -20,8 +20,8 @@ from thresher.engine.device.placement import find_device
 from thresher.engine.loop.sweep import Sweeper, measure
 from thresher.engine.run import Run
 from thresher.engine.start.checks import check_round
+from thresher.engine.store.about import describe
 from thresher.engine.store.checkpoint import Record
-from thresher.engine.store.identity import describe
 from thresher.engine.train import Moment, train_recipe
 from thresher.methods.acquisitions import acquisition
 from thresher.methods.rounds import Rounds

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
 from thresher.data.preparation import RowPreparation
 from thresher.models.cnn9 import CNN9
 from thresher.models.external import from_module, from_timm, import_here

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from thresher.core.errors import ThresherError
-from thresher.core.extras import needs_extra
+from thresher.core.errors import ThresherError, needs_extra
 from thresher.core.files import write_whole
 from thresher.report.run_record import read_run
 

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Now
 from thresher.core.examples import Examples
-from thresher.core.recipe import Recipe
+from thresher.core.recipe import Recipe, Relabel
 from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
 from thresher.core.signals import features
-from thresher.core.slots import Relabel
 from thresher.core.targets import one_hot_if_ids
 from thresher.data.features import FEATURES
 from thresher.engine.loop.sweep import Sweeper

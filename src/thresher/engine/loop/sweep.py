@@ -13,8 +13,7 @@ from thresher.core.examples import Examples
 from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
 from thresher.engine.device.capture import Captured
-from thresher.engine.device.compile import as_written
-from thresher.engine.device.placement import Autocast
+from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.loop.batches import BatchSource
 from thresher.engine.step.forward import forward_pass, read_all

@@ -13,27 +13,24 @@ from thresher.core.errors import ThresherError
 from thresher.core.evidence import Now
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
-from thresher.core.observer import observers_of
 from thresher.core.recipe import Recipe
 from thresher.core.rule import columns_of, needs_of, schedules_of
-from thresher.core.schedules import Schedule
+from thresher.core.schedules import Schedule, observers_of
 from thresher.core.seeding import derive, preserved, seed_global
 from thresher.engine.device.capture import Captured, obstacle, phase
 from thresher.engine.loop.batch_norm import renew_norms, some_of
-from thresher.engine.loop.batches import BatchSource
+from thresher.engine.loop.batches import BatchSource, CleanStream, PartnerStream, TrainStream, streamed
 from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
 from thresher.engine.loop.history import Scores, epoch_record, fill_unseen
-from thresher.engine.loop.order import CleanStream, PartnerStream, TrainStream, streamed
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.plan import Plan
-from thresher.engine.start.checks import check_recipe, check_run
-from thresher.engine.start.dry_run import try_model, try_sets
+from thresher.engine.start.checks import check_recipe, check_run, try_model, try_sets
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.passes import Passes
 from thresher.engine.step.step import Step
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
+from thresher.engine.store.about import identity
 from thresher.engine.store.checkpoint import Record
-from thresher.engine.store.identity import identity
 from thresher.objectives import as_objective
 from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits
 
@@ -62,7 +59,8 @@ class Training:
         device = train.targets.device
         tried = try_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
         try_sets(models[0], sets, plan.seed)
-        self.observers = observers_of(recipe, train, plan.epochs)  # may refuse, so before there are hooks
+        schedules = schedules_of(recipe)
+        self.observers = observers_of(schedules, train, plan.epochs) if schedules else []  # may refuse: before hooks
         self.learners = _learners(recipe, models, train, plan, tried.head)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
         captured = self.refusal is None
@@ -78,7 +76,7 @@ class Training:
         self.step = Step(recipe, passes, self.rows, plan.batch)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
-        self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
+        self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules}
         self.visits = TrainStream(train, recipe.draw, plan.batch, plan.seed)
         self.partners = PartnerStream(recipe.mix, train, plan.seed)
         read = columns_of(recipe) if passes.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.evidence import Evidence, Now
-from thresher.core.recipe import Recipe
+from thresher.core.recipe import MixFromSet, Recipe
 from thresher.core.rule import Decision, ask, in_epoch
-from thresher.core.slots import MixFromSet
 from thresher.engine.step.blend import Blend
 from thresher.engine.step.forward import Batch, Pass
 from thresher.engine.step.learner import Learner, step_unless
