@@ -31,7 +31,7 @@ from thresher.data import (
     preparation_of,
     split,
 )
-from thresher.engine.loop.sweep import measure, trimmed_r_squared
+from thresher.engine.loop.history import measure, trimmed_r_squared
 from thresher.noise import CorrectedAccuracy
 from thresher.report.noisy_score import against_labels, is_against_given_labels
 from thresher.report.page import _caution

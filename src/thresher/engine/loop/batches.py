@@ -1,18 +1,27 @@
-"""Batches: their order in an epoch, and everything a step needs to know about the examples at some positions."""
+"""Batches: their order in an epoch, what a step has to know about their examples, and sweeps over whole sets."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
+from thresher.core.evidence import Signal, Swept
 from thresher.core.examples import Examples
+from thresher.core.objective import Objective
 from thresher.core.recipe import Draw, MixFromSet, MixLike, Pairing, Visits
 from thresher.core.rule import Decision, in_epoch
-from thresher.core.seeding import generator
-from thresher.engine.step.forward import Batch
+from thresher.core.seeding import generator, preserved
+from thresher.engine.device.capture import Captured
+from thresher.engine.device.placement import Autocast, as_written
+from thresher.engine.gradients.strategy import Strategy
+from thresher.engine.step.forward import Batch, forward_pass, read_all
+from thresher.engine.step.learner import Taps, evaluating
+from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 
 
 class BatchSource:
@@ -181,3 +190,80 @@ def queued(carry: Tensor, drawn: Tensor) -> Tensor:
     """
     repeated = torch.isin(drawn, carry)
     return torch.cat([carry, drawn[~repeated], drawn[repeated]])
+
+
+@dataclass(frozen=True)
+class Sweeper:
+    """How to sweep: how many examples at once, in which precision, with how many loading workers, captured or not."""
+
+    batch: int = 512
+    autocast: Autocast = nullcontext
+    workers: int = 0
+    strategy: Strategy | None = None
+    captured: bool = False
+    channels_last: bool = False
+    teacher: Teacher | None = None  # for objectives that ask it
+    captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
+
+    def __call__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        examples: Examples,
+        *,
+        wanted: Sequence[Signal] = (),
+        taps: Taps | None = None,
+        positions: Tensor | None = None,
+    ) -> Swept:
+        """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order."""
+        found: list[list[Tensor]] = []
+        self.each(found.append, model, objective, examples, wanted=wanted, taps=taps, positions=positions)
+        outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
+        return Swept(outputs, dict(zip(wanted, values, strict=True)))
+
+    def each(
+        self,
+        take: Callable[[list[Tensor]], object],
+        model: nn.Module,
+        objective: Objective,
+        examples: Examples,
+        *,
+        wanted: Sequence[Signal] = (),
+        taps: Taps | None = None,
+        positions: Tensor | None = None,
+        by_prediction: bool = False,
+    ) -> None:
+        """Hand over outputs and wanted signals of a few examples at a time, in order."""
+        device = examples.targets.device
+        places = torch.arange(len(examples), device=device) if positions is None else positions
+        n = len(places)
+        if self.captured and examples.in_memory:  # every row has the one shape that was captured
+            places = torch.cat([places, places[:1].expand(-n % self.batch)])
+        rows = torch.split(places, self.batch)
+        taps = taps or Taps(model)
+        strategy = self.strategy if self.strategy is not None and set(self.strategy.norms) & set(wanted) else None
+        teacher = self.teacher if wanted and "teacher" in objective.needs else None
+        read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
+        source = BatchSource(examples, sorted(read) if wanted else (), self.channels_last)
+
+        def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
+            batch = source.batch(index, index, inputs)
+            evidence = forward_pass(
+                model, objective, taps, batch, wanted=wanted, autocast=self.autocast,
+                by_prediction=by_prediction, strategy=strategy, classes=examples.classes, teacher=teacher,
+            ).evidence  # fmt: skip
+            read_all(evidence, wanted)
+            return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
+
+        grad = torch.set_grad_enabled(strategy is not None)
+        with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
+            stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
+            for start, row, inputs in zip(range(0, n, self.batch), rows, stream, strict=True):
+                if self.captured and examples.in_memory and strategy is None:
+                    key = (id(model), id(examples), by_prediction, *wanted)
+                    if key not in self.captures:
+                        self.captures[key] = Captured(see)
+                    seen = self.captures[key]("sweep", index=row, inputs=inputs)
+                    take([value[: n - start].clone() for value in seen])
+                else:
+                    take([value[: n - start] for value in see(row, inputs)])
