@@ -31,7 +31,8 @@ from thresher.__main__ import app
 from thresher.app import train_job as running
 from thresher.app.cli import summary
 from thresher.app.commands import demo as demo_command
-from thresher.app.settings import Settings, make_settings, read_toml, save
+from thresher.app.folders import read_toml
+from thresher.app.settings import Settings, make_settings, save
 from thresher.app.terminal import progress
 from thresher.core.files import LOCK
 from thresher.engine.plan import make_optimizer, make_schedule

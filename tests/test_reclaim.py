@@ -22,7 +22,7 @@ from thresher.core.evidence import Evidence
 from thresher.core.rule import Decision, schedules_of
 from thresher.core.schedules import ramp
 from thresher.corruption import corrupt
-from thresher.data.builtin import digits
+from thresher.data.loading import digits
 from thresher.engine.device.capture import phase
 from thresher.engine.store.about import describe
 from thresher.methods import MethodFacts, method

@@ -8,7 +8,7 @@ from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.run import Run
-from thresher.methods.trainer import Trainer
+from thresher.methods.method import Trainer
 from thresher.objectives import ForwardCorrection, as_objective, transition_from_anchors
 
 

@@ -23,8 +23,8 @@ from thresher.engine.run import Run
 from thresher.engine.start.checks import check_recipe, try_sets
 from thresher.engine.step.teacher import TEACHER_OUTPUT, from_probabilities
 from thresher.engine.train import Moment
+from thresher.methods.method import Trainer
 from thresher.methods.separate_sets import check_apart, refuse_seen
-from thresher.methods.trainer import Trainer
 from thresher.models import NamedModel
 from thresher.objectives import CrossEntropy, as_objective
 from thresher.rules import teacher_labels

@@ -36,8 +36,8 @@ def distil(
     learns from all of them by each weighting. What was stopped goes on when the same command is given again.
     """
     from thresher.app.distil_job import prepare_distil
-    from thresher.app.folders import free_folder, usual_name
-    from thresher.app.settings import make_settings, read_toml
+    from thresher.app.folders import free_folder, read_toml, usual_name
+    from thresher.app.settings import make_settings
     from thresher.report import check_installed
 
     stored = {"method": "standard", **({} if from_ is None else read_toml(from_, DistilSettings))}
