@@ -52,6 +52,11 @@ class RunRecord:
         return str(self.settings.get("method", self.folder.name))
 
     @property
+    def has_teacher(self) -> bool:
+        """Whether labels of it come from a teacher."""
+        return "from_teacher" in self.examples
+
+    @property
     def is_regression(self) -> bool:
         return "target_0" in self.examples or "target_0" in self.last_epoch
 
