@@ -21,7 +21,7 @@ from thresher.corruption import corrupt
 from thresher.data.loading import digits
 from thresher.methods.acquisitions import ACQUISITIONS, acquisition
 from thresher.models import build
-from thresher.models.mlp import MLP
+from thresher.models.__init__ import MLP
 from thresher.rules import KCentre, KeepLargest, KeepSmallest, KMeansPlusPlus, MetaGradient, every, per_class
 
 COUNT, SEED = 7, 3

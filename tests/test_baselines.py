@@ -18,7 +18,7 @@ from thresher.corruption import corrupt
 from thresher.data.loading import blobs
 from thresher.methods import METHODS, Trainer, incv
 from thresher.methods.incv import noise_rate_from_agreement, select_examples, wrong_among_selected
-from thresher.models.mlp import MLP
+from thresher.models.__init__ import MLP
 from thresher.objectives import (
     CrossEntropy,
     DeterminantLoss,
@@ -231,7 +231,7 @@ class NoPandas:
 sys.meta_path.insert(0, NoPandas())  # before pyarrow looks for it
 from thresher import fit
 from thresher.data.loading import blobs
-from thresher.models.mlp import MLP
+from thresher.models.__init__ import MLP
 
 train, test = blobs(120, 3, 4)
 for name in sys.argv[1:]:

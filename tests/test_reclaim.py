@@ -37,7 +37,7 @@ from thresher.methods.reclaim import (
     reclaim,
     short,
 )
-from thresher.models.mlp import MLP
+from thresher.models.__init__ import MLP
 from thresher.objectives import CrossEntropy, NearUniform, near_uniform
 from thresher.rules import (
     Agree,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from thresher.app.cli import taking
 from thresher.app.commands import options
 from thresher.app.distil_settings import OPTIONS, DistilSettings
 from thresher.record.run_folder import REPORT
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 SURER = 4.0  # standard errors that chance does not explain
 
 
-@options.taking(OPTIONS)
+@taking(OPTIONS)
 def distil(
     given: dict[str, Any],
     out: options.Out = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from thresher.app.cli import taking
 from thresher.app.commands import options
 from thresher.core.examples import Examples
 from thresher.core.seeding import preserved
@@ -26,7 +27,7 @@ BACKWARD_TOO = 3.0  # a backward pass takes about twice as long as a forward pas
 WORTH_SAYING = 60.0  # seconds of training
 
 
-@options.taking(options.SETTINGS)
+@taking(options.SETTINGS)
 def train(
     given: dict[str, Any],
     out: options.Out = None,
