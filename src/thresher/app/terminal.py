@@ -20,8 +20,7 @@ from thresher.engine.run import Run
 from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment
 from thresher.noise import CorrectedAccuracy, audit_rate, corrected_accuracy, noise_matrix
-from thresher.record.outcome import class_names_in
-from thresher.report.run_record import finite, noise_rate_found
+from thresher.report.run_record import class_names_in, finite, noise_rate_found
 from thresher.report.summary import (
     against_labels,
     examples_per_second,

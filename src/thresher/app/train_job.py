@@ -27,8 +27,9 @@ from thresher.engine.train import Moment
 from thresher.methods import AUTO, Choice, Method, Trainer, choose, fine_tune, last_rate, method
 from thresher.models import NamedModel, model_for
 from thresher.noise import Estimate
-from thresher.record.outcome import by_folds_in, keep_rows
+from thresher.record.outcome import keep_rows
 from thresher.record.run_folder import FINE_TUNED, NOISE_RATE, SETTINGS
+from thresher.report.run_record import by_folds_in
 from thresher.slots import Growing
 
 VALIDATION = 0.1  # the share that early stopping keeps apart where none is chosen
