@@ -18,10 +18,10 @@ from thresher import Examples, Recipe, ThresherError, acquire, fit, signals, wei
 from thresher.core.dropout import MutualInformation
 from thresher.core.seeding import generator
 from thresher.corruption import corrupt
-from thresher.data.builtin import digits
+from thresher.data.loading import digits
 from thresher.methods.acquisitions import ACQUISITIONS, acquisition
 from thresher.models import build
-from thresher.models.mlp import MLP
+from thresher.models.__init__ import MLP
 from thresher.rules import KCentre, KeepLargest, KeepSmallest, KMeansPlusPlus, MetaGradient, every, per_class
 
 COUNT, SEED = 7, 3

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from thresher import Examples, ThresherError, fit
 from thresher.__main__ import app
-from thresher.app.settings import read_toml
+from thresher.app.folders import read_toml
 from thresher.corruption import corrupt
-from thresher.data.builtin import digits
+from thresher.data.loading import digits
 from thresher.methods import METHODS, choose
 from thresher.methods.auto import neighbours_rate, ranking
 

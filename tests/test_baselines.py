@@ -15,10 +15,10 @@ from torch import Tensor
 from thresher import Recipe, ThresherError, fit
 from thresher.core.evidence import Evidence
 from thresher.corruption import corrupt
-from thresher.data.builtin import blobs
+from thresher.data.loading import blobs
 from thresher.methods import METHODS, Trainer, incv
 from thresher.methods.incv import noise_rate_from_agreement, select_examples, wrong_among_selected
-from thresher.models.mlp import MLP
+from thresher.models.__init__ import MLP
 from thresher.objectives import (
     CrossEntropy,
     DeterminantLoss,
@@ -230,8 +230,8 @@ class NoPandas:
 
 sys.meta_path.insert(0, NoPandas())  # before pyarrow looks for it
 from thresher import fit
-from thresher.data.builtin import blobs
-from thresher.models.mlp import MLP
+from thresher.data.loading import blobs
+from thresher.models.__init__ import MLP
 
 train, test = blobs(120, 3, 4)
 for name in sys.argv[1:]:

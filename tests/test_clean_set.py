@@ -16,9 +16,9 @@ from torch import Tensor
 from thresher import Examples, Ledger, Recipe, ThresherError, fit
 from thresher.corruption import corrupt
 from thresher.data import load, load_clean, take_clean
-from thresher.data.builtin import digits
 from thresher.data.image_files import files_of
-from thresher.engine.loop.sweep import measure
+from thresher.data.loading import digits
+from thresher.engine.loop.history import measure
 from thresher.methods import clean_only, fine_tune, with_clean
 
 

@@ -31,14 +31,15 @@ from thresher.__main__ import app
 from thresher.app import train_job as running
 from thresher.app.cli import summary
 from thresher.app.commands import demo as demo_command
-from thresher.app.settings import Settings, make_settings, read_toml, save
+from thresher.app.folders import read_toml
+from thresher.app.settings import Settings, make_settings, save
 from thresher.app.terminal import progress
 from thresher.core.files import LOCK
 from thresher.engine.plan import make_optimizer, make_schedule
 from thresher.engine.store.checkpoint import RunFolder
 from thresher.methods import METHODS, WEIGHTINGS, methods
 from thresher.noise.noise_rate import Estimate
-from thresher.record.previews import stored_picture
+from thresher.record.outcome import stored_picture
 
 QUICK = ["--data", "blobs:200,3,4", "--model", "mlp:16", "--batch", "32"]
 PRL = [*QUICK, "--corrupt", "symmetric:0.4", "--method", "prl-l", "--noise-rate", "0.4"]

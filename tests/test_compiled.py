@@ -13,7 +13,7 @@ from tiny import assert_same_run, assert_same_tensors, examples, net, tensors
 from torch import Tensor, nn
 
 from thresher import Recipe, Run, ThresherError, fit, signals, weigh
-from thresher.engine.device.compile import MODELS, as_written, compiling
+from thresher.engine.device.placement import MODELS, as_written, compiling
 from thresher.engine.loop.training import Training
 from thresher.engine.settings import TrainSettings
 from thresher.engine.train import COMPILED, WORTH_COMPILING, Moment, _compiles, operations

@@ -14,7 +14,7 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 import thresher as th
-import thresher.core.extras
+import thresher.core.errors
 from thresher.__main__ import app
 from thresher.app.export import describe, export_run
 from thresher.data.arrays import read_arrays
@@ -86,7 +86,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     th.fit("standard", "mlp:8", images, out=folder / "images", **SHORT)
     th.fit("standard", "mlp:8", (pixels, np.arange(40) % 2), out=folder / "bytes", **SHORT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thresher.core.extras, "find_spec", lambda name: None if "onnx" in name else name)
+        patch.setattr(thresher.core.errors, "find_spec", lambda name: None if "onnx" in name else name)
         for name in ("several", "real", "images", "bytes"):
             assert export_run(th.open_run(folder / name, device="cpu"), folder / f"{name}-export") == [
                 "Without model.onnx, which needs onnx: pip install 'thresher[export]'."

@@ -13,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from thresher.__main__ import app
-from thresher.app import time_needed
+from thresher.app.commands import train as train_command
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data import (
@@ -29,7 +29,7 @@ from thresher.data import (
 )
 from thresher.data import decoded as decoded_images
 from thresher.data.image_files import files_of, open_image, usual_size
-from thresher.engine.store.identity import checksum
+from thresher.engine.store.about import checksum
 
 RAMP = np.linspace(0, 1, 32 * 32).reshape(32, 32)
 
@@ -297,17 +297,17 @@ def test_the_command_scans_and_trains_without_broken_files(
 def test_a_heavy_model_on_a_cpu_is_announced_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     train, cpu = Examples(torch.zeros(5000, 3, 32, 32), torch.arange(5000) % 2), torch.device("cpu")
     seconds = {"resnet18": 0.3, "small-cnn": 0.003}
-    monkeypatch.setattr(time_needed, "seconds_an_example", lambda name, _: seconds[name])
-    said = time_needed.about_time("resnet18", train, 60, cpu)
+    monkeypatch.setattr(train_command, "seconds_an_example", lambda name, _: seconds[name])
+    said = train_command.about_time("resnet18", train, 60, cpu)
     assert said is not None
     assert "resnet18 on 32 x 32 pixels takes about 25 hours, --model small-cnn about 15 minutes" in said
-    assert time_needed.about_time("resnet18", train, 60, torch.device("cuda")) is None
-    assert time_needed.about_time("resnet18", train.subset([0, 1]), 1, cpu) is None
+    assert train_command.about_time("resnet18", train, 60, torch.device("cuda")) is None
+    assert train_command.about_time("resnet18", train.subset([0, 1]), 1, cpu) is None
 
 
 def test_the_time_of_an_example_is_measured() -> None:
     some = Examples(torch.zeros(2, 3, 32, 32), torch.tensor([0, 1]))
     state = torch.get_rng_state()
-    small, large = (time_needed.seconds_an_example(name, some) for name in ("small-cnn", "resnet32"))
+    small, large = (train_command.seconds_an_example(name, some) for name in ("small-cnn", "resnet32"))
     assert 0 < small < large
     assert torch.equal(torch.get_rng_state(), state)

@@ -24,10 +24,10 @@ from thresher.core.evidence import Evidence, Signal
 from thresher.core.signals import clean_agreement
 from thresher.corruption import corrupt
 from thresher.data import take_clean
-from thresher.data.builtin import digits
+from thresher.data.loading import digits
 from thresher.engine import weigh as weigh_module
 from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
-from thresher.engine.loop.order import CleanStream
+from thresher.engine.loop.batches import CleanStream
 from thresher.engine.start.gradient_trial import choose_strategy
 from thresher.engine.step.forward import Batch
 from thresher.methods import clean_only, fine_tune

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from thresher import Examples, Ledger, ThresherError, signals
-from thresher.engine.loop.sweep import measure
+from thresher.engine.loop.history import measure
 from thresher.methods import method, noise_layer_from_confusion, with_clean
 from thresher.objectives import CrossEntropy, NoiseLayer, smoothed_identity
 from thresher.rules import Curriculum, Decision, HardestOfMajority, InverseFrequency, RandomWeights, ask

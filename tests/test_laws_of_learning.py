@@ -13,8 +13,7 @@ from torch import Tensor, nn
 import thresher
 from thresher import Examples, Recipe, fit
 from thresher.core.evidence import Evidence
-from thresher.engine.step.learner import step_unless
-from thresher.engine.step.optimizer import fused_where_possible
+from thresher.engine.step.learner import fused_where_possible, step_unless
 from thresher.rules import ClipNorm, product
 from thresher.slots.mix import Pairing
 

@@ -10,9 +10,9 @@ from tiny import examples, net, real_examples, trainer, trusted
 
 from thresher import Examples, Run, ThresherError
 from thresher.corruption import corrupt
-from thresher.data.builtin import digits, regression
+from thresher.data.loading import digits, regression
 from thresher.methods import METHODS
-from thresher.models.mlp import MLP
+from thresher.models.__init__ import MLP
 
 NOISE, EPOCHS = 0.4, 35  # by then plain training has learnt many of the wrong labels
 

@@ -23,7 +23,7 @@ from thresher.core.rule import Decision
 from thresher.corruption import corrupt
 from thresher.record import ledger as ledger_module
 from thresher.record.ledger import residual_belief
-from thresher.record.previews import PREVIEW_COUNT, stored_picture
+from thresher.record.outcome import PREVIEW_COUNT, stored_picture
 from thresher.rules import KeepSmallest, from_peer
 
 FORM = {

@@ -12,8 +12,8 @@ from torch import Tensor
 from thresher import Recipe, fit, signals
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.recipe import Pairing
 from thresher.core.rule import needs_of
-from thresher.core.slots import Pairing
 from thresher.core.targets import one_hot_if_ids
 from thresher.objectives import Distillation, Objective, Reweighted
 from thresher.rules import KeepSmallest

@@ -20,9 +20,9 @@ from thresher import Examples, Moment, Recipe, Run, ThresherError, fit, signals
 from thresher.core.rule import schedules_of
 from thresher.core.schedules import ramp
 from thresher.corruption import corrupt
-from thresher.data.builtin import digits, regression
+from thresher.data.loading import digits, regression
 from thresher.methods import METHODS, MethodFacts
-from thresher.models.mlp import MLP
+from thresher.models.__init__ import MLP
 from thresher.noise.audit_rate import contradictions
 from thresher.noise.estimate import Estimate, wilson
 from thresher.noise.folds import confident_joint, noise_rate_by_folds, out_of_fold

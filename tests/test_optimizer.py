@@ -13,8 +13,7 @@ from torch import Tensor, nn, optim
 from thresher.core.errors import ThresherError
 from thresher.engine.plan import make_optimizer
 from thresher.engine.settings import TrainSettings
-from thresher.engine.step.learner import step_unless
-from thresher.engine.step.optimizer import fused_where_possible
+from thresher.engine.step.learner import fused_where_possible, step_unless
 
 MOMENTUM = partial(optim.SGD, lr=0.1, momentum=0.9)
 MAKERS: dict[str, Callable[..., optim.Optimizer]] = {

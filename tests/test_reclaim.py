@@ -22,9 +22,9 @@ from thresher.core.evidence import Evidence
 from thresher.core.rule import Decision, schedules_of
 from thresher.core.schedules import ramp
 from thresher.corruption import corrupt
-from thresher.data.builtin import digits
+from thresher.data.loading import digits
 from thresher.engine.device.capture import phase
-from thresher.engine.store.identity import describe
+from thresher.engine.store.about import describe
 from thresher.methods import MethodFacts, method
 from thresher.methods.reclaim import (
     DEBIASED,
@@ -37,7 +37,7 @@ from thresher.methods.reclaim import (
     reclaim,
     short,
 )
-from thresher.models.mlp import MLP
+from thresher.models.__init__ import MLP
 from thresher.objectives import CrossEntropy, NearUniform, near_uniform
 from thresher.rules import (
     Agree,

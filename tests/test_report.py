@@ -20,8 +20,7 @@ from PIL import Image
 
 from thresher.core.errors import ThresherError
 from thresher.report import charts, write_report
-from thresher.report.confusion import disagreements
-from thresher.report.figures import _scatter_figure, run_figures
+from thresher.report.figures import _scatter_figure, disagreements, run_figures
 from thresher.report.gallery import gallery, picture_address
 from thresher.report.run_record import RunRecord, read_run
 from thresher.report.summary import ranking_quality, run_names, summarise

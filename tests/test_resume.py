@@ -27,7 +27,7 @@ from thresher.core.files import LOCK, alone_in
 from thresher.core.rule import Decision
 from thresher.core.schedules import cosine, ramp
 from thresher.engine import train as engine_fit
-from thresher.engine.store import checkpoint, identity
+from thresher.engine.store import about, checkpoint
 from thresher.methods import MethodFacts
 from thresher.methods.reclaim import reclaim
 from thresher.rules import FacilityLocation, KeepSmallest, Uniform, every, product, warmup
@@ -474,7 +474,7 @@ NAMELESS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("one", "other"), NAMELESS.values(), ids=NAMELESS.keys())
 def test_partials_and_functions_without_a_name_of_their_own_are_told_apart(one: Any, other: Any) -> None:
-    told = [json.dumps(identity.describe(Recipe(objective=each))) for each in (one, one, other)]
+    told = [json.dumps(about.describe(Recipe(objective=each))) for each in (one, one, other)]
     assert told[0] == told[1] != told[2]
 
 
@@ -482,10 +482,10 @@ def test_functions_are_described_alike_in_every_process() -> None:
     text = f"""
 import json, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_resume import NAMELESS, identity
-print(json.dumps([identity.describe(list(pair)) for pair in NAMELESS.values()]))
+from test_resume import NAMELESS, about
+print(json.dumps([about.describe(list(pair)) for pair in NAMELESS.values()]))
 """
-    ours = json.dumps([identity.describe(list(pair)) for pair in NAMELESS.values()])
+    ours = json.dumps([about.describe(list(pair)) for pair in NAMELESS.values()])
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         told = subprocess.run([sys.executable, "-c", text], env=environment, check=True, capture_output=True, text=True)
@@ -493,7 +493,7 @@ print(json.dumps([identity.describe(list(pair)) for pair in NAMELESS.values()]))
 
 
 def test_a_named_function_is_its_name() -> None:
-    assert identity.describe(scaled) == "test_resume.scaled"
+    assert about.describe(scaled) == "test_resume.scaled"
 
 
 @pytest.mark.parametrize("damage", ["half", "empty", "text"])

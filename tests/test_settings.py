@@ -22,8 +22,9 @@ from typer.testing import CliRunner, Result
 
 from thresher import Examples, Moment, Recipe, Run, ThresherError, TrainSettings, fit, load, rules
 from thresher.__main__ import app
-from thresher.app.commands.options import options_for, taking
-from thresher.app.settings import Settings, first_difference, make_settings, options_of, read_toml, save, to_toml
+from thresher.app.cli import options_for, taking
+from thresher.app.folders import first_difference, read_toml
+from thresher.app.settings import Settings, make_settings, options_of, save, to_toml
 from thresher.engine.settings import TRAINING, option
 from thresher.slots import Growing
 

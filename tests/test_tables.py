@@ -31,11 +31,11 @@ from thresher.data import (
     preparation_of,
     split,
 )
-from thresher.engine.loop.sweep import measure, trimmed_r_squared
+from thresher.engine.loop.history import measure, trimmed_r_squared
 from thresher.noise import CorrectedAccuracy
-from thresher.report.noisy_score import against_labels, is_against_given_labels
 from thresher.report.page import _caution
 from thresher.report.run_record import read_run
+from thresher.report.summary import against_labels, is_against_given_labels
 
 DRAWS = np.random.default_rng(0)
 

@@ -3,8 +3,7 @@
 import sys
 from typing import Annotated
 
-from thresher.core.errors import ThresherError
-from thresher.core.extras import needs_extra
+from thresher.core.errors import ThresherError, needs_extra
 
 try:
     needs_extra("The command line", "cli", "typer", "rich")

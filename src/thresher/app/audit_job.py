@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thresher.app.sets import Sets, prepare_sets
 from thresher.app.settings import Settings
-from thresher.app.train_job import TrainJob, choose_for, load_splits, start, with_defaults
+from thresher.app.train_job import Sets, TrainJob, choose_for, load_splits, prepare_sets, start, with_defaults
 from thresher.auditing import audit, rate_to_assume
 from thresher.auditing.given import whole
 from thresher.core.errors import ThresherError

@@ -1,18 +1,24 @@
-"""A command line whose commands are imported when they are called, and whose errors are one sentence."""
+"""A command line: commands that are imported when called, options derived from settings, errors in one sentence."""
 
 import ast
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import Field
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from thresher.core.errors import ThresherError
+
+if TYPE_CHECKING:
+    from thresher.engine.settings import TrainSettings
 
 WRONG_INPUT, STOPPED = 2, 130
 
@@ -74,6 +80,53 @@ def summary(module: str, name: str) -> str:
     tree = ast.parse(source)
     function = next((each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
     return (ast.get_docstring(tree if function is None else function) or "").splitlines()[0]
+
+
+def options_for(kind: "type[TrainSettings]", without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The annotation of each option: its type, its name, its panel and its help, as the setting's field has them."""
+    from thresher.app.settings import options_of, words_of  # which import torch
+
+    types = words_of(kind)
+    return {
+        field.name: _annotation(field, types[field.name]) for field in options_of(kind) if field.name not in without
+    }
+
+
+def _annotation(field: Field[Any], types: tuple[type, ...]) -> Any:
+    word = next(each for each in (bool, str, int, float) if each in types)
+    names = [field.metadata["flag"]] if "flag" in field.metadata else []
+    if word is bool and not names:
+        name = field.name.replace("_", "-")
+        names = [f"--{name}/--no-{name}" if field.default is None else f"--{name}"]  # None decides by itself
+    about = typer.Option(*names, rich_help_panel=field.metadata["panel"], help=field.metadata["help"])
+    return Annotated[word | None, about]
+
+
+def taking(settings: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take these options beside its own; its first argument is then what was given, by name.
+
+    >>> @taking({"epochs": int | None})
+    ... def show(given: dict[str, Any], as_json: bool = False) -> None:
+    ...     print(given, as_json)
+    >>> show(epochs=3, as_json=True)
+    {'epochs': 3} True
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def told(**words: Any) -> None:
+            given = {name: words.pop(name) for name in settings}
+            command({name: value for name, value in given.items() if value is not None}, **words)
+
+        _, *own = signature(command).parameters.values()
+        options = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=settings[name]) for name in settings
+        ]
+        options += [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own]
+        told.__signature__ = Signature(options)  # type: ignore[attr-defined]  # which is what Typer reads
+        return told
+
+    return decorate
 
 
 def in_words(error: OSError) -> str:

@@ -8,7 +8,7 @@ from thresher.app.corrected_arrays import LABELS_FILE, undo_arrays, write_arrays
 from thresher.app.corrected_images import undo_images, write_images
 from thresher.app.corrected_tables import undo_table, write_table
 from thresher.app.corrections import Change, read_changes, write_changes
-from thresher.app.new_folders import refuse_in_use, written_whole
+from thresher.app.folders import refuse_in_use, written_whole
 from thresher.app.sources import ARRAYS, IMAGES, LABELS, TABLE, Source
 from thresher.core.errors import ThresherError
 from thresher.data.corrected_column import CORRECTED

@@ -8,8 +8,7 @@ from pathlib import Path, PurePath
 
 from thresher.app.corrections import Change, forget_changes, read_changes
 from thresher.app.sources import PARTS, Source
-from thresher.core.errors import ThresherError
-from thresher.core.naming import unknown
+from thresher.core.errors import ThresherError, unknown
 
 DROPPED = ".dropped"  # a folder of the copy, hidden so that it is no class
 

@@ -8,7 +8,8 @@ import torch
 
 from thresher.app.distil_sets import Parts, load_parts
 from thresher.app.distil_settings import DistilSettings, is_table, refuse_unused
-from thresher.app.settings import refuse_another_run, save, saving
+from thresher.app.folders import refuse_another_run
+from thresher.app.settings import save, saving
 from thresher.app.train_job import keep_rows_of, with_defaults
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples

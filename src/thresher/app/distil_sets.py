@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from thresher.app.distil_settings import DistilSettings, is_table
-from thresher.app.table_settings import table_options
+from thresher.app.settings import table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
 from thresher.data import Predictions, load, names, read_predictions
 from thresher.data.image_files import ImageFiles, image_format, images_in
 from thresher.data.image_pixels import Ranges
-from thresher.data.paths import path_and_option
 from thresher.data.pools import load_with_pool
+from thresher.data.splits import path_and_option
 from thresher.data.table_files import TABLE_SUFFIXES
 
 VALIDATION = 0.1  # the share that is kept apart where none is chosen

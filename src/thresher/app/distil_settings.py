@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from thresher.app.commands import options
+from thresher.app.cli import options_for
 from thresher.app.settings import Settings
 from thresher.core.errors import ThresherError
 from thresher.engine.settings import TRAINING, option
@@ -55,7 +55,7 @@ class DistilSettings(Settings):
 
 
 UNUSED = ("test", "corruption", "steps", "clean", "clean_batch", "early_stop", "fine_tune", "fine_tune_steps")
-OPTIONS: Mapping[str, Any] = options.options_for(DistilSettings, without=UNUSED)
+OPTIONS: Mapping[str, Any] = options_for(DistilSettings, without=UNUSED)
 
 
 def refuse_unused(settings: DistilSettings) -> None:

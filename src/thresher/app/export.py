@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from thresher import data
-from thresher.app.new_folders import refuse_in_use, written_whole
-from thresher.core.errors import ThresherError
-from thresher.core.extras import needs_extra
+from thresher.app.folders import refuse_in_use, written_whole
+from thresher.core.errors import ThresherError, needs_extra
 from thresher.data.preparation import ArrayPreparation, ImagePreparation, Preparation, RowPreparation
 from thresher.engine.run import Run
 

@@ -1,12 +1,20 @@
-"""Folders of runs: their names, and how far a run in one has come."""
+"""Folders of runs: their names, the settings that one stores, and how far the run in it has come."""
 
+import os
 import re
-from collections.abc import Callable, Iterator
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
-from thresher.app.settings import Settings, first_difference, read_toml
-from thresher.record.run_folder import EXAMPLES, FINE_TUNED, HISTORY, SETTINGS
+from thresher.app.settings import Settings, options_of, words_of
+from thresher.core.errors import ThresherError, unknown
+from thresher.models import is_foreign
+from thresher.record.run_folder import CHECKPOINT, EXAMPLES, FINE_TUNED, HISTORY, MODEL, SETTINGS, STAGES
 
 
 def is_finished(folder: Path, settings: Settings) -> bool:
@@ -50,3 +58,92 @@ def saved_epochs(folder: Path) -> int:
     """How many epochs of the run in this folder are on disk."""
     history = folder / HISTORY
     return len(history.read_text().splitlines()) if history.exists() else 0
+
+
+def read_toml(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
+    """The settings of this kind that a file holds, each of the right type."""
+    try:
+        stored = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ThresherError(f"There is no file {path}: give the run.toml of a run.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ThresherError(f"{path} is no TOML ({error}): correct it.") from error
+    kinds = words_of(kind)
+    for name, value in stored.items():
+        if name not in kinds:
+            raise unknown(f"setting in {path}", name, kinds)
+        types = (*kinds[name], float) if name == "noise_rate" else kinds[name]
+        if not _is_of(types, value):
+            raise ThresherError(f"{name} = {value!r} in {path} is not of the right kind: give {_in_words(types)}.")
+    return stored
+
+
+def refuse_stored_code(stored: Mapping[str, Any], model: str | None, where: Path) -> None:
+    """Refuse a file that names code to import as its model, unless the command names the same."""
+    named = stored.get("model")
+    if isinstance(named, str) and named not in ("auto", model) and is_foreign(named):
+        raise ThresherError(f"{where} names code to import as its model: give --model {named} as well if you trust it.")
+
+
+def refuse_another_run(folder: Path, settings: Settings) -> None:
+    """Refuse to go on in a folder whose run was told something else; whether epochs may differ, the engine knows."""
+    stored, begun = folder / SETTINGS, any((folder / name).exists() for name in (CHECKPOINT, STAGES))
+    if (folder / CHECKPOINT).exists() and not (folder / MODEL).exists():
+        raise ThresherError(
+            f"{folder} was written by an earlier version of Thresher: choose another --out folder, or delete this one."
+        )
+    if not begun or not stored.exists():
+        return
+    told = read_toml(stored, type(settings))
+    name = first_difference(replace(settings, epochs=told.get("epochs")), told)
+    if name is not None:
+        theirs, ours = told.get(name, "not set"), getattr(settings, name)
+        ours = "not set" if ours is None else ours
+        raise ThresherError(
+            f"{folder} holds another run (its {name} is {theirs}, not {ours}): "
+            "choose another --out folder, or delete this one."
+        )
+
+
+def first_difference(settings: Settings, stored: Mapping[str, Any]) -> str | None:
+    """The first setting that makes these two different runs, or None.
+
+    >>> ours = Settings(method="spl", data="digits", workers=2)
+    >>> first_difference(ours, {"method": "spl", "data": "digits", "seed": 3})
+    'seed'
+    """
+    theirs = type(settings)(**stored)
+    for field in options_of(type(settings)):
+        if field.metadata["identifies"] and getattr(settings, field.name) != getattr(theirs, field.name):
+            return field.name
+    return None
+
+
+def _in_words(types: tuple[type, ...]) -> str:
+    words = {str: "a text in quotes", bool: "true or false", float: "a number", int: "a whole number"}
+    return next(word for kind, word in words.items() if kind in types)
+
+
+def _is_of(types: tuple[type, ...], value: Any) -> bool:
+    if isinstance(value, bool):
+        return bool in types
+    return isinstance(value, (*types, int) if float in types else types)
+
+
+def refuse_in_use(out: Path, what: str) -> None:
+    """Refuse a folder that exists and is not empty, or is a file; `what` is to be put there."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        found = "is not empty" if out.is_dir() else "is a file"
+        raise ThresherError(f"{out} {found}: choose a new folder for {what}.")
+
+
+@contextmanager
+def written_whole(out: Path) -> Iterator[Path]:
+    """A folder beside `out` to fill, which takes its place at the end of the block and is removed after an error."""
+    above = out.absolute().parent
+    above.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=above) as beside:
+        folder = Path(beside) / "whole"
+        folder.mkdir()
+        yield folder
+        os.replace(folder, out)

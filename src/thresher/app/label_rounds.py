@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from thresher.app.annotate.stored_answers import Answer, answers_of, asked_by, read_answers, round_folder
-from thresher.app.folders import is_finished
-from thresher.app.settings import Settings, read_toml, refuse_stored_code
-from thresher.app.table_settings import table_options
+from thresher.app.folders import is_finished, read_toml, refuse_stored_code
+from thresher.app.settings import Settings, table_options
 from thresher.app.train_job import TrainJob, prepare_job, start
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples

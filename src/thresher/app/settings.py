@@ -2,28 +2,44 @@
 
 import dataclasses
 import json
-import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from thresher.app.table_settings import TableSettings
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
-from thresher.core.naming import unknown
+from thresher.data import TableOptions
 from thresher.engine.settings import DEFAULT_EPOCHS, TRAINING, TrainSettings, option
-from thresher.models import is_foreign
-from thresher.record.run_folder import CHECKPOINT, MODEL, SETTINGS, STAGES
+from thresher.record.run_folder import SETTINGS
 
-DATA = "What to train on"
+DATA, TABLES = "What to train on", "How a table is read"
+TABLE_WORDS = ("task", "na", "categorical", "drop", "sep", "groups")
 
 
 @dataclass(frozen=True)
-class Settings(TableSettings):
+class Settings(TrainSettings):
     """What `thresher train` is told; None is left out of the file and means the default that the help names."""
 
+    test: str | None = option(
+        None,
+        DATA,
+        "A file or folder to test on, in the form of --data, of which all is then trained on. If not given, the test "
+        "folder or arrays of --data, or else a fifth of it, whose labels are as noisy as the others.",
+    )
+    task: str | None = option(None, TABLES, "classes or regression: what the target is (by its values).")
+    categorical: str | None = option(
+        None, TABLES, "Columns whose numbers are names of categories, with commas between them."
+    )
+    drop: str | None = option(None, TABLES, "Columns that are no inputs, with commas between them.")
+    na: str | None = option(
+        None, TABLES, "Texts that mean a missing value, with commas between them; among numbers ? and NA do anyway."
+    )
+    sep: str | None = option(None, TABLES, "What is between the cells of a text file: ; or tab (by its first line).")
+    groups: str | None = option(
+        None, TABLES, "The column of the groups, such as persons: the rows of a group stay in one part of a split."
+    )
     data: str = option("", DATA, "digits, cifar10, blobs:2000,5, table.csv:COLUMN, images.npz or a folder of images.")
     method: str = option("auto", TRAINING, "One of those that thresher methods lists, or auto: the one that suits.")
     corruption: str | None = option(
@@ -116,6 +132,12 @@ def _noise_rate(text: str) -> float | str:
         raise ThresherError(f"The noise rate {text!r} is not understood: give a number, auto or folds.") from None
 
 
+def table_options(settings: Settings) -> TableOptions | None:
+    """How a table is read, where the settings say anything about it."""
+    told = {name: getattr(settings, name) for name in TABLE_WORDS}
+    return None if all(word is None for word in told.values()) else TableOptions.from_words(**told)
+
+
 def to_toml(settings: Settings) -> str:
     """The settings as TOML, without those that are None or that a command line cannot set.
 
@@ -156,31 +178,6 @@ def words_of(kind: type[TrainSettings]) -> dict[str, tuple[type, ...]]:
     }
 
 
-def read_toml(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
-    """The settings of this kind that a file holds, each of the right type."""
-    try:
-        stored = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ThresherError(f"There is no file {path}: give the run.toml of a run.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ThresherError(f"{path} is no TOML ({error}): correct it.") from error
-    kinds = words_of(kind)
-    for name, value in stored.items():
-        if name not in kinds:
-            raise unknown(f"setting in {path}", name, kinds)
-        types = (*kinds[name], float) if name == "noise_rate" else kinds[name]
-        if not _is_of(types, value):
-            raise ThresherError(f"{name} = {value!r} in {path} is not of the right kind: give {_in_words(types)}.")
-    return stored
-
-
-def refuse_stored_code(stored: Mapping[str, Any], model: str | None, where: Path) -> None:
-    """Refuse a file that names code to import as its model, unless the command names the same."""
-    named = stored.get("model")
-    if isinstance(named, str) and named not in ("auto", model) and is_foreign(named):
-        raise ThresherError(f"{where} names code to import as its model: give --model {named} as well if you trust it.")
-
-
 def save(settings: Settings, path: Path) -> None:
     """Write the settings as a TOML file, whole or not at all."""
     write_whole(path, lambda temporary: temporary.write_text(to_toml(settings), encoding="utf-8"))
@@ -205,54 +202,9 @@ def saving(
     return noted
 
 
-def refuse_another_run(folder: Path, settings: Settings) -> None:
-    """Refuse to go on in a folder whose run was told something else; whether epochs may differ, the engine knows."""
-    stored, begun = folder / SETTINGS, any((folder / name).exists() for name in (CHECKPOINT, STAGES))
-    if (folder / CHECKPOINT).exists() and not (folder / MODEL).exists():
-        raise ThresherError(
-            f"{folder} was written by an earlier version of Thresher: choose another --out folder, or delete this one."
-        )
-    if not begun or not stored.exists():
-        return
-    told = read_toml(stored, type(settings))
-    name = first_difference(replace(settings, epochs=told.get("epochs")), told)
-    if name is not None:
-        theirs, ours = told.get(name, "not set"), getattr(settings, name)
-        ours = "not set" if ours is None else ours
-        raise ThresherError(
-            f"{folder} holds another run (its {name} is {theirs}, not {ours}): "
-            "choose another --out folder, or delete this one."
-        )
-
-
-def first_difference(settings: Settings, stored: Mapping[str, Any]) -> str | None:
-    """The first setting that makes these two different runs, or None.
-
-    >>> ours = Settings(method="spl", data="digits", workers=2)
-    >>> first_difference(ours, {"method": "spl", "data": "digits", "seed": 3})
-    'seed'
-    """
-    theirs = type(settings)(**stored)
-    for field in options_of(type(settings)):
-        if field.metadata["identifies"] and getattr(settings, field.name) != getattr(theirs, field.name):
-            return field.name
-    return None
-
-
 def _toml_value(value: str | float | bool) -> str:
     # A JSON string without escapes for other alphabets, a true or false, and a number are all TOML as they stand.
     return json.dumps(value, ensure_ascii=False)
-
-
-def _in_words(types: tuple[type, ...]) -> str:
-    words = {str: "a text in quotes", bool: "true or false", float: "a number", int: "a whole number"}
-    return next(word for kind, word in words.items() if kind in types)
-
-
-def _is_of(types: tuple[type, ...], value: Any) -> bool:
-    if isinstance(value, bool):
-        return bool in types
-    return isinstance(value, (*types, int) if float in types else types)
 
 
 def _types(hint: Any) -> tuple[type, ...]:

@@ -20,10 +20,15 @@ from thresher.engine.run import Run
 from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment
 from thresher.noise import CorrectedAccuracy, audit_rate, corrected_accuracy, noise_matrix
-from thresher.record.outcome import class_names_in
-from thresher.report.noisy_score import against_labels, is_against_given_labels
-from thresher.report.run_record import finite, noise_rate_found
-from thresher.report.summary import examples_per_second, percent, score_text, seconds_text
+from thresher.report.run_record import class_names_in, finite, noise_rate_found
+from thresher.report.summary import (
+    against_labels,
+    examples_per_second,
+    is_against_given_labels,
+    percent,
+    score_text,
+    seconds_text,
+)
 
 Result = Mapping[str, Any]
 Watch = Callable[[Moment], None]

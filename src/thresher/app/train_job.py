@@ -1,4 +1,4 @@
-"""From settings to a run in its folder."""
+"""From settings to a run in its folder: the sets of the training, made from one data set, and the training."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -8,31 +8,73 @@ from typing import Any
 
 import torch
 
-from thresher.app.folders import saved_epochs
-from thresher.app.sets import Sets, prepare_sets
-from thresher.app.settings import Kind, Settings, first_difference, read_toml, refuse_another_run, saving
-from thresher.app.table_settings import table_options
+from thresher.app.folders import first_difference, read_toml, refuse_another_run, saved_epochs
+from thresher.app.settings import Kind, Settings, saving, table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.data import Splits, load, load_clean, load_test, load_whole
+from thresher.corruption import corrupt
+from thresher.data import Splits, TableOptions, hold_out, load, load_clean, load_test, load_whole, take_clean
 from thresher.data.features import with_features
-from thresher.data.paths import path_and_option
 from thresher.data.pools import Pooled, load_with_pool
+from thresher.data.splits import path_and_option
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
-from thresher.door import estimate_by_folds, fit
+from thresher.door import estimate_by_folds
 from thresher.engine.device.placement import find_device
 from thresher.engine.plan import epochs_for, learning_rates, make_schedule, make_views
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
-from thresher.methods import AUTO, Choice, Method, choose, fine_tune, last_rate, method
+from thresher.methods import AUTO, Choice, Method, Trainer, choose, fine_tune, last_rate, method
 from thresher.models import NamedModel, model_for
 from thresher.noise import Estimate
-from thresher.record.outcome import by_folds_in, keep_rows
+from thresher.record.outcome import keep_rows
 from thresher.record.run_folder import FINE_TUNED, NOISE_RATE, SETTINGS
+from thresher.report.run_record import by_folds_in
 from thresher.slots import Growing
 
 VALIDATION = 0.1  # the share that early stopping keeps apart where none is chosen
+
+
+@dataclass(frozen=True)
+class Sets:
+    """What to train on, to measure on, to trust, and to validate on, which is as noisy as the training set."""
+
+    train: Examples
+    test: Examples
+    clean: Examples | None = None
+    validation: Examples | None = None
+
+
+def prepare_sets(
+    splits: Splits,
+    *,
+    corruption: str | None = None,
+    clean: int | Callable[[Examples], Examples] | None = None,
+    validation: float | None = None,
+    seed: int = 0,
+    given_is_true: bool = False,
+) -> Sets:
+    """Set clean examples aside, corrupt the rest by the seed, and then hold out a share for validation.
+
+    clean  how many to take out of the training set with their true targets, or a function of it that gives them
+    given_is_true  whether the given targets are the truth, as before a corruption
+    """
+    train, trusted, apart = splits.train, None, None
+    if given_is_true:
+        train = train.with_columns(true_target=train.columns.get("true_target", train.targets))
+    if isinstance(clean, int):
+        train, trusted = take_clean(train, clean, seed)
+    elif clean is not None:
+        trusted = clean(train)
+    if corruption is not None:
+        train = corrupt(train, corruption, seed=seed)
+    if validation is not None:
+        if not 0 < validation < 1:
+            raise ThresherError(f"The validation share must lie between 0 and 1, such as 0.1, not {validation}.")
+        groups = train.columns.get("group")
+        parts = hold_out(train.targets.cpu(), validation, None if groups is None else groups.cpu())
+        train, apart = (train.subset(part) for part in parts)
+    return Sets(train, splits.test, trusted, apart)
 
 
 @dataclass(frozen=True)
@@ -52,6 +94,10 @@ class TrainJob:
     @property
     def epochs(self) -> float:
         return epochs_for(self.settings, len(self.train))
+
+    @property
+    def model(self) -> NamedModel:
+        return NamedModel(self.settings.model, self.train.input_shape, self.train.outputs)
 
 
 def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mapping[int, int] | None = None) -> TrainJob:
@@ -133,16 +179,15 @@ def known_by_folds(job: TrainJob, out: Path) -> Estimate | None:
 
 def _by_folds(job: TrainJob, out: Path) -> Estimate | None:
     """The noise rate, where it is to come from folds: as the run in this folder found it, or measured now."""
-    settings, train = job.settings, job.train
-    if settings.noise_rate != "folds":
+    if job.settings.noise_rate != "folds":
         return None
-    model = NamedModel(settings.model, train.input_shape, train.outputs)
-    return known_by_folds(job, out) or estimate_by_folds(train, model, settings)
+    return known_by_folds(job, out) or estimate_by_folds(job.train, job.model, job.settings)
 
 
 def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:
     """Train in this folder, or go on where it was left; `run.toml` is written once training has begun."""
-    refuse_another_run(out, job.settings)
+    if out.exists():
+        refuse_another_run(out, job.settings)
     found = _by_folds(job, out)
     beside = {} if found is None else {NOISE_RATE: json.dumps(asdict(found)) + "\n"}
     try:
@@ -161,7 +206,7 @@ def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
     """Where the data are a table, keep the least trusted rows of these sets of it in the run's folder."""
     base, target = path_and_option(settings.data)
     if base.endswith(TABLE_SUFFIXES):
-        told = table_options(settings)
+        told = table_options(settings) or TableOptions()
         table = read_table(Path(base).expanduser(), told.na, told.sep).drop_columns((target or "target").split(","))
         keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))
 
@@ -174,18 +219,17 @@ def _fit(job: TrainJob, out: Path, found: Estimate | None, watch: Callable[[Mome
     if settings.pool:
         changes["batch"] = _batch(job)
         changes["average"] = Growing()  # which acquisition rules may read
-    return fit(
-        job.method,
-        settings.model,
+    trainer = Trainer(
+        job.model,
         sets.train,
-        noise_rate=settings.noise_rate if found is None else found.assumed,
+        training_part(settings, **changes),
         test=sets.test,
         clean=sets.clean,
         validation=sets.validation,
         watch=watch,
         out=out,
-        settings=training_part(settings, **changes),
     )
+    return job.method.train(trainer, settings.noise_rate if found is None else found.assumed)
 
 
 def _batch(job: TrainJob) -> int:

@@ -13,11 +13,12 @@ from thresher.auditing.neighbours import feature_space, nearest, votes
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.signals import features
-from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.loop.batches import Sweeper
 from thresher.engine.plan import epochs_for
 from thresher.engine.settings import TrainSettings
-from thresher.engine.start.dry_run import first_of
-from thresher.engine.step.learner import Taps, last_linear
+from thresher.engine.start.checks import first_of
+from thresher.engine.start.gradient_trial import last_linear
+from thresher.engine.step.learner import Taps
 from thresher.engine.train import Moment, train_recipe
 from thresher.noise.folds import TRIMMED
 from thresher.objectives import as_objective

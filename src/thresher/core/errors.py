@@ -1,5 +1,38 @@
-"""The error for wrong input: one sentence that names the fix."""
+"""The error for wrong input: one sentence that names the fix; also for unknown names and missing packages."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib.util import find_spec
+
+PACKAGES = {"PIL": "pillow", "vl_convert": "vl-convert-python"}  # modules whose package has another name
 
 
 class ThresherError(ValueError):
     """Wrong input: the message is one sentence that names the fix; the command line exits with 2."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> ThresherError:
+    """The error for a name that is not known, with the nearest one that is.
+
+    >>> print(unknown("corruption", "symetric", ["pairflip", "symmetric"]))
+    There is no corruption 'symetric': did you mean 'symmetric'? (known: pairflip, symmetric)
+    """
+    choices = sorted(known)
+    listed = ", ".join(choices)
+    near = get_close_matches(name, choices, n=1)
+    if near:
+        return ThresherError(f"There is no {kind} '{name}': did you mean '{near[0]}'? (known: {listed})")
+    return ThresherError(f"There is no {kind} '{name}': choose one of {listed}.")
+
+
+def needs_extra(what: str, extra: str, *modules: str, otherwise: str = "") -> None:
+    """Refuse, where one of these modules is not installed; none of them is imported. `otherwise` is another way out.
+
+    >>> needs_extra("The report", "report", "json", "no_such_module")
+    Traceback (most recent call last):
+    thresher.core.errors.ThresherError: The report needs no_such_module: pip install 'thresher[report]'.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            fix = f"pip install 'thresher[{extra}]'" + (f", or {otherwise}" if otherwise else "")
+            raise ThresherError(f"{what} needs {PACKAGES.get(module, module)}: {fix}.")

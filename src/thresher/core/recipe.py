@@ -1,12 +1,126 @@
-"""A recipe: a method as a value."""
+"""A recipe, which is a method as a value, and the protocols of its slots."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, Protocol
+
+import torch
+from torch import Generator, Tensor, nn
 
 from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
+from thresher.core.examples import Examples
 from thresher.core.objective import ObjectiveLike
-from thresher.core.rule import RuleLike
-from thresher.core.slots import Averaging, Clip, Draw, MixLike, Relabel, View, shuffled
+from thresher.core.rule import Reader, RuleLike, warmup
+
+View = Callable[[Tensor, Generator], Tensor]  # (images [n, c, h, w], generator) -> images of the same shape
+Clip = float | Callable[[Iterable[nn.Parameter]], object]
+
+
+class Draw(Protocol):
+    """`draw(positions, examples, generator)`: the positions of an epoch, in the order they are visited."""
+
+    def __call__(self, positions: Tensor, examples: Examples, generator: Generator, /) -> Tensor: ...
+
+
+def shuffled(positions: Tensor, examples: Examples, generator: Generator) -> Tensor:  # noqa: ARG001
+    """Every example once, in random order."""
+    return positions[torch.randperm(len(positions), generator=generator)]
+
+
+class Averaging(Protocol):
+    """The rate of a moving average that is not a fixed number."""
+
+    def for_epochs_of(self, steps: float) -> "Averaging":
+        """The same for epochs of this many steps."""
+
+    def pace(self, moves: Tensor) -> float | Tensor:
+        """1 - rate after this many moves of the average."""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The mixing partners of a batch: i is mixed with `partner[i]` and keeps the share `share[i]` of itself."""
+
+    partner: Tensor
+    share: Tensor
+
+    def blend(self, values: Tensor) -> Tensor:
+        """share · values + (1 - share) · values[partner], along the first dimension."""
+        return blend(self.share, values, values[self.partner])
+
+    def blend_by_weight(self, labels: Tensor, weights: Tensor) -> Tensor:
+        """Labels [n, classes] blended by share · weight, so that the loss is λwᵢℓ(yᵢ) + (1 - λ)wⱼℓ(yⱼ).
+
+        A dropped example then teaches nothing; where both weights are 0, it is the plain blend.
+
+        >>> half = Pairing(torch.tensor([1, 0]), torch.tensor([0.5, 0.5]))
+        >>> half.blend_by_weight(torch.eye(2), torch.tensor([3.0, 0.0])).tolist()
+        [[1.0, 0.0], [1.0, 0.0]]
+        """
+        total = self.blend(weights)[:, None]
+        counted = self.blend(weights[:, None] * labels) / total.clamp_min(torch.finfo(total.dtype).tiny)
+        return torch.where(total > 0, counted, self.blend(labels))
+
+
+def blend(share: Tensor, values: Tensor, others: Tensor) -> Tensor:
+    """share · values + (1 - share) · others, with one share [n] for each row.
+
+    >>> blend(torch.tensor([0.25]), torch.tensor([[4.0, 0.0]]), torch.tensor([[0.0, 4.0]])).tolist()
+    [[1.0, 3.0]]
+    """
+    share = share.reshape(-1, *[1] * (values.ndim - 1))
+    return share * values + (1 - share) * others
+
+
+class Mix(Protocol):
+    """`mix(evidence) -> Pairing` for one batch: partners are positions within it."""
+
+    def __call__(self, evidence: Evidence, /) -> Pairing: ...
+
+
+@dataclass(frozen=True)
+class Visits:
+    """What an epoch is about to visit: positions [steps, batch] of the examples, and the columns of its rules [n]."""
+
+    order: Tensor
+    examples: Examples
+    decided: Mapping[str, Tensor]
+    epoch: int
+    generator: Generator  # on the host
+
+
+class MixFromSet(Reader, ABC):
+    """Mixing with partners from the whole training set, drawn when an epoch begins, so that a stream can load them.
+
+    A mixed example has the weight of its first part; the partner's weight is ignored.
+    """
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
+    timeless: ClassVar[bool] = True  # its draws reach a step as tensors
+    blends_targets: ClassVar[bool] = True
+
+    @abstractmethod
+    def draw(self, visits: Visits) -> Pairing | None:
+        """Partners (positions in the set) and shares, both [steps, batch]; None: nothing is mixed in this epoch."""
+
+
+MixLike = Mix | MixFromSet | warmup
+
+
+class Relabel(Reader, ABC):
+    """`relabel(evidence) -> targets`: the targets to train on; the ledger keeps the given ones.
+
+    On the batch clock it is asked in every step, after the signals. On the epoch clock it is asked once an epoch about
+    the whole set, after the epoch rule, whose columns it may read; batch rules then look at the new targets.
+    """
+
+    clock: ClassVar[str] = "batch"
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
+
+    @abstractmethod
+    def __call__(self, evidence: Evidence) -> Tensor: ...
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
-"""Schedules: settings that change over training, as functions of its progress."""
+"""Schedules: settings that change over training, as functions of its progress, or of what an observer finds in it."""
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from thresher.core.errors import ThresherError
+from thresher.core.examples import Examples
 
 
 class Schedule(ABC):
@@ -14,7 +18,7 @@ class Schedule(ABC):
     It is hashable and compares by value, so that the engine keeps one device scalar for each.
     """
 
-    observer: ClassVar[Any] = None  # the class of `core.observer.Observer` that finds the value it waits for
+    observer: ClassVar["type[Observer] | None"] = None  # what finds the value that it waits for
 
     @abstractmethod
     def __call__(self, epoch: float, epochs: float) -> float: ...
@@ -95,3 +99,39 @@ class cosine(Schedule):  # noqa: N801
     def __call__(self, epoch: float, epochs: float) -> float:
         share = min(epoch / max(epochs, 1e-12), 1.0)
         return self.end + (self.start - self.end) * (1 + math.cos(math.pi * share)) / 2
+
+
+Columns = Mapping[str, np.ndarray[Any, Any]]  # of one network and one epoch, each [n]
+
+
+class Observer(Protocol):
+    """It reads every epoch of a run, and finds a value that schedules of its recipe wait for.
+
+    It is made for the schedules that ask for it; a run in which it could find nothing is refused at once.
+    """
+
+    def __init__(self, asked: Sequence[Schedule], train: Examples, epochs: float): ...
+
+    def observe(self, epoch: int, networks: Sequence[Columns]) -> None:
+        """Read the ledger columns of an epoch (from 1), one mapping for each network."""
+
+    def fill_in(self, schedule: Schedule) -> Schedule:
+        """The schedule with the value that was found, if any, in every place that waits for it."""
+
+    def record(self) -> dict[str, Any]:
+        """The fields it adds to the history."""
+
+    def columns(self) -> Columns:
+        """The columns it adds to the ledger."""
+
+    def state(self) -> dict[str, Any]: ...
+    def load_state(self, saved: Mapping[str, Any]) -> None: ...
+
+
+def observers_of(schedules: Iterable[Schedule], train: Examples, epochs: float) -> list[Observer]:
+    """One observer of each kind that these schedules ask for."""
+    asked: dict[type[Observer], list[Schedule]] = {}
+    for schedule in schedules:
+        if schedule.observer is not None:
+            asked.setdefault(schedule.observer, []).append(schedule)
+    return [kind(waiting, train, epochs) for kind, waiting in asked.items()]

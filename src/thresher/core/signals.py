@@ -12,9 +12,8 @@ from torch import Tensor
 
 from thresher.core.chunks import rows_at_once
 from thresher.core.dropout import MutualInformation
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.evidence import Evidence, Prepared, Signal
-from thresher.core.naming import unknown
 
 
 def _declared_first(evidence: Evidence) -> Tensor:  # noqa: ARG001

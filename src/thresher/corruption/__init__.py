@@ -6,13 +6,13 @@ says nothing. No method sees either column.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
 from thresher.core.seeding import generator
 from thresher.corruption import labels, noisy_pools, targets
 from thresher.corruption.imbalance import imbalance
@@ -22,6 +22,8 @@ __all__ = ["FOR_CLASSES", "FOR_REAL_TARGETS", "Corruption", "corrupt", "names", 
 # A corruption takes the examples, the number and the option of `name:number:option`, and a generator.
 Corruption = Callable[[Examples, float, str | None, torch.Generator], Examples]
 Flip = Callable[[Tensor, float, torch.Generator, int], Tensor]
+Add = Callable[[Examples, float, torch.Generator], Examples]
+Replace = Callable[[Tensor, float, torch.Generator], Tensor]
 
 
 def corrupt(examples: Examples, corruption: str, *, seed: int = 0) -> Examples:
@@ -100,12 +102,9 @@ def _features(examples: Examples) -> Tensor:
     return (flat - mean) / torch.where(deviation > 0, deviation, 1.0)
 
 
-def _flipping(flip: Flip) -> Corruption:
-    def apply(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
-        _refuse_option(rate, option)
-        return recorded(examples, flip(examples.labels.cpu(), rate, draws, examples.outputs))
-
-    return apply
+def _flipped(flip: Flip, examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
+    _refuse_option(rate, option)
+    return recorded(examples, flip(examples.labels.cpu(), rate, draws, examples.outputs))
 
 
 def _backgroundflip(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
@@ -125,12 +124,9 @@ def _imbalance(examples: Examples, ratio: float, option: str | None, draws: torc
     return recorded(kept, kept.targets)
 
 
-def _adding(add: Callable[[Examples, float, torch.Generator], Examples]) -> Corruption:
-    def apply(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
-        _refuse_option(rate, option)
-        return add(examples, rate, draws)
-
-    return apply
+def _added(add: Add, examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
+    _refuse_option(rate, option)
+    return add(examples, rate, draws)
 
 
 def _noisy_class(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
@@ -138,12 +134,11 @@ def _noisy_class(examples: Examples, rate: float, option: str | None, draws: tor
     return noisy_pools.noisy_class(examples, rate, draws, 1 if label is None else label)
 
 
-def _replacing(replace: Callable[[Tensor, float, torch.Generator], Tensor]) -> Corruption:
-    def apply(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
-        _refuse_option(rate, option)
-        return recorded(examples, replace(examples.targets.cpu(), rate, draws))
-
-    return apply
+def _replaced(
+    replace: Replace, examples: Examples, rate: float, option: str | None, draws: torch.Generator
+) -> Examples:
+    _refuse_option(rate, option)
+    return recorded(examples, replace(examples.targets.cpu(), rate, draws))
 
 
 def _linadv(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
@@ -157,24 +152,24 @@ def _mixture(examples: Examples, rate: float, option: str | None, draws: torch.G
 
 
 FOR_CLASSES: dict[str, Corruption] = {
-    "symmetric": _flipping(labels.symmetric),
-    "pairflip": _flipping(labels.pairflip),
-    "asymmetric": _flipping(labels.asymmetric),
-    "derangement": _flipping(labels.derangement),
+    "symmetric": partial(_flipped, labels.symmetric),
+    "pairflip": partial(_flipped, labels.pairflip),
+    "asymmetric": partial(_flipped, labels.asymmetric),
+    "derangement": partial(_flipped, labels.derangement),
     "instance": _instance,
-    "uniformflip": _flipping(labels.symmetric),  # L2RW's name for it
-    "uniformflip-any": _flipping(labels.uniformflip_any),
+    "uniformflip": partial(_flipped, labels.symmetric),  # L2RW's name for it
+    "uniformflip-any": partial(_flipped, labels.uniformflip_any),
     "backgroundflip": _backgroundflip,
     "imbalance": _imbalance,
-    "blank": _adding(noisy_pools.blank),
-    "diverse": _adding(noisy_pools.diverse),
+    "blank": partial(_added, noisy_pools.blank),
+    "diverse": partial(_added, noisy_pools.diverse),
     "class": _noisy_class,
 }
 
 FOR_REAL_TARGETS: dict[str, Corruption] = {
     "linadv": _linadv,
-    "signflip": _replacing(targets.signflip),
-    "uninoise": _replacing(targets.uninoise),
-    "pairflip": _replacing(targets.pairflip),
+    "signflip": partial(_replaced, targets.signflip),
+    "uninoise": partial(_replaced, targets.uninoise),
+    "pairflip": partial(_replaced, targets.pairflip),
     "mixture": _mixture,
 }

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, needs_extra
 from thresher.core.examples import Examples
-from thresher.core.extras import needs_extra
 from thresher.data.class_names import CIFAR10, CIFAR100, FASHION, TEN_DIGITS
 from thresher.data.splits import Splits, split
 

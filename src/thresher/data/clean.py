@@ -13,10 +13,10 @@ from thresher.data.arrays import all_of_npz
 from thresher.data.embeddings import all_embeddings
 from thresher.data.image_files import files_of
 from thresher.data.image_folders import all_images
+from thresher.data.loading import REGISTRY, base_and_option, data_folder, path_of
 from thresher.data.overlap import overlapping
-from thresher.data.paths import path_and_option
 from thresher.data.preparation import ImagePreparation, RowPreparation, preparation_of
-from thresher.data.splits import Splits, only_classes, whole_numbers
+from thresher.data.splits import Splits, only_classes, path_and_option, whole_numbers
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.data.tables import rows_like
 
@@ -94,3 +94,42 @@ def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Ex
     clean = train.subset(chosen)
     trusted = clean.with_targets(clean.columns["true_target"], is_corrupt=torch.zeros(count, dtype=torch.bool))
     return train.subset(rest), replace(trusted, name="the clean set")
+
+
+def load_test(name: str, train: Examples, data: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Examples:
+    """The examples of this name, file or folder as a test set for the training set that `load_whole(data)` gave.
+
+    They are read as the training set was: the same classes by name, size of images, scale of numbers.
+    """
+    found = _read_like(name, train, data, data_dir, seed)
+    return replace(found, ids=torch.arange(len(found)), name="the test set", checked=False)
+
+
+def load_clean(name: str, known: Splits, data: str, *, data_dir: str | Path | None = None, seed: int = 0) -> Examples:
+    """The examples of this name, file or folder as clean examples for the training set that `load(data)` gave.
+
+    All of them are taken, and read as the training set was: the same classes by name, size of images, scale of numbers.
+    A warning says if test examples are among them.
+    """
+    train, test = known
+    clean = _read_like(name, train, data, data_dir, seed)
+    warn_of_test_examples(clean, train, test, name)
+    return replace(clean, name="the clean set", checked=False)
+
+
+def _read_like(name: str, train: Examples, data: str, data_dir: str | Path | None, seed: int) -> Examples:
+    """All examples of this name, read as the training set was, with ids of their own."""
+    folder = data_folder(data_dir)
+    base, option = base_and_option(name)
+    if base in REGISTRY:
+        found = REGISTRY[base](option, folder, seed).train
+    else:
+        found = read_like(path_of(base, folder), option, train, data)
+    return replace(
+        found,
+        ids=torch.arange(len(found)) + int(train.ids.max()) + 1,
+        classes=train.classes,
+        class_names=train.class_names,
+        normalise=train.normalise,
+        checked=False,
+    )

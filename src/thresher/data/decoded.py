@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from thresher.core.errors import ThresherError
-from thresher.core.extras import needs_extra
+from thresher.core.errors import ThresherError, needs_extra
 from thresher.core.files import write_whole
 from thresher.data.image_files import DAMAGED, Held, ImageFiles, fitted, open_image
 from thresher.data.image_pixels import ALPHA, COMPOSED, DEEP, REAL, Ranges, common_ranges, extremes, kind_of

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
 from thresher.data.arrays import channel_statistics, channels_first, read_arrays
 from thresher.data.column_encoders import plain_column
 from thresher.data.given import as_examples, examples_like

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset
 
 from thresher.core.datasets import Picked
-from thresher.core.errors import ThresherError
-from thresher.core.extras import needs_extra
+from thresher.core.errors import ThresherError, needs_extra
 from thresher.data.image_pixels import Ranges, as_colour
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from thresher.core.datasets import MapDataset, Picked
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
 from thresher.data.decoded import read_images
 from thresher.data.folder_layout import UNLABELLED, class_folders, layout_in, part_of
 from thresher.data.image_files import ImageFiles, images_in

@@ -17,7 +17,7 @@ from thresher.core.examples import Examples
 from thresher.data.decoded import read_images
 from thresher.data.image_files import image_format, images_in
 from thresher.data.image_folders import labelled_images, unlabelled_images
-from thresher.data.paths import path_and_option
+from thresher.data.splits import path_and_option
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.data.table_options import TableOptions
 from thresher.data.tables import table_with_pool

@@ -1,6 +1,7 @@
 """A training and a test set, and how to make them from one set."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -140,3 +141,19 @@ def _standardised(examples: Examples, mean: Tensor, deviation: Tensor) -> Exampl
         before, unit = examples.target_scale
         scale = (before + unit * scale[0], unit * scale[1])
     return replace(examples.with_targets((examples.targets - mean) / deviation, **columns), target_scale=scale)
+
+
+def path_and_option(name: str) -> tuple[str, str]:
+    """The path or known name, and the option after it: `photos:64`, `table.csv:COLUMN`.
+
+    Where files or folders have a colon in their own names, the longest path that exists is meant.
+
+    >>> path_and_option("blobs:2000,5"), path_and_option("digits")
+    (('blobs', '2000,5'), ('digits', ''))
+    """
+    parts = name.split(":")
+    for count in range(len(parts), 1, -1):
+        base = ":".join(parts[:count])
+        if Path(base).expanduser().exists():
+            return base, ":".join(parts[count:])
+    return parts[0], ":".join(parts[1:])

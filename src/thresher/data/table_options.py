@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from thresher.core.errors import ThresherError
-from thresher.core.naming import unknown
+from thresher.core.errors import ThresherError, unknown
 
 CLASSES, REGRESSION = "classes", "regression"
 SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}  # what is hard to type

@@ -9,8 +9,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
-from thresher.core.naming import unknown
+from thresher.core.errors import ThresherError, unknown
 from thresher.data.column_encoders import is_text, numbers_in, plain_column
 from thresher.data.table_options import CLASSES, REGRESSION, TableOptions
 

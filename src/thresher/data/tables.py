@@ -7,9 +7,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
 from thresher.data.column_encoders import inputs_of, plain_column, texts_in
 from thresher.data.column_fitting import fit_columns
 from thresher.data.corrected_column import targets_and_twins

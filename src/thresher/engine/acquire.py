@@ -16,12 +16,11 @@ from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, needs_of, parts, signals_of
 from thresher.core.seeding import generator, preserved, seed_global
 from thresher.engine.device.placement import Precision, autocast_on
-from thresher.engine.loop.sweep import Sweeper
-from thresher.engine.start.checks import check_round
-from thresher.engine.start.dry_run import first_of, output_width
-from thresher.engine.start.gradient_trial import choose_strategy
+from thresher.engine.loop.batches import Sweeper
+from thresher.engine.start.checks import check_round, first_of, output_width
+from thresher.engine.start.gradient_trial import choose_strategy, last_linear
 from thresher.engine.step.forward import prediction
-from thresher.engine.step.learner import Taps, evaluating, last_linear
+from thresher.engine.step.learner import Taps, evaluating
 from thresher.objectives import as_objective
 
 

@@ -8,14 +8,13 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
+from thresher.core.recipe import View
 from thresher.core.schedules import Schedule, cosine, ramp, step
-from thresher.core.slots import View
 from thresher.engine.device.placement import Autocast, Precision, autocast_on, find_device, precision_on
 from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM, TrainSettings
-from thresher.engine.step.optimizer import MakeOptimizer
+from thresher.engine.step.learner import MakeOptimizer
 from thresher.slots.views import NAMED_VIEWS
 
 OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {  # what makes it, and its default learning rate

@@ -11,13 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
-from thresher.core.recipe import Recipe
-from thresher.core.slots import View
+from thresher.core.recipe import Recipe, View
 from thresher.data import Preparation
-from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.loop.batches import Sweeper
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
 from thresher.record.issues import Issues

@@ -11,11 +11,10 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from thresher.core.errors import ThresherError
-from thresher.core.naming import unknown
+from thresher.core.errors import ThresherError, unknown
+from thresher.core.recipe import Averaging, View
 from thresher.core.schedules import Schedule
-from thresher.core.slots import Averaging, View
-from thresher.engine.step.optimizer import MakeOptimizer
+from thresher.engine.step.learner import MakeOptimizer
 
 DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM = 128, 60, 0.9
 ELSEWHERE = {"lr": "learning_rate", "batch_size": "batch", "num_epochs": "epochs", "train": "data"}  # what others say

@@ -17,12 +17,12 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import preserved, seed_global
-from thresher.engine.device.compile import compiler_of, compiling, plain
+from thresher.engine.device.placement import compiler_of, compiling, plain
 from thresher.engine.loop.training import Training
 from thresher.engine.plan import Plan, make_plan
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
-from thresher.engine.start.dry_run import first_of
+from thresher.engine.start.checks import first_of
 from thresher.engine.step.learner import evaluating
 from thresher.engine.store.about import describe_run
 from thresher.engine.store.checkpoint import Record, RunFolder

@@ -17,9 +17,9 @@ from thresher.core.rule import RuleLike, ask, needs_of, signals_of
 from thresher.core.seeding import preserved
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
-from thresher.engine.start.gradient_trial import choose_strategy
+from thresher.engine.start.gradient_trial import choose_strategy, last_linear
 from thresher.engine.step.forward import Batch, forward_pass, read_all, untraced
-from thresher.engine.step.learner import Taps, last_linear
+from thresher.engine.step.learner import Taps
 from thresher.objectives import as_objective
 
 _STRATEGIES: WeakKeyDictionary[nn.Module, dict[Hashable, Strategy | None]] = WeakKeyDictionary()

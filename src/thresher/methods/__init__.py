@@ -10,7 +10,7 @@ from thresher.methods.fine_tune import fine_tune, last_rate
 from thresher.methods.forward_correction import forward_correction
 from thresher.methods.incv import incv
 from thresher.methods.layer_pairs import pairs_between
-from thresher.methods.method import Method, MethodFacts
+from thresher.methods.method import Method, MethodFacts, Trainer
 from thresher.methods.noise_layer import noise_layer_from_confusion
 from thresher.methods.reclaim import (
     CONFIDENT,
@@ -28,7 +28,6 @@ from thresher.methods.registry import KINDS, METHODS, method, methods
 from thresher.methods.represent import Start, Started, represent, write_start
 from thresher.methods.t_revision import t_revision
 from thresher.methods.teaching import Lessons, teach
-from thresher.methods.trainer import Trainer
 from thresher.methods.weightings import WEIGHTINGS, Weighting, weighting
 
 __all__ = [

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from thresher.core.naming import unknown
+from thresher.core.errors import unknown
 from thresher.core.signals import (
     average_divergence,
     confidence,

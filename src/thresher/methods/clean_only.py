@@ -8,7 +8,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples, join
 from thresher.core.recipe import Recipe
 from thresher.engine.run import Run
-from thresher.methods.trainer import Trainer
+from thresher.methods.method import Trainer
 from thresher.rules import OnlyClean
 from thresher.slots.draw import repeated
 

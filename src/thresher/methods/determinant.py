@@ -4,7 +4,7 @@ from thresher.core.recipe import Recipe
 from thresher.core.schedules import step
 from thresher.engine.run import Run
 from thresher.methods.forward_correction import refuse_regression
-from thresher.methods.trainer import Trainer
+from thresher.methods.method import Trainer
 from thresher.objectives import DeterminantLoss
 
 SLOW = 0.1  # of the learning rate; the released code goes down to 1e-6, which changes nothing on small sets

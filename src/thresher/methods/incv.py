@@ -15,7 +15,7 @@ from thresher.core.seeding import generator
 from thresher.core.signals import loss
 from thresher.engine.run import Run
 from thresher.methods.forward_correction import refuse_regression
-from thresher.methods.trainer import Trainer
+from thresher.methods.method import Trainer
 from thresher.rules import KeepSmallest, Selected, from_peer, warmup
 
 # As in the released code, of its 200 epochs: four iterations of 50, candidates joining after 40, a ramp of 10.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
-from thresher.engine.device.compile import plain
+from thresher.engine.device.placement import plain
 from thresher.engine.step.learner import Taps, evaluating
 from thresher.objectives import LayerPair
 from thresher.objectives.variational import by_place

@@ -6,7 +6,7 @@ import torch
 from thresher.core.errors import ThresherError
 from thresher.core.recipe import Recipe
 from thresher.engine.run import Run
-from thresher.methods.trainer import Trainer
+from thresher.methods.method import Trainer
 from thresher.objectives import NoiseLayer, smoothed_confusion
 
 

@@ -8,11 +8,10 @@ clean examples (L2RW).
 
 from collections.abc import Callable
 
-from thresher.core.recipe import Recipe
+from thresher.core.recipe import MixLike, Recipe, View
 from thresher.core.rule import parts
 from thresher.core.schedules import ramp
 from thresher.core.signals import confidence, given, loss, output_gradient_norm
-from thresher.core.slots import MixLike, View
 from thresher.methods.method import MethodFacts
 from thresher.objectives import NearUniform
 from thresher.rules import (

@@ -6,8 +6,7 @@ by their labels; an example whose label wins is trusted, and the surest of the r
 right before any label is learned.
 """
 
-from thresher.core.recipe import Recipe
-from thresher.core.slots import MixLike, View
+from thresher.core.recipe import MixLike, Recipe, View
 from thresher.methods.method import MethodFacts
 from thresher.methods.reclaim import CONFIDENT, Trusted, joint
 from thresher.objectives import NearUniform

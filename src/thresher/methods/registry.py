@@ -1,6 +1,6 @@
 """The registry: every method by its name, of four kinds."""
 
-from thresher.core.naming import unknown
+from thresher.core.errors import unknown
 from thresher.methods import crust, l2rw, prl
 from thresher.methods.acquisitions import ACQUISITIONS
 from thresher.methods.clean_only import clean_only

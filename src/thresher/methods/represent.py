@@ -18,18 +18,16 @@ import torch
 from filelock import FileLock
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
-from thresher.core.naming import unknown
-from thresher.core.recipe import Recipe
+from thresher.core.recipe import Recipe, View
 from thresher.core.seeding import preserved, seed_global
-from thresher.core.slots import View
 from thresher.engine.device.placement import find_device
 from thresher.engine.settings import TrainSettings, training_part
-from thresher.engine.start.dry_run import first_of
-from thresher.engine.step.learner import last_linear
-from thresher.engine.store.identity import checksum, describe
+from thresher.engine.start.checks import first_of
+from thresher.engine.start.gradient_trial import last_linear
+from thresher.engine.store.about import checksum, describe
 from thresher.engine.train import Moment, train_recipe
 from thresher.objectives import Contrastive, CrossCorrelation, Objective
 from thresher.slots.start_views import different_for

@@ -4,7 +4,7 @@ from thresher.core.recipe import Recipe
 from thresher.core.schedules import step
 from thresher.engine.run import Run
 from thresher.methods.forward_correction import estimated_transition, refuse_regression
-from thresher.methods.trainer import Trainer
+from thresher.methods.method import Trainer
 from thresher.objectives import Reweighted
 
 # The released code: 20 epochs to estimate, 200 to train, 200 to revise at a learning rate of 5e-7.

@@ -12,20 +12,19 @@ from torch import nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples, join
-from thresher.core.observer import observers_of
 from thresher.core.recipe import Recipe
-from thresher.core.rule import columns_of, needs_of
+from thresher.core.rule import columns_of, needs_of, schedules_of
+from thresher.core.schedules import observers_of
 from thresher.core.seeding import derive, preserved
 from thresher.core.targets import one_hot_if_ids
 from thresher.data import Predictions, read_predictions
-from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.loop.batches import Sweeper
 from thresher.engine.run import Run
-from thresher.engine.start.checks import check_recipe
-from thresher.engine.start.dry_run import try_sets
+from thresher.engine.start.checks import check_recipe, try_sets
 from thresher.engine.step.teacher import TEACHER_OUTPUT, from_probabilities
 from thresher.engine.train import Moment
+from thresher.methods.method import Trainer
 from thresher.methods.separate_sets import check_apart, refuse_seen
-from thresher.methods.trainer import Trainer
 from thresher.models import NamedModel
 from thresher.objectives import CrossEntropy, as_objective
 from thresher.rules import teacher_labels
@@ -176,7 +175,7 @@ def _rehearse(
         given = {"validation": known, "teacher": said, "peer": recipe.peers > 1 or None, "average": recipe.average}
         given["clean"] = _clean(recipe, known, trainer)
         check_recipe(recipe, as_objective(recipe.objective, classes), train, {"test": trainer.test, **given})
-        observers_of(recipe, train, trainer.epochs)  # they refuse a run that is too short
+        observers_of(schedules_of(recipe), train, trainer.epochs)  # they refuse a run that is too short
 
 
 def _name_of(model: object) -> str | None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from thresher.core.errors import unknown
 from thresher.core.evidence import Signal
-from thresher.core.naming import unknown
 from thresher.core.signals import margin
 from thresher.methods.method import CLASSES, Method
 from thresher.rules import Debias, Fidelity, OnlyCorrect, RuleLike, once, product

@@ -1,23 +1,23 @@
 """Plain networks, built by name; each ends in a Linear layer named `head`."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.naming import unknown
 from thresher.data.preparation import RowPreparation
 from thresher.models.cnn9 import CNN9
 from thresher.models.external import from_module, from_timm, import_here
 from thresher.models.lenet import LeNet
 from thresher.models.linear_head import LinearHead
-from thresher.models.mlp import MLP
 from thresher.models.mobilenet import MobileNet
 from thresher.models.norm import batch_to_group_norm, freeze_batch_norm
 from thresher.models.preactivation import resnet11, wrn_28_10
@@ -44,6 +44,35 @@ __all__ = [
     "wrn_28_10",
 ]
 
+EMBEDDING = 100  # numbers from which on a vector is taken for an embedding
+
+
+class MLP(nn.Module):
+    """Linear layers with an activation after each but the last.
+
+    >>> [list(p.shape) for p in MLP((1, 8, 8), 10, hidden=(32,)).parameters()]
+    [[32, 64], [32], [10, 32], [10]]
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        outputs: int,
+        hidden: Sequence[int] = (256, 256),
+        activation: Callable[[], nn.Module] = nn.ReLU,
+    ):
+        super().__init__()
+        if not hidden or min(hidden) < 1:
+            raise ThresherError(f"mlp needs hidden layers of at least one unit, not {list(hidden)}: write mlp:256x256.")
+        sizes = [math.prod(input_shape), *hidden]
+        layers = [layer for size, following in pairwise(sizes) for layer in (nn.Linear(size, following), activation())]
+        self.body = nn.Sequential(nn.Flatten(), *layers)
+        self.head = nn.Linear(sizes[-1], outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.body(inputs))
+        return outputs
+
 
 @dataclass(frozen=True)
 class Known:
@@ -52,9 +81,6 @@ class Known:
     make: Callable[..., nn.Module]  # (input_shape, outputs) or (input_shape, outputs, setting)
     setting: Callable[[str], Any] | None = None
     example: str = ""  # a setting that is understood, for the error message
-
-
-EMBEDDING = 100  # numbers from which on a vector is taken for an embedding
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from thresher.core.errors import ThresherError
-from thresher.core.extras import needs_extra
+from thresher.core.errors import ThresherError, needs_extra
 from thresher.models.images import image_shape
 from thresher.models.pretrained import Probe, load_weights, name_and_weights
 

@@ -11,7 +11,7 @@ from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import generator
 from thresher.core.signals import loss
-from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.loop.batches import Sweeper
 from thresher.engine.train import train_recipe
 from thresher.noise.audit_rate import audit_rate
 from thresher.noise.estimate import Estimate

@@ -1,9 +1,5 @@
 """Objectives: the loss of each example."""
 
-import copy
-
-from torch import nn
-
 from thresher.core.objective import Objective, ObjectiveLike, Plain
 from thresher.objectives.bootstrap import Bootstrap, SoftBootstrap
 from thresher.objectives.determinant import DeterminantLoss
@@ -12,7 +8,7 @@ from thresher.objectives.generalized_cross_entropy import GeneralizedCrossEntrop
 from thresher.objectives.huber import Huber, huber
 from thresher.objectives.near_uniform import NearUniform, near_uniform
 from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoothed_identity
-from thresher.objectives.standard import CrossEntropy, SquaredError
+from thresher.objectives.standard import CrossEntropy, SquaredError, as_objective
 from thresher.objectives.transition import ForwardCorrection, Reweighted, transition_from_anchors
 from thresher.objectives.variational import LayerPair, Variational
 from thresher.objectives.views_agree import Contrastive, CrossCorrelation, contrastive, cross_correlation
@@ -46,11 +42,3 @@ __all__ = [
     "smoothed_identity",
     "transition_from_anchors",
 ]
-
-
-def as_objective(given: ObjectiveLike | None, classes: int | None) -> Objective:
-    """A copy of the given objective, a wrapped function, or the task's default."""
-    if given is None:
-        return SquaredError() if classes is None else CrossEntropy()
-    own = copy.deepcopy(given) if isinstance(given, nn.Module) else given
-    return own if isinstance(own, Objective) else Plain(own)

@@ -1,13 +1,14 @@
-"""The objectives of plain training."""
+"""The objectives of plain training, and what a recipe without an objective gets."""
 
+import copy
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from thresher.core.evidence import Evidence
-from thresher.core.objective import Objective
+from thresher.core.objective import Objective, ObjectiveLike, Plain
 
 
 class CrossEntropy(Objective):
@@ -39,3 +40,11 @@ class SquaredError(Objective):
     def output_gradient(self, evidence: Evidence) -> Tensor:
         """outputs - target."""
         return evidence.outputs.detach() - evidence.targets
+
+
+def as_objective(given: ObjectiveLike | None, classes: int | None) -> Objective:
+    """A copy of the given objective, a wrapped function, or the task's default."""
+    if given is None:
+        return SquaredError() if classes is None else CrossEntropy()
+    own = copy.deepcopy(given) if isinstance(given, nn.Module) else given
+    return own if isinstance(own, Objective) else Plain(own)

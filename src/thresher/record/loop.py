@@ -11,7 +11,7 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
-from thresher.record.previews import save_previews
+from thresher.record.outcome import save_previews
 from thresher.record.run_folder import LOOP, PICKS
 
 SHOWN = 48  # of the picks of a round, so many are kept to be looked at

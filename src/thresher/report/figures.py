@@ -1,17 +1,19 @@
-"""Which figures the page has: those of training, which overlay all runs, and those of each run."""
+"""The figures of the page: those of training, which overlay all runs, and those of each run."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from thresher.report import charts
 from thresher.report.charts import Figure
-from thresher.report.confusion import MOST_CLASSES, confusion_figures
 from thresher.report.run_record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
 from thresher.report.summary import epoch_rows, is_share, mean_recalls, metric_of, percent, ranking_quality, run_names
-from thresher.report.teacher import accuracy_figures, shared_figures, teacher_figures
+from thresher.report.teacher import accuracy_figures, reclaim_figures, shared_figures, teacher_figures
 
 MOST_POINTS = 1500
+MOST_CLASSES = 40  # a heat map of more classes than this cannot be read
+MOST_DISAGREEMENTS = 12
 
 
 def run_colours(runs: Sequence[RunRecord]) -> dict[str, str]:
@@ -50,28 +52,9 @@ def training_figures(runs: Sequence[RunRecord]) -> list[Figure]:
             lines, whole = (base_rates if key == "clean_share" else []), key == "kept"
             spec = charts.curve(rows, key, title=axis, share=share, colours=colours, lines=lines, whole=whole)
             figures.append(Figure(title, words, spec))
-    return [*figures, *_reclaim_figures(runs, colours), *shared_figures(runs, colours)]
-
-
-def _reclaim_figures(runs: Sequence[RunRecord], colours: Mapping[str, str]) -> list[Figure]:
-    """The shares of trusted and of reclaimed labels, and how many of each are right, for runs that have them."""
-    of_all = "The share of examples whose given label was trusted, and dashed of those that learnt another one instead."
-    of_them = (
-        "How many of the trusted labels are right, and dashed how many of those that took the place of given ones."
-    )
-    plans = [
-        ("Trusted and reclaimed", of_all, ("trusted", "reclaimed")),
-        ("Right labels among them", of_them, ("trusted_clean", "reclaimed_right")),
-    ]
-    figures = []
-    for title, words, keys in plans:
-        sets = zip(keys, ("trusted", "reclaimed"), strict=True)
-        rows = [row for key, name in sets for row in epoch_rows(runs, key, name, "share")]
-        if rows:
-            figures.append(
-                Figure(title, words, charts.curve(rows, "share", title="share", share=True, colours=colours))
-            )
-    return figures
+    if any("trusted" in row for run in runs for row in run.history):
+        figures += reclaim_figures(runs, colours)
+    return [*figures, *shared_figures(runs, colours)] if runs[0].has_teacher else figures
 
 
 def _score_figure(runs: Sequence[RunRecord], metric: str, rates: str, alone: bool) -> Figure:
@@ -105,7 +88,9 @@ def run_figures(run: RunRecord, teacher_shown: bool = False) -> list[Figure]:
         figures.append(_scatter_figure(run))
     if recalls := mean_recalls(run):
         figures.append(_recall_figure(run, recalls))
-    return [*figures, *([] if teacher_shown else accuracy_figures(run)), *teacher_figures(run)]
+    if run.has_teacher:
+        figures += [*([] if teacher_shown else accuracy_figures(run)), *teacher_figures(run)]
+    return figures
 
 
 def _weight_figures(run: RunRecord) -> list[Figure]:
@@ -218,3 +203,86 @@ def _metric_name(metric: str) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def confusion_figures(run: RunRecord) -> list[Figure]:
+    """Given against predicted; and where some labels are known to be wrong the truth against both: before and after."""
+    given, predicted, true, origins = _labels(run)
+    agree = f"Predicted and given label agree for {_share(given == predicted)} of the training examples."
+    figures = [_confusion(run, "Given against predicted", agree, given=given, predicted=predicted)]
+    known = origins != UNKNOWN
+    if true is not None and np.any(origins == CORRUPTED):
+        given, predicted, true = given[known], predicted[known], true[known]
+        before = f"What was wrong in the data: {_share(given == true)} of the given labels are right."
+        after = (
+            f"What is left of it: {_share(predicted == true)} of the predictions on the training examples are right."
+        )
+        figures.append(_confusion(run, "Before: true against given", before, true=true, given=given))
+        figures.append(_confusion(run, "After: true against predicted", after, true=true, predicted=predicted))
+    return figures
+
+
+def _confusion(run: RunRecord, title: str, words: str, **labels: Array) -> Figure:
+    """The heat map of two kinds of label, the first of them in its rows."""
+    (down, rows), (_, columns) = labels.items()
+    shown, count = _shown_classes(rows, columns)
+    words += f" Cells are percentages of the {down} label." if len(shown) <= charts.MOST_CELL_TEXTS else ""
+    if len(shown) < count:
+        words += f" Shown are the {len(shown)} of {count} classes that disagree most often."
+    names = [run.class_name(label) for label in shown]
+    return Figure(title, words, charts.confusion(_cells(run, labels, shown), names, *labels), square=True)
+
+
+def _share(hits: Array) -> str:
+    return percent(float(hits.mean()))
+
+
+def _labels(run: RunRecord) -> tuple[Array, Array, Array | None, Array]:
+    """Given, predicted and perhaps true label, and origin, of each ledger row that has the first two."""
+    last = run.last_epoch
+    known = np.isfinite(last["prediction"]) & np.isfinite(last["target"])
+    origins = last.get("origin", np.full(len(known), UNKNOWN))
+    given, predicted = (last[name][known].astype(int) for name in ("target", "prediction"))
+    return given, predicted, last["true"][known].astype(int) if "true" in last else None, origins[known]
+
+
+def _shown_classes(rows: Array, columns: Array) -> tuple[list[int], int]:
+    classes = np.union1d(rows, columns)
+    differ = rows != columns
+    involved = np.concatenate([rows[differ], columns[differ]])
+    often = np.bincount(np.searchsorted(classes, involved), minlength=len(classes))
+    return sorted(classes[np.argsort(-often, kind="stable")[:MOST_CLASSES]].tolist()), len(classes)
+
+
+def _cells(run: RunRecord, labels: Mapping[str, Array], shown: Sequence[int]) -> list[dict[str, Any]]:
+    (down, rows), (across, columns) = labels.items()
+    cells = []
+    for label in shown:
+        answers = columns[rows == label]
+        for answer in shown:
+            count = int((answers == answer).sum())
+            names = {down: run.class_name(label), across: run.class_name(answer)}
+            cells.append({**names, "count": count, "share": count / max(len(answers), 1)})
+    return cells
+
+
+def disagreements(run: RunRecord) -> list[dict[str, Any]]:
+    """The pairs of given and predicted label that differ most often in the last epoch, the most frequent first."""
+    if run.is_regression or "prediction" not in run.last_epoch:
+        return []
+    given, predicted, _, origins = _labels(run)
+    differ = given != predicted
+    pairs, place, counts = np.unique(
+        np.stack([given[differ], predicted[differ]]), axis=1, return_inverse=True, return_counts=True
+    )
+    corrupted = np.bincount(place.ravel(), weights=origins[differ] == CORRUPTED, minlength=len(counts))
+    first = np.argsort(-counts, kind="stable")[:MOST_DISAGREEMENTS]
+    return [
+        {
+            "given": run.class_name(int(pairs[0, at])),
+            "predicted": run.class_name(int(pairs[1, at])),
+            "count": int(counts[at]),
+            "corrupted": int(corrupted[at]) if run.truth_known else None,
+        }
+        for at in first
+    ]

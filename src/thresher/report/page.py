@@ -1,25 +1,65 @@
-"""The HTML page of one or several runs."""
+"""The HTML page of one or several runs, and how any page is filled in and written."""
 
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from thresher.report import filled_in
+from thresher.core.errors import ThresherError, needs_extra
+from thresher.core.files import write_whole
 from thresher.report.charts import Figure
-from thresher.report.confusion import disagreements
-from thresher.report.figures import run_colours, run_figures, training_figures
+from thresher.report.figures import disagreements, run_colours, run_figures, training_figures
 from thresher.report.findings import findings, first_sentence
 from thresher.report.gallery import Block, gallery
-from thresher.report.noisy_score import is_against_given_labels
-from thresher.report.run_record import RunRecord
-from thresher.report.summary import metric_of, noise_rate_text, percent, score_text, seconds_text, summarise
+from thresher.report.run_record import RunRecord, read_run
+from thresher.report.summary import (
+    is_against_given_labels,
+    metric_of,
+    noise_rate_text,
+    percent,
+    score_text,
+    seconds_text,
+    summarise,
+)
 from thresher.report.teacher import have_one_teacher
 
 # A setting that says nothing where the other one is off.
 ONLY_WITH = {"fine_tune_steps": "fine_tune", "clean_batch": "clean"}
 WORTH_SAYING = 0.02  # a share of wrong labels that changes what a score means
+
+
+def check_installed() -> None:
+    """Refuse where a package that the report needs is missing; a command asks this before it trains."""
+    needs_extra("The report", "report", "altair", "vl_convert", "jinja2", "PIL")
+
+
+def write_report(folders: Sequence[Path], out: Path) -> Path:
+    """Write the report of these runs to `out`, whole or not at all, and return its path."""
+    check_installed()
+    if not folders:
+        raise ThresherError("There is no run to report on: give at least one run folder.")
+    return _written(page([read_run(Path(folder)) for folder in folders]), out)
+
+
+def write_loop_report(folders: Sequence[Path], out: Path) -> Path:
+    """Write the report of these active-learning loops to `out`, whole or not at all, and return its path."""
+    check_installed()
+    from thresher.report.loops import loop_page, read_loop_record  # which stand on this file
+
+    if not folders:
+        raise ThresherError("There is no loop to report on: give at least one folder of active_loop.")
+    return _written(loop_page([read_loop_record(Path(folder)) for folder in folders]), out)
+
+
+def _written(html: str, out: Path) -> Path:
+    out = Path(out)
+    try:
+        write_whole(out, lambda unfinished: unfinished.write_text(html, encoding="utf-8"))
+    except OSError as error:
+        raise ThresherError(f"{out} cannot be written ({error.strerror}): choose another path.") from error
+    return out
 
 
 def page(runs: Sequence[RunRecord]) -> str:
@@ -28,7 +68,7 @@ def page(runs: Sequence[RunRecord]) -> str:
     colours = dict(zip(map(id, runs), run_colours(runs).items(), strict=True))
     trained = [run for run in runs if run.history]
     training = placed(training_figures(trained), specs) if trained else []
-    shown = have_one_teacher(runs)
+    shown = runs[0].has_teacher and have_one_teacher(runs)
     sections = [_section(run, *colours[id(run)], specs, shown, 1 / len(runs)) for run in runs]
     return rendered(
         "page.html",
@@ -53,6 +93,21 @@ def rendered(template: str, specs: list[dict[str, Any]], **values: Any) -> str:
         "chart_drawing": Markup(_source("charts.js")),
     }
     return filled_in("report", template, specs=specs, **own, **values)
+
+
+def filled_in(folder: str, template: str, **values: Any) -> str:
+    """The template in this folder of the package with these values, which are escaped; a missing value is an error."""
+    needs_extra(f"The page {template}", "report", "jinja2")
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("thresher", folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**values)
 
 
 @cache

@@ -19,7 +19,6 @@ from thresher.core.errors import ThresherError
 from thresher.record import run_folder
 from thresher.record.issues import Issues
 from thresher.record.ledger import Ledger
-from thresher.record.outcome import by_folds_in, class_names_in
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -50,6 +49,11 @@ class RunRecord:
     @property
     def method(self) -> str:
         return str(self.settings.get("method", self.folder.name))
+
+    @property
+    def has_teacher(self) -> bool:
+        """Whether labels of it come from a teacher."""
+        return "from_teacher" in self.examples
 
     @property
     def is_regression(self) -> bool:
@@ -96,6 +100,25 @@ def read_run(folder: Path) -> RunRecord:
         raise ThresherError(
             f"{folder} cannot be read ({error}): resume or repeat that run to write it anew."
         ) from error
+
+
+def by_folds_in(folder: Path) -> dict[str, Any] | None:
+    """The noise rate that folds found for the run in this folder: rate, low, high and why."""
+    path = folder / run_folder.NOISE_RATE
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        rate = None if stored["rate"] is None else float(stored["rate"])
+        return {"rate": rate, **{name: stored[name] for name in ("low", "high", "why")}}
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise ThresherError(f"{path} is damaged: delete it, and the rate is measured again.") from error
+
+
+def class_names_in(folder: Path) -> list[str] | None:
+    """The names of the classes of a finished run, or None where they have none."""
+    stored = (pq.read_schema(folder / run_folder.EXAMPLES).metadata or {}).get(b"class_names")
+    return None if stored is None else json.loads(stored)
 
 
 def noise_rate_found(folder: Path, history: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

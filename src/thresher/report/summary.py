@@ -1,13 +1,17 @@
-"""The headline numbers of a run, and how numbers are written on the page."""
+"""The headline numbers of a run, how numbers are written, and what a score against unchecked labels means."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
+from thresher.data import names
+from thresher.record.run_folder import MODEL
 from thresher.report.run_record import Array, RunRecord
 
 LAST = 10  # the noise literature reports the mean over the last ten epochs
@@ -115,9 +119,9 @@ def run_names(runs: Sequence[RunRecord]) -> list[str]:
         [f"{run.method} ({run.folder.name})" for run in runs],
         [f"{run.method} ({run.folder})" for run in runs],
     )
-    for names in candidates:
-        if max(Counter(names).values()) == 1:
-            return names
+    for found in candidates:
+        if max(Counter(found).values()) == 1:
+            return found
     return [f"{name}, run {number}" for number, name in enumerate(candidates[0], start=1)]
 
 
@@ -175,3 +179,56 @@ def epoch_rows(runs: Sequence[RunRecord], key: str, of: str, name: str = "") -> 
         if not name or any(value is not None for value in run.series(key))
         for place, (row, value) in enumerate(zip(run.history, run.series(key), strict=True), start=1)
     ]
+
+
+class Corrected(Protocol):
+    """An accuracy against true labels, and its limits."""
+
+    @property
+    def accuracy(self) -> float | None: ...
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
+
+
+def is_against_given_labels(folder: Path, settings: Mapping[str, Any]) -> bool:
+    """Whether the run in this folder was tested on a held-out part of its own data, whose labels are unchecked."""
+    if settings.get("corruption") is not None or str(settings.get("data", "")).partition(":")[0] in names():
+        return False  # the test set has the true targets
+    try:
+        return bool(json.loads((folder / MODEL).read_text(encoding="utf-8")).get("test_is_held_out"))
+    except (OSError, ValueError):
+        return False
+
+
+def against_labels(
+    score: float | None,
+    metric: str,
+    noise_rate: Mapping[str, Any] | float | str | None,
+    corrected: Corrected | None = None,
+) -> str:
+    """The sentence that stands beside such a score.
+
+    noise_rate  what the run found (its `rate` may be None: it cannot be told), or what it was told
+    corrected   an estimate of the score against true labels, with its limits; its accuracy is None where it cannot be
+                told
+    """
+    said = "labels" if is_share(metric) else "targets"
+    sentence = f"{score_text(score, metric)} is against your {said}, {_share_of_wrong(noise_rate)}"
+    if corrected is not None and corrected.accuracy is not None:
+        limits = f"{100 * corrected.low:.0f} to {100 * corrected.high:.0f}"
+        return f"{sentence}; against the true ones it is about {corrected.accuracy:.0%} ({limits}%)."
+    if is_share(metric):
+        return f"{sentence}; --test with checked examples tells how good the model is."
+    return f"{sentence}; wrong ones can rank models backwards by R²: compare the trimmed R², or give --test."
+
+
+def _share_of_wrong(noise_rate: Mapping[str, Any] | float | str | None) -> str:
+    rate = noise_rate.get("rate") if isinstance(noise_rate, Mapping) else noise_rate
+    if not isinstance(rate, int | float):
+        return "of which an unknown share is wrong"
+    word = "look" if isinstance(noise_rate, Mapping) else "are taken to be"
+    return f"of which {f'about {rate:.0%}' if rate else 'hardly any'} {word} wrong"

@@ -1,4 +1,4 @@
-"""What the page shows of a teacher: how often it is right, and how much its labels count."""
+"""What the page shows of labels that a network gave: a teacher, or the average that reclaims wrong ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,11 +25,29 @@ def shared_figures(runs: Sequence[RunRecord], colours: Mapping[str, str]) -> lis
     return [_students_figure(runs, colours), *accuracy_figures(runs[0])] if have_one_teacher(runs) else []
 
 
-def teacher_figures(run: RunRecord) -> list[Figure]:
-    """Weights against both confidences, and weights of right and wrong labels.
+def reclaim_figures(runs: Sequence[RunRecord], colours: Mapping[str, str]) -> list[Figure]:
+    """The shares of trusted and of reclaimed labels, and how many of each are right, for runs that have them."""
+    of_all = "The share of examples whose given label was trusted, and dashed of those that learnt another one instead."
+    of_them = (
+        "How many of the trusted labels are right, and dashed how many of those that took the place of given ones."
+    )
+    plans = [
+        ("Trusted and reclaimed", of_all, ("trusted", "reclaimed")),
+        ("Right labels among them", of_them, ("trusted_clean", "reclaimed_right")),
+    ]
+    figures = []
+    for title, words, keys in plans:
+        sets = zip(keys, ("trusted", "reclaimed"), strict=True)
+        rows = [row for key, name in sets for row in epoch_rows(runs, key, name, "share")]
+        if rows:
+            figures.append(
+                Figure(title, words, charts.curve(rows, "share", title="share", share=True, colours=colours))
+            )
+    return figures
 
-    What the folder does not hold is left out; without a teacher, all of it.
-    """
+
+def teacher_figures(run: RunRecord) -> list[Figure]:
+    """Weights against both confidences, and weights of right and wrong labels; what the folder lacks is left out."""
     last = run.last_epoch
     if "from_teacher" not in last or "weight" not in last or not last["from_teacher"].any():
         return []
@@ -100,7 +118,7 @@ def _students_figure(runs: Sequence[RunRecord], colours: Mapping[str, str]) -> F
 
 def accuracy_figures(run: RunRecord) -> list[Figure]:
     """How often the teacher is right: on unlabelled examples where the truth is known, else on validation examples."""
-    if "from_teacher" not in run.examples:
+    if not run.has_teacher:
         return []
     taught = run.examples["from_teacher"].astype(bool)
     if "origin" in run.examples and taught.any():

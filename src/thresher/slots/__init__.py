@@ -1,6 +1,6 @@
 """Values for the slots of a recipe beside rules and objectives: views, mix, relabel, draw, clip, average."""
 
-from thresher.core.slots import MixFromSet, Pairing, Relabel, Visits, shuffled
+from thresher.core.recipe import MixFromSet, Pairing, Relabel, Visits, shuffled
 from thresher.slots.average import Growing, over
 from thresher.slots.clip import Clamped
 from thresher.slots.draw import class_balanced, repeated

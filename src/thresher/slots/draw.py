@@ -7,7 +7,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.slots import shuffled
+from thresher.core.recipe import shuffled
 
 
 def class_balanced(positions: Tensor, examples: Examples, generator: torch.Generator) -> Tensor:

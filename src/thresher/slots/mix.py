@@ -9,8 +9,8 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence
+from thresher.core.recipe import MixFromSet, Pairing, Visits
 from thresher.core.rule import Reader
-from thresher.core.slots import MixFromSet, Pairing, Visits
 
 
 @dataclass(frozen=True)

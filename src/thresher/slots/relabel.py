@@ -9,8 +9,8 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence
+from thresher.core.recipe import Relabel
 from thresher.core.signals import given, predicted
-from thresher.core.slots import Relabel
 from thresher.core.targets import one_hot_if_ids
 
 

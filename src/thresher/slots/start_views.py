@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from thresher.core.errors import ThresherError
-from thresher.core.slots import View
+from thresher.core.recipe import View
 from thresher.slots.views import Chain, Colour, Flip
 
 

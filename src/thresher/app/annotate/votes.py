@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from thresher.app.annotate.tasks import ID
-from thresher.core.errors import ThresherError
-from thresher.core.naming import unknown
+from thresher.core.errors import ThresherError, unknown
 
 MOST_NAMED = 5  # ids that a message names before it counts the rest
 

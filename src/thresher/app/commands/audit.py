@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from thresher.app.cli import taking
 from thresher.app.commands import options
 from thresher.record.run_folder import ISSUES_CSV, REPORT
 
@@ -35,7 +36,7 @@ Probabilities = Annotated[
 Count = Annotated[int, typer.Option(help="How many of the worst to show.")]
 
 
-@options.taking({name: kind for name, kind in options.SETTINGS.items() if name not in OF_TRAINING_ONLY})
+@taking({name: kind for name, kind in options.SETTINGS.items() if name not in OF_TRAINING_ONLY})
 def audit(
     given: dict[str, Any],
     data: Data,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from thresher.app.cli import taking
 from thresher.app.commands import options
 from thresher.app.distil_settings import OPTIONS, DistilSettings
 from thresher.record.run_folder import REPORT
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 SURER = 4.0  # standard errors that chance does not explain
 
 
-@options.taking(OPTIONS)
+@taking(OPTIONS)
 def distil(
     given: dict[str, Any],
     out: options.Out = None,
@@ -36,8 +37,8 @@ def distil(
     learns from all of them by each weighting. What was stopped goes on when the same command is given again.
     """
     from thresher.app.distil_job import prepare_distil
-    from thresher.app.folders import free_folder, usual_name
-    from thresher.app.settings import make_settings, read_toml
+    from thresher.app.folders import free_folder, read_toml, usual_name
+    from thresher.app.settings import make_settings
     from thresher.report import check_installed
 
     stored = {"method": "standard", **({} if from_ is None else read_toml(from_, DistilSettings))}

@@ -20,7 +20,7 @@ def scan(data: Data) -> None:
     from thresher.app.terminal import plain_console
     from thresher.core.errors import ThresherError
     from thresher.data import scan as look_through
-    from thresher.data.paths import path_and_option
+    from thresher.data.splits import path_and_option
 
     folder, size = path_and_option(data)
     if size and not (size.isdecimal() and int(size)):

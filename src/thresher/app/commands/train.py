@@ -1,10 +1,18 @@
 """thresher train"""
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from thresher.app.cli import taking
 from thresher.app.commands import options
+from thresher.core.examples import Examples
+from thresher.core.seeding import preserved
+from thresher.data.decoded import in_time
+from thresher.models import build, default_model
 from thresher.record.run_folder import REPORT
 
 if TYPE_CHECKING:
@@ -14,7 +22,12 @@ if TYPE_CHECKING:
     from thresher.engine.run import Run
 
 
-@options.taking(options.SETTINGS)
+QUICK = 0.5  # seconds below which a pass is timed again with more examples, to be more exact
+BACKWARD_TOO = 3.0  # a backward pass takes about twice as long as a forward pass
+WORTH_SAYING = 60.0  # seconds of training
+
+
+@taking(options.SETTINGS)
 def train(
     given: dict[str, Any],
     out: options.Out = None,
@@ -29,8 +42,8 @@ def train(
     The run's folder gets the settings (run.toml), the history, the ledger, a checkpoint and a report.
     A run that was stopped goes on when the same command is given again.
     """
-    from thresher.app.folders import free_folder, usual_name
-    from thresher.app.settings import make_settings, read_toml, refuse_stored_code
+    from thresher.app.folders import free_folder, read_toml, refuse_stored_code, usual_name
+    from thresher.app.settings import make_settings
     from thresher.app.train_job import prepare_job
     from thresher.report import check_installed
 
@@ -49,7 +62,7 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
     from thresher.report import write_report
 
     console, aside, page = plain_console(), plain_console(stderr=True), folder / REPORT
-    finished = is_finished(folder, job.settings)
+    finished = folder.exists() and is_finished(folder, job.settings)
     run, tuned = _watched(job, folder, commit_every, aside)
     if finished:
         aside.print(f"{folder} is finished and is not trained again; these are its results.", soft_wrap=True)
@@ -68,7 +81,6 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
 
 def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
     from thresher.app.terminal import progress
-    from thresher.app.time_needed import about_time
     from thresher.app.train_job import fine_tuned, known_by_folds, start
     from thresher.data import notes_of
     from thresher.engine.device.placement import find_device
@@ -101,3 +113,41 @@ def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console
         return run, None
     with progress(["fine-tuning"], aside) as [watch]:
         return run, fine_tuned(job, run, folder, watch, commit_every)
+
+
+def about_time(model: str, train: Examples, epochs: float, device: torch.device) -> str | None:
+    """What to say before larger images are trained on a CPU: how long it takes, and what would be quicker."""
+    if device.type != "cpu" or len(train.input_shape) != 3 or max(train.input_shape) <= 28:
+        return None
+    quick = default_model(train.input_shape, on_cpu=True)
+    seconds = seconds_an_example(model, train) * len(train) * epochs
+    height, width = train.input_shape[-2:]
+    if model == quick:
+        took = f": about {in_time(seconds)}" if seconds > WORTH_SAYING else ""
+        return f"There is no GPU, so {model} is trained on images of {height} x {width} pixels{took}."
+    if seconds < WORTH_SAYING:
+        return None
+    other = seconds_an_example(quick, train) * len(train) * epochs
+    if other > seconds:
+        return f"There is no GPU: {model} takes about {in_time(seconds)}."
+    return (
+        f"There is no GPU: {model} on {height} x {width} pixels takes about {in_time(seconds)}, --model {quick} "
+        f"about {in_time(other)}; fewer --epochs or smaller images (DATA:32) help as well."
+    )
+
+
+def seconds_an_example(name: str, train: Examples) -> float:
+    """The time of a step of this model for one example on the CPU: three times that of a forward pass."""
+    with preserved(torch.device("cpu")):
+        model = build(name, input_shape=train.input_shape, outputs=train.outputs)
+        _pass(model, train.input_shape, 2)  # the first pass of a process takes longer
+        taken = _pass(model, train.input_shape, 2)
+        return taken / 2 if taken > QUICK else _pass(model, train.input_shape, 16) / 16
+
+
+def _pass(model: torch.nn.Module, input_shape: tuple[int, ...], count: int) -> float:
+    inputs = torch.randn(count, *input_shape)
+    begun = time.perf_counter()
+    with torch.no_grad():
+        model(inputs)
+    return BACKWARD_TOO * (time.perf_counter() - begun)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
 from thresher.bench.definition.setup import Setup
-from thresher.core.errors import ThresherError
-from thresher.core.naming import unknown
+from thresher.core.errors import ThresherError, unknown
 from thresher.methods import METHODS
 
 STANDARD = "standard"

@@ -14,7 +14,7 @@ from thresher.bench.pages.number_plots import numbers_svg
 from thresher.bench.pages.origin import origin_of
 from thresher.bench.pages.side_by_side import side_by_side
 from thresher.bench.run.identity import Result
-from thresher.core.extras import needs_extra
+from thresher.core.errors import needs_extra
 from thresher.core.files import write_whole
 
 SHARES = {

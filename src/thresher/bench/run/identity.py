@@ -13,7 +13,7 @@ from thresher.bench.definition.grid import Job
 from thresher.bench.definition.setup import Setup
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Signal
-from thresher.engine.store.identity import describe
+from thresher.engine.store.about import describe
 from thresher.methods import MethodFacts
 
 Result = Mapping[str, Any]  # one line of a results file

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from thresher.bench.definition.grid import Job
 from thresher.bench.definition.suite import Suite, setup_for
 from thresher.bench.run.identity import Result, key_of, key_of_job, refuse_shared_names
-from thresher.core.errors import ThresherError
-from thresher.core.naming import unknown
+from thresher.core.errors import ThresherError, unknown
 
 
 def jobs_of(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from sklearn.metrics import roc_auc_score
 
-from thresher.app.sets import prepare_sets
+from thresher.app.train_job import prepare_sets
 from thresher.bench.definition.grid import LAST_EPOCHS, Job, Measured, Task
 from thresher.core.recipe import Recipe
 from thresher.data import load

@@ -13,7 +13,7 @@ from thresher.bench.suites.l2rw import L2RW
 from thresher.bench.suites.prl import PRL
 from thresher.bench.suites.prl_rates import PRL_RATES
 from thresher.bench.suites.reclaim import RECLAIM
-from thresher.core.naming import unknown
+from thresher.core.errors import unknown
 
 CRUST_SUITES = (CRUST, CRUST_ABLATION, CRUST_SIZES, CRUST_PURITY, CRUST_SELECTIONS)
 SUITES: dict[str, Suite] = {

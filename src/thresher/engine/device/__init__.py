@@ -1,1 +1,1 @@
-"""How a step runs on a device: captured as a CUDA graph, compiled, on several streams."""
+"""How a step runs on a device: in which precision, compiled, captured as a CUDA graph."""

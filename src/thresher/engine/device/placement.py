@@ -1,16 +1,21 @@
-"""Where and in which precision a run computes."""
+"""Where and how a run computes: the device, the precision, and models that torch.compile has compiled."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import torch
+from torch import nn
 
 from thresher.core.errors import ThresherError
 
 Precision = torch.dtype | None
 Autocast = Callable[[], AbstractContextManager[Any]]  # gives what a forward pass runs inside
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+MODELS = 256  # that one process may compile, each for a size of batch of its own; torch would stop at 8
 
 
 def find_device(wanted: torch.device | str | None) -> torch.device:
@@ -37,3 +42,95 @@ def autocast_on(device: torch.device, precision: Precision) -> Autocast:
     if precision is None:
         return nullcontext
     return partial(torch.autocast, device.type, dtype=precision, cache_enabled=False)
+
+
+def plain(model: nn.Module) -> nn.Module:
+    """The model itself, also where `torch.compile(model)` has wrapped it: its names are then its own."""
+    inner = getattr(model, "_orig_mod", model)
+    assert isinstance(inner, nn.Module)
+    return inner
+
+
+def compiler_of(model: nn.Module, wanted: bool) -> Compiler | None:
+    """What compiles the passes of a model: its owner's choice where `torch.compile(model)` wrapped it, else ours."""
+    if plain(model) is not model:
+        if model._forward_hooks or model._forward_pre_hooks:
+            raise ThresherError(
+                "A compiled model has hooks that training would not call: put them on the model itself."
+            )
+        owners: Compiler = model.dynamo_ctx  # type: ignore[assignment]
+        return owners
+    return partial(torch.compile, dynamic=False) if wanted else None
+
+
+@contextmanager
+def compiling(models: Sequence[nn.Module], compilers: Sequence[Compiler | None]) -> Iterator[None]:
+    """The models compiled for the one size of a batch; afterwards, when batches of any size may come, as they were.
+
+    This is what `model.compile()` does, but for models whose `forward` is PyTorch's own: it skips an nn.Sequential.
+    """
+    before = [model._compiled_call_impl for model in models]
+    for model, compiler in zip(models, compilers, strict=True):
+        if compiler is not None:
+            model._compiled_call_impl = compiler(_passes(model))
+    try:
+        with _LIMITS.held():
+            yield
+    finally:
+        for model, call in zip(models, before, strict=True):
+            model._compiled_call_impl = call
+
+
+def _passes(model: nn.Module) -> Callable[..., Any]:
+    def run(*inputs: Any, **named: Any) -> Any:
+        return model._call_impl(*inputs, **named)  # type: ignore[no-untyped-call]
+
+    return run
+
+
+def as_written() -> AbstractContextManager[object]:
+    """Inside, a compiled model runs as it was written, layer by layer.
+
+    What looks into a model needs this: hooks, derivatives of single examples, other parameters in place of its own.
+    """
+    if "torch._dynamo" not in sys.modules:  # then nothing was compiled, and importing it takes seconds
+        return nullcontext()
+    if torch.compiler.is_dynamo_compiling():  # inside a step that the caller compiled
+        return nullcontext()
+    return _STANCE.held()
+
+
+class _Held:
+    """A setting of the whole process: the first that enters makes it, and the last that leaves takes it back."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[object]]):
+        self.make, self.lock, self.inside = make, Lock(), 0
+        self.entered: AbstractContextManager[object] = nullcontext()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self.lock:
+            if self.inside == 0:
+                self.entered = self.make()
+                self.entered.__enter__()
+            self.inside += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
+                if self.inside == 0:
+                    self.entered.__exit__(None, None, None)
+
+
+def _many_models() -> AbstractContextManager[object]:
+    import torch._dynamo  # takes a second
+
+    # Graphs are kept for the whole process: without guards of hooks, one model would run by the graph of another.
+    changes = {"recompile_limit": MODELS, "accumulated_recompile_limit": MODELS, "skip_nnmodule_hook_guards": False}
+    patched: AbstractContextManager[object] = torch._dynamo.config.patch(changes)
+    return patched
+
+
+_STANCE = _Held(lambda: torch.compiler.set_stance("force_eager"))
+_LIMITS = _Held(_many_models)

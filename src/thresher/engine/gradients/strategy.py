@@ -16,8 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.signals import output_gradient
-from thresher.engine.device.compile import as_written
-from thresher.engine.device.placement import Autocast
+from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder, record
 from thresher.engine.gradients.replay import Notes, Replayed
 from thresher.engine.gradients.tangent import Direction, by_forward_mode, by_two_backwards

@@ -6,7 +6,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.dropout import _DropoutNd
 
 from thresher.core.errors import ThresherError
-from thresher.engine.device.compile import as_written
+from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.factored import refuse_batch_norm, supported
 
 

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from thresher.core.examples import Examples
-from thresher.engine.device.compile import as_written
-from thresher.engine.device.placement import Autocast
+from thresher.engine.device.placement import Autocast, as_written
 
 ENOUGH = 4096  # examples; in a convolution each gives a channel many values
 

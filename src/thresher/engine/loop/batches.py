@@ -1,14 +1,27 @@
-"""Batches: everything a step needs to know about the examples at some positions."""
+"""Batches: their order in an epoch, what a step has to know about their examples, and sweeps over whole sets."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from thresher.core.errors import ThresherError
+from thresher.core.evidence import Signal, Swept
 from thresher.core.examples import Examples
-from thresher.core.rule import Decision
-from thresher.engine.step.forward import Batch
+from thresher.core.objective import Objective
+from thresher.core.recipe import Draw, MixFromSet, MixLike, Pairing, Visits
+from thresher.core.rule import Decision, in_epoch
+from thresher.core.seeding import generator, preserved
+from thresher.engine.device.capture import Captured
+from thresher.engine.device.placement import Autocast, as_written
+from thresher.engine.gradients.strategy import Strategy
+from thresher.engine.step.forward import Batch, forward_pass, read_all
+from thresher.engine.step.learner import Taps, evaluating
+from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 
 
 class BatchSource:
@@ -92,3 +105,165 @@ def _overwrite(kept: dict[str, Tensor], new: Mapping[str, Tensor]) -> None:
             old.copy_(value)
         else:
             kept[name] = value.detach().clone()
+
+
+class TrainStream:
+    """Full batches of the examples that count in an epoch; the remainder opens the next one.
+
+    Where fewer count than a batch holds, they are repeated to fill one, so that a method that trusts little goes on.
+    """
+
+    def __init__(self, train: Examples, draw: Draw, batch: int, seed: int):
+        self.train, self.draw, self.batch, self.seed = train, draw, batch, seed
+        self.carry = torch.empty(0, dtype=torch.long)
+
+    def order(self, epoch: int, decisions: Sequence[Decision] | None, at_most: int | None) -> Tensor:
+        """Positions [steps, batch] of an epoch, of no more than so many steps."""
+        counted = torch.arange(len(self.train))
+        if decisions is not None:
+            counts = torch.stack([decision.weights for decision in decisions]).amax(0).cpu() > 0
+            counted, self.carry = counted[counts], self.carry[counts[self.carry]]
+        if not len(counted):
+            raise ThresherError("The epoch rule keeps no example: let it keep some, as many as a batch or more.")
+        drawn = self.draw(counted, self.train, generator(self.seed, "order", epoch))
+        order = queued(self.carry, drawn)
+        if len(counted) < self.batch:
+            warnings.warn(
+                f"The epoch rule keeps {len(counted)} examples, fewer than a batch, which repeats them: lower batch=.",
+                stacklevel=2,
+            )
+            order = drawn.repeat(-(-self.batch // len(drawn)))[: max(len(drawn), self.batch)]
+        steps = len(order) // self.batch
+        used = (steps if at_most is None else min(steps, at_most)) * self.batch
+        self.carry = order[used:]
+        return order[:used].view(-1, self.batch).to(self.train.targets.device)
+
+
+class CleanStream:
+    """Batches of the clean set: each example once in random order, then again; a remainder opens the next epoch."""
+
+    def __init__(self, clean: Examples | None, batch: int, seed: int):
+        self.clean, self.batch, self.seed = clean, batch, seed
+        self.carry = torch.empty(0, dtype=torch.long)
+
+    def order(self, epoch: int, steps: int) -> Tensor | None:
+        """Positions [steps, batch] of an epoch, or None where no rule reads a clean set."""
+        if self.clean is None:
+            return None
+        draws, order = generator(self.seed, "clean", epoch), self.carry
+        while len(order) < steps * self.batch:
+            start = len(order) // self.batch * self.batch
+            order = torch.cat([order[:start], queued(order[start:], torch.randperm(len(self.clean), generator=draws))])
+        used = steps * self.batch
+        self.carry = order[used:]
+        return order[:used].view(steps, self.batch).to(self.clean.targets.device)
+
+
+class PartnerStream:
+    """Partners from the whole set for every visit of an epoch, where the recipe's mix draws such."""
+
+    def __init__(self, mix: MixLike | None, train: Examples, seed: int):
+        self.mix, self.train, self.seed = mix, train, seed
+
+    def draw(self, order: Tensor, decided: Mapping[str, Tensor], epoch: int) -> Pairing | None:
+        """Partners and shares [steps, batch], or None where no partner comes from the whole set."""
+        mix = in_epoch(epoch, self.mix)
+        if not isinstance(mix, MixFromSet):
+            return None
+        return mix.draw(Visits(order, self.train, decided, epoch, generator(self.seed, "mix", epoch)))
+
+
+def streamed(
+    examples: Examples | None, order: Tensor | None, steps: int, *, seed: int, epoch: int, workers: int
+) -> Iterable[Tensor | None]:
+    """The inputs that a stream brings for each step; a set in memory is gathered inside the step."""
+    if examples is None or order is None or examples.in_memory:
+        return [None] * steps
+    return examples.batches(order, seed=seed, epoch=epoch, workers=workers)
+
+
+def queued(carry: Tensor, drawn: Tensor) -> Tensor:
+    """The remainder, then those drawn; those in both come last, so that no batch holds an example twice.
+
+    >>> queued(torch.tensor([2]), torch.tensor([1, 2, 0])).tolist()
+    [2, 1, 0, 2]
+    """
+    repeated = torch.isin(drawn, carry)
+    return torch.cat([carry, drawn[~repeated], drawn[repeated]])
+
+
+@dataclass(frozen=True)
+class Sweeper:
+    """How to sweep: how many examples at once, in which precision, with how many loading workers, captured or not."""
+
+    batch: int = 512
+    autocast: Autocast = nullcontext
+    workers: int = 0
+    strategy: Strategy | None = None
+    captured: bool = False
+    channels_last: bool = False
+    teacher: Teacher | None = None  # for objectives that ask it
+    captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
+
+    def __call__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        examples: Examples,
+        *,
+        wanted: Sequence[Signal] = (),
+        taps: Taps | None = None,
+        positions: Tensor | None = None,
+    ) -> Swept:
+        """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order."""
+        found: list[list[Tensor]] = []
+        self.each(found.append, model, objective, examples, wanted=wanted, taps=taps, positions=positions)
+        outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
+        return Swept(outputs, dict(zip(wanted, values, strict=True)))
+
+    def each(
+        self,
+        take: Callable[[list[Tensor]], object],
+        model: nn.Module,
+        objective: Objective,
+        examples: Examples,
+        *,
+        wanted: Sequence[Signal] = (),
+        taps: Taps | None = None,
+        positions: Tensor | None = None,
+        by_prediction: bool = False,
+    ) -> None:
+        """Hand over outputs and wanted signals of a few examples at a time, in order."""
+        device = examples.targets.device
+        places = torch.arange(len(examples), device=device) if positions is None else positions
+        n = len(places)
+        if self.captured and examples.in_memory:  # every row has the one shape that was captured
+            places = torch.cat([places, places[:1].expand(-n % self.batch)])
+        rows = torch.split(places, self.batch)
+        taps = taps or Taps(model)
+        strategy = self.strategy if self.strategy is not None and set(self.strategy.norms) & set(wanted) else None
+        teacher = self.teacher if wanted and "teacher" in objective.needs else None
+        read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
+        source = BatchSource(examples, sorted(read) if wanted else (), self.channels_last)
+
+        def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
+            batch = source.batch(index, index, inputs)
+            evidence = forward_pass(
+                model, objective, taps, batch, wanted=wanted, autocast=self.autocast,
+                by_prediction=by_prediction, strategy=strategy, classes=examples.classes, teacher=teacher,
+            ).evidence  # fmt: skip
+            read_all(evidence, wanted)
+            return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
+
+        grad = torch.set_grad_enabled(strategy is not None)
+        with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
+            stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
+            for start, row, inputs in zip(range(0, n, self.batch), rows, stream, strict=True):
+                if self.captured and examples.in_memory and strategy is None:
+                    key = (id(model), id(examples), by_prediction, *wanted)
+                    if key not in self.captures:
+                        self.captures[key] = Captured(see)
+                    seen = self.captures[key]("sweep", index=row, inputs=inputs)
+                    take([value[: n - start].clone() for value in seen])
+                else:
+                    take([value[: n - start] for value in see(row, inputs)])

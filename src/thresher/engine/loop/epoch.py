@@ -10,13 +10,12 @@ from torch import Tensor, nn
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Now
 from thresher.core.examples import Examples
-from thresher.core.recipe import Recipe
+from thresher.core.recipe import Recipe, Relabel
 from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
 from thresher.core.signals import features
-from thresher.core.slots import Relabel
 from thresher.core.targets import one_hot_if_ids
 from thresher.data.features import FEATURES
-from thresher.engine.loop.sweep import Sweeper
+from thresher.engine.loop.batches import Sweeper
 from thresher.engine.step.learner import Learner, Taps
 from thresher.engine.step.teacher import Teacher
 
@@ -28,6 +27,10 @@ class EpochDecisions:
     evidence: Sequence[Evidence]
     decisions: Sequence[Decision] | None
     new_targets: Sequence[Tensor] | None
+
+    def weights(self, place: int) -> Tensor | None:
+        """How much each example counts for this network, where a rule decided that."""
+        return None if self.decisions is None else self.decisions[place].weights
 
     def columns(self, place: int, classes: int | None) -> dict[str, np.ndarray[Any, Any]]:
         """What the ledger keeps of this network's decisions, beside the weights."""

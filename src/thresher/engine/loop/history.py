@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
 from thresher.core.signals import loss
-from thresher.engine.loop.sweep import Sweeper, measure, metric_of
+from thresher.engine.loop.batches import Sweeper
 from thresher.engine.step.learner import Learner, evaluating
 from thresher.engine.store.checkpoint import Record
 from thresher.record.ledger import EpochRows, Note, residual_belief
 
+LEAST_SPREAD = 1e-30  # of targets, so that every score is a number that files can hold
 Columns = Mapping[str, np.ndarray[Any, Any]]
 Truth = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -26,18 +27,20 @@ def fill_unseen(
     train: Examples,
     sweeper: Sweeper,
     weights: Tensor | None,
-    seen: Evidence,
+    seen: Evidence | None,
     blended: bool,
 ) -> Columns:
     """The epoch's columns [n] on the host; examples that no step visited are filled in from a sweep.
 
-    Where steps see nothing but `blended` inputs, all examples are.
+    Where steps see nothing but `blended` inputs, all examples are. `seen` is evidence of the epoch's rules about all of
+    them, if there were any: outputs that it has need no other sweep.
     """
     visited = torch.from_numpy(rows.visited()).to(train.targets.device)
     missing = torch.ones_like(visited).nonzero()[:, 0] if blended else (~visited).nonzero()[:, 0]
     if len(missing):
-        seen = seen if "outputs" in seen.known else seen.others.get("average", seen)
-        if "outputs" in seen.known and not learner.objective.layers:
+        if seen is not None and "outputs" not in seen.known:
+            seen = seen.others.get("average")
+        if seen is not None and "outputs" in seen.known and not learner.objective.layers:
             outputs = seen.outputs[missing]
             with torch.no_grad(), evaluating(learner.objective):
                 losses = seen.subset(missing).losses
@@ -175,3 +178,75 @@ def _networks(learner: Learner) -> list[nn.Module]:
 
 def _copied(network: nn.Module) -> dict[str, Tensor]:
     return {name: value.cpu().clone() for name, value in network.state_dict().items()}
+
+
+def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
+    """How good outputs are: accuracy, balanced accuracy and the recall of each class, or R² (and each target's).
+
+    Real targets that are wrong can rank models backwards by R², so two scores stand beside it that half of them being
+    wrong does not reach: `trimmed_r2`, and `median_error`, the median of |y-ŷ|, in the unit of the data.
+
+    >>> two = Examples(torch.zeros(4, 1), torch.tensor([0, 0, 0, 1]))
+    >>> list(measure(torch.tensor([[1.0, 0.0]] * 4), two).values())
+    [0.75, 0.5, 1.0, 0.0]
+    """
+    if examples.is_regression:
+        return _r_squared(outputs, examples.targets) | _robust(outputs, examples)
+    right = (outputs.argmax(1) == examples.labels).double()
+    classes, labels = examples.classes or 0, examples.labels
+    totals = torch.zeros(classes, dtype=torch.float64, device=right.device).scatter_add(
+        0, labels, torch.ones_like(right)
+    )
+    hits = torch.zeros(classes, dtype=torch.float64, device=right.device).scatter_add(0, labels, right)
+    recalls = hits / totals.clamp_min(1)
+    present = (totals > 0).double()
+    balanced = (recalls * present).sum() / present.sum()
+    found = zip(recalls.tolist(), totals.tolist(), strict=True)
+    return {
+        "accuracy": float(right.mean()),
+        "balanced_accuracy": float(balanced),
+        **{f"recall_{label}": recall for label, (recall, total) in enumerate(found) if total},
+    }
+
+
+def _r_squared(outputs: Tensor, targets: Tensor) -> dict[str, float]:
+    """R² = 1 - Σ(y-ŷ)² / Σ(y-ȳ)² of each target, and their mean as `r2`; very negative where a target is constant."""
+    outputs, targets = outputs.double(), targets.double()
+    residual = (targets - outputs).square().sum(0)
+    spread = (targets - targets.mean(0)).square().sum(0)
+    each = (1 - residual / spread.clamp_min(LEAST_SPREAD)).tolist()
+    scores: dict[str, Any] = {"r2": sum(each) / len(each)}
+    if len(each) > 1:
+        scores |= {f"r2_{place}": value for place, value in enumerate(each)}
+    return scores
+
+
+def _robust(outputs: Tensor, examples: Examples) -> dict[str, float]:
+    residuals = (examples.targets.double() - outputs.double()).cpu()
+    unit = torch.ones(1) if examples.target_scale is None else examples.target_scale[1]
+    return {
+        "trimmed_r2": trimmed_r_squared(residuals, examples.targets.double().cpu()),
+        "median_error": float((residuals.abs() * unit).median(0).values.mean()),
+    }
+
+
+def trimmed_r_squared(residuals: Tensor, targets: Tensor) -> float:
+    """1 - Σ r² / Σ (y-m)² over the smaller half of the squares of each sum, the mean over the targets [n, d].
+
+    m is the mean of the half of the targets that lie closest together (least trimmed squares, Rousseeuw 1984).
+
+    >>> y = torch.tensor([[0.0], [1.0], [2.0], [3.0], [900.0]])
+    >>> trimmed_r_squared(torch.tensor([[0.5], [0.5], [0.5], [0.5], [897.0]]), y)
+    0.625
+    """
+    half = len(targets) // 2 + 1
+    residual = residuals.square().sort(0).values[:half].sum(0)
+    ordered = (targets - targets.median(0).values).sort(0).values  # around 0, so that sums of squares keep digits
+    sums, squares = (torch.cat([torch.zeros_like(each[:1]), each.cumsum(0)]) for each in (ordered, ordered.square()))
+    spread = (squares[half:] - squares[:-half]) - (sums[half:] - sums[:-half]).square() / half
+    return float((1 - residual / spread.min(0).values.clamp_min(LEAST_SPREAD)).mean())
+
+
+def metric_of(examples: Examples) -> str:
+    """The name of the score: accuracy, or R² for real targets."""
+    return "r2" if examples.is_regression else "accuracy"

@@ -13,27 +13,22 @@ from thresher.core.errors import ThresherError
 from thresher.core.evidence import Now
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
-from thresher.core.observer import observers_of
 from thresher.core.recipe import Recipe
 from thresher.core.rule import columns_of, needs_of, schedules_of
-from thresher.core.schedules import Schedule
+from thresher.core.schedules import Schedule, observers_of
 from thresher.core.seeding import derive, preserved, seed_global
 from thresher.engine.device.capture import Captured, obstacle, phase
 from thresher.engine.loop.batch_norm import renew_norms, some_of
-from thresher.engine.loop.batches import BatchSource
+from thresher.engine.loop.batches import BatchSource, CleanStream, PartnerStream, Sweeper, TrainStream, streamed
 from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
 from thresher.engine.loop.history import Scores, epoch_record, fill_unseen
-from thresher.engine.loop.order import CleanStream, PartnerStream, TrainStream, streamed
-from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.plan import Plan
-from thresher.engine.start.checks import check_recipe, check_run
-from thresher.engine.start.dry_run import try_model, try_sets
+from thresher.engine.start.checks import check_recipe, check_run, try_model, try_sets
 from thresher.engine.step.learner import Learner
-from thresher.engine.step.passes import Passes
-from thresher.engine.step.step import Step
+from thresher.engine.step.step import Passes, Step
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
+from thresher.engine.store.about import identity
 from thresher.engine.store.checkpoint import Record
-from thresher.engine.store.identity import identity
 from thresher.objectives import as_objective
 from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits
 
@@ -62,7 +57,8 @@ class Training:
         device = train.targets.device
         tried = try_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
         try_sets(models[0], sets, plan.seed)
-        self.observers = observers_of(recipe, train, plan.epochs)  # may refuse, so before there are hooks
+        schedules = schedules_of(recipe)
+        self.observers = observers_of(schedules, train, plan.epochs) if schedules else []  # may refuse: before hooks
         self.learners = _learners(recipe, models, train, plan, tried.head)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
         captured = self.refusal is None
@@ -78,7 +74,7 @@ class Training:
         self.step = Step(recipe, passes, self.rows, plan.batch)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
-        self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules_of(recipe)}
+        self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules}
         self.visits = TrainStream(train, recipe.draw, plan.batch, plan.seed)
         self.partners = PartnerStream(recipe.mix, train, plan.seed)
         read = columns_of(recipe) if passes.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
@@ -115,15 +111,12 @@ class Training:
         for schedule, scalar in self.scalars.items():
             scalar.fill_(self._settled(schedule)(epoch, plan.epochs))
         self.now = Now(epoch, plan.epochs, self.generator, self.scalars)
-        validation = self.sets.get("validation")
-        decided = decide_epoch(
-            self.recipe, self.learners, self.train, self.source.columns, validation, self.sweeper, self.now
-        )
-        self.source.begin(decided.decisions, decided.new_targets)
+        decided = self._decided()
+        decisions = None if decided is None else decided.decisions
         at_most = None if plan.steps is None else plan.steps - self.steps_done
-        order = self.visits.order(epoch, decided.decisions, at_most)
+        order = self.visits.order(epoch, decisions, at_most)
         clean = self.clean.order(epoch, len(order))
-        drawn = self.partners.draw(order, {} if decided.decisions is None else decided.decisions[0].columns, epoch)
+        drawn = self.partners.draw(order, {} if decisions is None else decisions[0].columns, epoch)
         inputs, clean_inputs, partner_inputs = (
             streamed(examples, places, len(order), seed=plan.seed, epoch=epoch, workers=plan.workers)
             for examples, places in (
@@ -154,6 +147,15 @@ class Training:
                 self.steps_done += 1
                 yield done + 1, len(order)
         self._end_epoch(started, len(order), decided, self.step.sees_only_blends(epoch, drawn is not None))
+
+    def _decided(self) -> EpochDecisions | None:
+        """What the recipe decides about the whole set before the first step, where it has anything that does."""
+        if self.recipe.each_epoch is None and self.recipe.relabel_on("epoch") is None:
+            return None
+        columns, validation = self.source.columns, self.sets.get("validation")
+        made = decide_epoch(self.recipe, self.learners, self.train, columns, validation, self.sweeper, self.now)
+        self.source.begin(made.decisions, made.new_targets)
+        return made
 
     def _settled(self, schedule: Schedule) -> Schedule:
         """The schedule with what observers have found for it."""
@@ -190,19 +192,18 @@ class Training:
         trusted, partners = self.source.clean_batch(clean, clean_inputs), self.source.partners(partner, partner_inputs)
         self.step(batch, batches, weights, self.now, trusted, partners, share)
 
-    def _end_epoch(self, started: float, steps: int, decided: EpochDecisions, blended: bool) -> None:
-        extras = [decided.columns(place, self.train.classes) for place in range(len(self.learners))]
-        columns = []
+    def _end_epoch(self, started: float, steps: int, decided: EpochDecisions | None, blended: bool) -> None:
+        columns, extras = [], []
         for place, (learner, rows) in enumerate(zip(self.learners, self.rows, strict=True)):
-            weights = None if decided.decisions is None else decided.decisions[place].weights
-            seen = fill_unseen(rows, learner, self.train, self.sweeper, weights, decided.evidence[place], blended)
-            columns.append({**seen, **extras[place]})
+            weights, seen = (None, None) if decided is None else (decided.weights(place), decided.evidence[place])
+            extras.append({} if decided is None else decided.columns(place, self.train.classes))
+            filled = fill_unseen(rows, learner, self.train, self.sweeper, weights, seen, blended)
+            columns.append({**filled, **extras[place]})
         for observer in self.observers:
             observer.observe(self.epoch + 1, columns)
         found = {name: values for observer in self.observers for name, values in observer.columns().items()}
-        for place, seen in enumerate(columns):
-            extra = extras[place] | found
-            self.ledger.add(epoch_table(self.train, seen, extra, epoch=self.epoch + 1, peer=place))
+        for place, (own, extra) in enumerate(zip(columns, extras, strict=True)):
+            self.ledger.add(epoch_table(self.train, own, extra | found, epoch=self.epoch + 1, peer=place))
         record = epoch_record(columns, self.train)
         length = nn.utils.get_total_norm([p.detach() for own in self.learners for p in own.model.parameters()])
         if not math.isfinite(record["loss"] or 0.0) or not length.isfinite():

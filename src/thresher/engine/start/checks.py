@@ -1,15 +1,20 @@
-"""Refusals at the start: what is missing or does not fit is said before any training."""
+"""Refusals at the start: what is missing or does not fit is said before any training.
+
+A recipe is checked by what it declares, and the model by a dry run on an example or two of every set.
+"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import HOW_TO_GIVE, Prepared
+from thresher.core.evidence import HOW_TO_GIVE, Prepared, prepared_as
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
-from thresher.core.recipe import Recipe
+from thresher.core.recipe import MixFromSet, Recipe
 from thresher.core.rule import (
     Rule,
     RuleLike,
@@ -22,7 +27,12 @@ from thresher.core.rule import (
     parts,
     signals_of,
 )
-from thresher.core.slots import MixFromSet
+from thresher.core.seeding import generator, preserved
+from thresher.engine.device.placement import as_written
+from thresher.engine.gradients.strategy import Strategy
+from thresher.engine.start.gradient_trial import choose_strategy, last_linear
+from thresher.engine.step.forward import Batch, one_tensor
+from thresher.engine.step.learner import evaluating
 from thresher.engine.step.teacher import TEACHER_OUTPUT
 
 DERIVATIVES = (Prepared.GRADIENT_NORM, Prepared.CLEAN_AGREEMENT)
@@ -174,3 +184,106 @@ def _check_clocks(recipe: Recipe) -> None:
     for signal in signals_of(recipe.each_epoch):
         if "clean" in signal.needs:
             raise ThresherError(f"{signal.name} is taken from each batch: put the rule that reads it into each_batch.")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What the dry run showed: the last Linear layer where its inputs are read, and how derivatives are taken.
+
+    A sweep sees the model in evaluation mode, in which BatchNorm does not mix the examples.
+    """
+
+    head: str | None
+    in_step: Strategy | None
+    in_sweep: Strategy | None
+
+
+def try_model(
+    recipe: Recipe,
+    model: nn.Module,
+    objective: Objective,
+    train: Examples,
+    seed: int,
+    clean: Examples | None = None,
+    clean_batch: int = 1,
+) -> Tried:
+    """Try the model and the views on two examples, and on two clean ones where a rule reads those."""
+    if not model.training:
+        model.train()  # as it will be when it is trained
+    asked = (recipe.each_batch, recipe.relabel_on("batch"), recipe.mix)
+    swept = (recipe.each_epoch, recipe.relabel_on("epoch"))
+    with preserved(train.targets.device):
+        batch = first_of(train, 2, seed)
+        inputs, expected = batch.inputs, (len(batch.ids), train.outputs)
+        for view in recipe.views:
+            seen = view(inputs, generator(seed, "check", device=inputs.device))
+            if seen.shape != inputs.shape:
+                raise ThresherError(
+                    f"A view turned inputs {list(inputs.shape)} into {list(seen.shape)}: let it keep the shape."
+                )
+        first = train.subset(batch.rows)
+        recipe.draw(torch.arange(len(first)), first, generator(seed, "check"))
+        if recipe.mix is not None and not inputs.is_floating_point():
+            raise ThresherError("mix blends inputs, which needs real numbers: leave mix out for token ids.")
+        for layer in objective.layers:
+            if layer not in dict(model.named_modules()):
+                raise ThresherError(f"The objective reads the layer {layer!r}: name one of model.named_modules().")
+        with torch.no_grad(), evaluating(model):
+            outputs = _forward(model, inputs)
+        if tuple(outputs.shape) != expected:
+            raise ThresherError(
+                f"The model gives outputs of shape {list(outputs.shape)} for {expected[0]} examples: "
+                f"make it give {list(expected)}."
+            )
+        trusted = None if clean is None else first_of(clean, min(2, clean_batch), seed)
+        head = last_linear(model, inputs) if prepared_as(Prepared.LAST_INPUTS, signals_of(recipe)) else None
+        if all(signal.prepared not in DERIVATIVES for signal in signals_of(recipe)):
+            return Tried(head, None, None)
+        in_step = choose_strategy(model, objective, signals_of(asked), batch, trusted, train.classes)
+        with evaluating(model), evaluating(objective):
+            in_sweep = choose_strategy(model, objective, signals_of(swept), batch, None, train.classes)
+        return Tried(head, in_step, in_sweep)
+
+
+def try_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> None:
+    """Try the model on an example of every set."""
+    width = sets["train"].outputs
+    for name, examples in sets.items():
+        outputs = _outputs_of_one(model, examples, f" of the {name} set", seed)
+        if tuple(outputs.shape) != (1, width):
+            raise ThresherError(
+                f"The model gives outputs of shape {list(outputs.shape)} for one example of the {name} set: "
+                f"make it give {[1, width]}."
+            )
+
+
+def output_width(model: nn.Module, examples: Examples) -> int:
+    """How many outputs the model gives for an example."""
+    outputs = _outputs_of_one(model, examples, f" of {examples.name}")
+    if outputs.ndim != 2:
+        raise ThresherError(f"The model gives outputs of shape {list(outputs.shape)}: make it give [n, classes].")
+    return outputs.shape[1]
+
+
+def _outputs_of_one(model: nn.Module, examples: Examples, whose: str, seed: int = 0) -> Tensor:
+    device = examples.targets.device
+    with torch.no_grad(), preserved(device), evaluating(model):
+        return _forward(model, first_of(examples, 1, seed).inputs, whose)
+
+
+def first_of(examples: Examples, count: int, seed: int = 0) -> Batch:
+    """The first examples as a batch."""
+    places = torch.arange(min(count, len(examples)), device=examples.targets.device)
+    inputs = next(iter(examples.batches([places], seed=seed)))
+    return Batch(places, examples.ids[places], inputs, examples.targets[places], {})
+
+
+def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor, whose: str = "") -> Tensor:
+    try:
+        with as_written():  # compiling for one or two examples would take long
+            return one_tensor(model(inputs))
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ThresherError(
+            f"The model cannot take inputs{whose} of shape {list(inputs.shape)} ({inputs.dtype}): "
+            f"{str(error).splitlines()[0]}"
+        ) from error

@@ -1,4 +1,4 @@
-"""Which gradient strategy a model takes: found out at the start, by trying."""
+"""What can be read inside a model, found out at the start by trying: a gradient strategy, and its last layer."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,12 +11,13 @@ from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
 from thresher.core.signals import output_gradient
+from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.factored import NotFactored, record, refuse_batch_norm
 from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
 from thresher.engine.gradients.tangent import direction_of, entered
 from thresher.engine.gradients.vmapped import norms_by_vmap
 from thresher.engine.step.forward import Batch, forward_pass, untraced
-from thresher.engine.step.learner import Taps
+from thresher.engine.step.learner import Taps, evaluating
 
 TOLERANCE = 1e-3  # of the largest value, between two ways to the same derivatives in float32
 See = Callable[[Strategy | None], Evidence]  # a pass over the batch under this strategy
@@ -61,6 +62,29 @@ def choose_strategy(
         return Unfactored(norms, agreements, _forward_mode_works(model, agreements[0], see))
     finally:
         taps.remove()
+
+
+def last_linear(model: nn.Module, inputs: Tensor) -> str:
+    """The name of the Linear layer whose output is the model's output; a model without one is refused."""
+    results: dict[str, Tensor] = {}
+
+    def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
+        return lambda module, given, output: results.__setitem__(name, output)  # noqa: ARG005
+
+    linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    handles = [module.register_forward_hook(keep(name)) for name, module in linears.items()]
+    try:
+        with torch.no_grad(), evaluating(model), as_written():
+            outputs = model(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    for name, result in results.items():
+        if result.data_ptr() == outputs.data_ptr() and result.shape[0] == outputs.shape[0]:
+            return name
+    raise ThresherError(
+        "features needs a model that ends in an nn.Linear layer: let the last layer's output be returned."
+    )
 
 
 def _factors(model: nn.Module, objective: Objective, batch: Batch, classes: int | None) -> bool:

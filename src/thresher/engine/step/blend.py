@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from thresher.core.slots import Pairing, blend
+from thresher.core.recipe import Pairing, blend
 from thresher.core.targets import one_hot_if_ids
 from thresher.engine.step.teacher import TEACHER_OUTPUT
 

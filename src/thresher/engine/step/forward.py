@@ -13,9 +13,8 @@ from torch.func import functional_call
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.objective import Objective
-from thresher.engine.device.compile import as_written
-from thresher.engine.device.placement import Autocast
-from thresher.engine.device.streams import Aside
+from thresher.engine.device.capture import Aside
+from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder
 from thresher.engine.gradients.strategy import Forward, Strategy
 from thresher.engine.gradients.tangent import direction_of

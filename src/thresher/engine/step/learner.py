@@ -1,23 +1,24 @@
-"""A learner: one network with its objective, its optimizer and its moving average."""
+"""A learner: one network with its objective, its moving average, and an optimizer that can skip a step."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from thresher.core.errors import ThresherError
 from thresher.core.objective import Objective
-from thresher.core.slots import Averaging
-from thresher.engine.device.compile import as_written
-from thresher.engine.step.optimizer import MakeOptimizer, fused_where_possible, load_optimizer
+from thresher.core.recipe import Averaging
+from thresher.engine.device.placement import as_written
 
 # What an optimizer creates at its first step and does not start from zero.
 _STARTS = {"mu_product": 1.0}
 LAST_INPUTS = "inputs of the last Linear layer"  # the name under which taps keep them
+ABOUT_DEVICE = ("fused", "foreach", "capturable")  # options that say how a device computes, and not what
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
 class Taps:
@@ -148,6 +149,44 @@ class Learner:
         return 1 - self.rate if isinstance(self.rate, int | float) else self.rate.pace(self.moves)
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, every layer afterwards in the mode it had."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def fused_where_possible(optimizer: Optimizer) -> Optimizer:
+    """Use the fused kernels where the optimizer has them and the caller did not choose otherwise: they can skip a step.
+
+    On CUDA the learning rate becomes a device scalar, which a captured step reads anew each time.
+    """
+    if not isinstance(optimizer, Optimizer):
+        raise ThresherError("optimizer= must be a function of the parameters that returns a torch.optim.Optimizer.")
+    if isinstance(optimizer, torch.optim.LBFGS | torch.optim.ASGD | torch.optim.Rprop | torch.optim.SparseAdam):
+        raise ThresherError(f"{type(optimizer).__name__} cannot skip a step: choose Adam, AdamW, SGD or RMSprop.")
+    if isinstance(optimizer, SGD) and any(group["momentum"] and group["dampening"] for group in optimizer.param_groups):
+        raise ThresherError("SGD with dampening cannot skip its first step: leave dampening out.")
+    for group in optimizer.param_groups:
+        if _can_fuse(optimizer, group):
+            group["fused"] = True
+            device = group["params"][0].device
+            if device.type == "cuda":
+                group["lr"] = torch.tensor(float(group["lr"]), device=device)
+                if "capturable" in group:
+                    group["capturable"] = True
+            if isinstance(optimizer, SGD) and group["momentum"]:
+                # A skipped first step would otherwise leave the buffers uninitialised.
+                for parameter in group["params"]:
+                    optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer
+
+
 def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
     """One optimizer step, undone where the device scalar `skip` is 1: parameters and state stay as they were."""
     if all(group.get("fused") for group in optimizer.param_groups):
@@ -173,36 +212,19 @@ def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
                     now.copy_(torch.where(undo.to(now.device), old, now))
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode, every layer afterwards in the mode it had."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
+def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Take over a saved state; how this device computes stays as it is, wherever the state was saved."""
+    here = [{name: group[name] for name in ("lr", *ABOUT_DEVICE) if name in group} for group in optimizer.param_groups]
+    optimizer.load_state_dict(saved)
+    for group, own in zip(optimizer.param_groups, here, strict=True):
+        rate = float(group["lr"])
+        group.update(own)
+        group["lr"] = own["lr"].fill_(rate) if isinstance(own["lr"], Tensor) else rate
 
 
-def last_linear(model: nn.Module, inputs: Tensor) -> str:
-    """The name of the Linear layer whose output is the model's output; a model without one is refused."""
-    results: dict[str, Tensor] = {}
-
-    def keep(name: str) -> Callable[[nn.Module, object, Tensor], None]:
-        return lambda module, given, output: results.__setitem__(name, output)  # noqa: ARG005
-
-    linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    handles = [module.register_forward_hook(keep(name)) for name, module in linears.items()]
-    try:
-        with torch.no_grad(), evaluating(model), as_written():
-            outputs = model(inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
-    for name, result in results.items():
-        if result.data_ptr() == outputs.data_ptr() and result.shape[0] == outputs.shape[0]:
-            return name
-    raise ThresherError(
-        "features needs a model that ends in an nn.Linear layer: let the last layer's output be returned."
-    )
+def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:
+    if type(optimizer) not in (Adam, AdamW, SGD) or group.get("differentiable") or group.get("foreach"):
+        return False
+    if group.get("fused") is False:
+        return False
+    return all(p.is_floating_point() for p in group["params"])  # type: ignore[attr-defined]

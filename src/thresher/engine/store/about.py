@@ -1,22 +1,37 @@
-"""What a run folder says about its model, so that the run can be opened without the program that made it."""
+"""About a run: what makes it this run and no other, and what its folder says, so that it can be opened again."""
 
+import dataclasses
 import json
+import types
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
 
+from thresher.core.datasets import Picked
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
+from thresher.core.recipe import Recipe
+from thresher.core.rule import needs_of
+from thresher.core.seeding import derive
 from thresher.data import Splits, is_held_out, preparation_of
+from thresher.data.image_files import files_of
+from thresher.engine.plan import Plan
+from thresher.engine.step.learner import ABOUT_DEVICE, Learner
 from thresher.models import NamedModel
 from thresher.record.run_folder import CHECKPOINT, MODEL
 
 FORMAT = 2  # of run folders; those of 1 have no model.json
 REQUIRED = ("model", "input_shape", "outputs", "classes", "class_names", "target_scale", "preparation")
+AT_ONCE = 64 * 2**20  # bytes that are hashed at a time
 
 
 def describe_run(
@@ -64,3 +79,121 @@ def read_about(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise ThresherError(f"{folder / MODEL} is damaged ({error!r}): restore it, or train the run again.") from error
     return found
+
+
+def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: Learner) -> dict[str, Any]:
+    """What makes this run this run and no other, for telling whether a folder may be continued."""
+    needs, optimizer = needs_of(recipe), learner.optimizer
+    held = dict(learner.objective.named_buffers())  # such as the weights of classes
+    hidden = ("params", "lr", *ABOUT_DEVICE)
+    groups = [{k: describe(v) for k, v in group.items() if k not in hidden} for group in optimizer.param_groups]
+    settled: dict[str, Any] = {
+        "precision": str(plan.precision),
+        "schedule": plan.schedule,
+        "batch": plan.batch,
+        "epochs": plan.epochs,
+    }
+    settled |= {"augment": None, "average": None}  # which are in the recipe
+    settled["optimizer"] = [type(optimizer).__name__, learner.base_rates, groups]
+    if "clean" in needs:
+        settled["clean_batch"] = plan.clean_batch
+    told = {each.name: getattr(plan.settings, each.name) for each in fields(plan.settings) if _identifies(each)}
+    return {
+        "format": FORMAT,
+        "recipe": describe(recipe),
+        "model": derive(repr(learner.model)),
+        **{f"{name} set": checksum(examples) for name, examples in sets.items()},
+        **({"objective": describe(held)} if held else {}),
+        **{name: describe(value) for name, value in (told | settled).items()},
+    }
+
+
+def _identifies(setting: dataclasses.Field[Any]) -> bool:
+    """Whether another value of this setting is another run; rates are in the optimizer."""
+    return setting.metadata["identifies"] and setting.name not in ("learning_rate", "momentum", "weight_decay")
+
+
+def checksum(examples: Examples) -> str:
+    """A hash of all ids, targets, columns and inputs; of image files their names, sizes and times."""
+    digest = blake2b(digest_size=16)
+    parts = [examples.ids, examples.targets, *(examples.target_scale or ()), *(examples.normalise or ())]
+    for name in sorted(examples.columns):
+        digest.update(name.encode())
+        parts.append(examples.columns[name])
+    if isinstance(examples.inputs, Tensor):
+        parts.append(examples.inputs)
+    else:
+        for file in files_of(examples.inputs):
+            found = file.stat()
+            digest.update(f"{file.parent.name}/{file.name} {found.st_size} {found.st_mtime_ns}\n".encode())
+        digest.update(f"{type(examples.inputs).__name__} {len(examples)}".encode())
+        parts += _held(examples.inputs)
+    for part in parts:
+        digest.update(f"{part.dtype} {list(part.shape)}".encode())
+        rows = max(1, AT_ONCE // max(part[:1].numel() * part.element_size(), 1)) if part.ndim else 1
+        for block in torch.split(part, rows) if part.ndim else [part]:
+            digest.update(block.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _held(value: Any, depth: int = 3) -> list[Tensor]:
+    """The tensors and arrays of numbers that a dataset holds, also inside datasets that it is made of."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, np.ndarray):
+        return [torch.as_tensor(np.ascontiguousarray(value))] if value.dtype.kind in "biuf" else []
+    if isinstance(value, list | tuple):
+        inside = list(value) if value and isinstance(value[0], Tensor | np.ndarray | Dataset | Picked) else []
+    else:
+        inside = list(getattr(value, "__dict__", {}).values()) if depth else []
+    return [tensor for each in inside for tensor in _held(each, depth - 1)]
+
+
+def describe(value: Any) -> Any:
+    """A value in words that stay the same from one process to the next, for telling two runs apart."""
+    if isinstance(value, Tensor):
+        exact = value.detach().cpu().double()
+        return [
+            list(value.shape),
+            float(exact.sum()),
+            float((exact * torch.arange(1, exact.numel() + 1).view_as(exact)).sum()),
+        ]
+    if isinstance(value, nn.Module):
+        return repr(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
+        return {type(value).__qualname__: fields}
+    if isinstance(value, partial):
+        return {"partial": [describe(each) for each in (value.func, value.args, value.keywords)]}
+    if isinstance(value, types.FunctionType):
+        return _describe_function(value)
+    if isinstance(value, types.MethodType | types.BuiltinFunctionType | type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, Mapping):
+        return {str(key): describe(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [describe(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else type(value).__qualname__
+
+
+def _describe_function(function: types.FunctionType, around: tuple[types.FunctionType, ...] = ()) -> Any:
+    """A function's name; where several may share it, as lambdas do, also what it does and the values it holds."""
+    name = f"{function.__module__}.{function.__qualname__}"
+    if "<" not in function.__qualname__ or function in around:
+        return name
+    held: list[Any] = [function.__defaults__, function.__kwdefaults__]
+    held += [cell.cell_contents for cell in function.__closure__ or ()]
+    inside = (*around, function)
+    told = [_describe_function(e, inside) if isinstance(e, types.FunctionType) else describe(e) for e in held]
+    return {name: [_digest(function.__code__), *told]}
+
+
+def _digest(code: types.CodeType) -> int:
+    """A number for what this code does, wherever it stands."""
+    constants = [
+        str(_digest(each)) if isinstance(each, types.CodeType)
+        else repr(sorted(map(repr, each))) if isinstance(each, frozenset)  # whose order is another in every process
+        else repr(each)
+        for each in code.co_consts
+    ]  # fmt: skip
+    return derive(code.co_code.hex(), *code.co_names, *constants)
