@@ -9,6 +9,7 @@ from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.setup import Setup
 from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.core.recipe import Recipe
+from thresher.core.rule import Rule
 from thresher.core.schedules import cosine
 from thresher.methods import CONFIDENT, SURE_AND_VOTED, MethodFacts
 from thresher.methods.reclaim import agreeing, reclaim
@@ -22,6 +23,11 @@ NO_START: Mapping[str, Any] = {"start": None}
 def throughout(facts: MethodFacts, **changes: Any) -> Recipe:
     """Votes select to the end, and the averaged model's label has to win them too; nothing is estimated."""
     return reclaim_vote(facts, **{"later": None, "rest": SURE_AND_VOTED, **changes})
+
+
+def predicted_labels(facts: MethodFacts) -> Rule:  # noqa: ARG001  # asked for by reclaim_vote, needs to know nothing
+    """Labels that the averaged model predicts are trusted; nothing is estimated."""
+    return Agree()
 
 
 PARTS = (
@@ -40,6 +46,11 @@ PARTS = (
         "given labels alone vote",
         recipe=partial(reclaim_vote, vote=NeighbourVote(sure=None)),
     ),
+    Entry(
+        "agreeing-later",
+        "votes at first, then labels that are predicted",
+        recipe=partial(reclaim_vote, later=predicted_labels),
+    ),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim_vote, mix=None)),
     Entry("two-networks", "two networks, each for the other", recipe=partial(reclaim_vote, peers=2)),
 )
@@ -57,7 +68,9 @@ BEFORE = (
 )
 EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
 REPORTED = ("standard", "standard-short", "reclaim-started", "reclaim-vote", "two-networks")
-CANDIDATES = ("votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "reclaim-vote")
+CANDIDATES = (
+    "votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "agreeing-later", "reclaim-vote",
+)  # fmt: skip
 
 
 def noisy(kind: Cell, corruption: str, rate: float) -> Cell:
