@@ -368,8 +368,7 @@ def test_a_crash_after_the_last_commit_still_leaves_the_outcome(
             raise Stopped
         original(path, write)
 
-    for module in ("outcome", "previews"):
-        monkeypatch.setattr(f"thresher.record.{module}.write_whole", dying)
+    monkeypatch.setattr("thresher.record.outcome.write_whole", dying)
     interrupted(tmp_path / "run", None)
     monkeypatch.undo()
     run(tmp_path / "run")
@@ -494,6 +493,19 @@ print(json.dumps([about.describe(list(pair)) for pair in NAMELESS.values()]))
 
 def test_a_named_function_is_its_name() -> None:
     assert about.describe(scaled) == "test_resume.scaled"
+
+
+def test_a_folder_goes_on_where_a_function_of_the_library_has_moved(tmp_path: Path) -> None:
+    interrupted(tmp_path / "run", stop_at(2, 3))
+    stored = tmp_path / "run" / "checkpoint.pt"
+    state = torch.load(stored, weights_only=True)
+    assert "thresher.core.recipe.shuffled" in state["identity"]
+    moved = state["identity"].replace("thresher.core.recipe.", "thresher.core.slots.")
+    torch.save(state | {"identity": moved.replace("shuffled", "balanced")}, stored)
+    with pytest.raises(ThresherError, match="its recipe differs"):
+        run(tmp_path / "run")
+    torch.save(state | {"identity": moved}, stored)
+    assert_same_run(run(tmp_path / "run"), run(None))
 
 
 @pytest.mark.parametrize("damage", ["half", "empty", "text"])

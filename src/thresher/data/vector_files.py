@@ -14,7 +14,6 @@ from thresher.core.errors import ThresherError
 from thresher.data.table_files import read_table
 
 INPUTS = ("inputs", "embeddings", "features", "X", "x")  # what the array to learn from may be called
-VECTOR_SUFFIXES = (".npy", ".npz", ".parquet")
 
 
 def read_vectors(path: Path) -> NDArray[Any]:

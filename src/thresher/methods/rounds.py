@@ -8,6 +8,7 @@ from typing import Any
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.engine.store.about import same_description
 from thresher.engine.store.checkpoint import Record
 from thresher.record.loop import read_loop, save_picks, write_loop
 from thresher.record.run_folder import ROUNDS
@@ -31,7 +32,7 @@ class Rounds:
             self._write()
             return
         for name, ours in self.identity.items():
-            if stored["identity"].get(name, ours) != ours:
+            if not same_description(stored["identity"].get(name, ours), ours):
                 raise ThresherError(
                     f"{self.out} holds another loop (its {name} differs): choose another folder, or delete this one."
                 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from thresher.app.commands import options
-from thresher.record.run_folder import ISSUES
+from thresher.record.run_folder import ISSUES, LOOP_REPORT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +61,7 @@ def _train_again(run: Path, answers: Path | None, replace: bool, model: str | No
     new = [] if answers is None else _take_in(asked, answers, replace, aside)
     asked = asked.now()
     trained = latest(asked, aside, model)
-    page = write_loop_report([run], run / "loop.html")
+    page = write_loop_report([run], run / LOOP_REPORT)
     last, round_ = trained.history[-1], asked.last_round
     labelled, left = len(asked.labelled(round_)), len(asked.pooled.pool_ids()) - len(asked.known())
     if as_json:

@@ -76,7 +76,6 @@ PARTS = (
     Entry("mixed-at-once", "mixup from the first epoch", recipe=partial(reclaim, mix=warmup(0, Mixup(1.0)))),
     Entry("not-uniform", "without the uniform term", recipe=partial(reclaim, uniform=0.0)),
 )
-THREE_VIEWS = (weak(), strong(), strong())
 VIEWS = (
     Entry("weak-view", "one weak view", recipe=reclaim, changes={"augment": (weak(),)}),
     Entry("strong-views", "two strong views", recipe=reclaim, changes={"augment": (strong(), strong())}),

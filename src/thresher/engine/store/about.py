@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -174,6 +175,16 @@ def describe(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [describe(item) for item in value]
     return value if isinstance(value, (str, int, float, bool, type(None))) else type(value).__qualname__
+
+
+def same_description(one: Any, other: Any) -> bool:
+    """Whether two descriptions say the same; a function of Thresher may have moved to another file between them.
+
+    >>> same_description({"draw": "thresher.core.recipe.shuffled"}, {"draw": "thresher.slots.draw.shuffled"})
+    True
+    """
+    first, second = (re.sub(r'"thresher\.[\w.]*\.(\w+)"', r'"\1"', json.dumps(each)) for each in (one, other))
+    return first == second
 
 
 def _describe_function(function: types.FunctionType, around: tuple[types.FunctionType, ...] = ()) -> Any:

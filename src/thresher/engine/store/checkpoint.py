@@ -13,7 +13,7 @@ import torch
 
 from thresher.core.errors import ThresherError
 from thresher.core.files import alone_in, write_whole
-from thresher.engine.store.about import write_about
+from thresher.engine.store.about import same_description, write_about
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import (
     CHECKPOINT,
@@ -117,7 +117,7 @@ class RunFolder:
             )
         for name, ours in self.identity.items():
             stored = theirs.get(name)
-            if stored == ours or (name == "epochs" and _is_longer(ours, stored)):
+            if same_description(stored, ours) or (name == "epochs" and _is_longer(ours, stored)):
                 continue
             told = f"is {stored}, not {ours}" if name == "epochs" else "differs"
             raise ThresherError(
