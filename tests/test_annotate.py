@@ -374,7 +374,7 @@ def test_a_label_that_died_at_any_write_ends_as_if_it_had_not(run: Path, monkeyp
         "app.annotate.stored_answers",
         "app.settings",
         "record.loop",
-        "report",
+        "report.page",
     )
     for module in modules:
         monkeypatch.setattr(f"thresher.{module}.write_whole", write)
