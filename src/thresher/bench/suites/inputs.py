@@ -135,7 +135,7 @@ PAPER = Scale(
         "Cells that end in -epochs have a start of 200 epochs. On their development cells, 60 epochs each, labels that "
         "the average predicts (agreeing-started) do best on instance 40 and nearly best on symmetric 40, with nothing "
         "to estimate. reclaim-started on instance 40 was stopped in epoch 36: it had found a noise rate of 17% instead "
-        "of 40%, so it still trusted every label, and its average scored 82.2. Two others were lost with their machine: "
+        "of 40%, so it still trusted every label, and its average scored 82.2. Two were lost with their machine: "
         "votes-throughout on symmetric 40 in epoch 55 (average 92.9) and or-predicted on instance 40 in epoch 30 "
         "(87.0). Their seconds are those of two or three runs that shared the GPU.",
         "uniformflip-any redraws a share of the labels from all classes, the own one included, which is what "
