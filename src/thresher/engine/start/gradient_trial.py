@@ -11,7 +11,9 @@ from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
 from thresher.core.signals import output_gradient
-from thresher.engine.gradients.factored import NotFactored, record, refuse_batch_norm
+from thresher.engine.gradients.factored import record
+from thresher.engine.gradients.formulas import refuse_batch_norm
+from thresher.engine.gradients.layers import NotFactored
 from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
 from thresher.engine.gradients.tangent import direction_of, entered
 from thresher.engine.gradients.vmapped import norms_by_vmap
@@ -41,11 +43,12 @@ def choose_strategy(
     if norms:
         refuse_batch_norm(model)
     with preserved(batch.inputs.device), torch.enable_grad():
-        if _factors(model, objective, batch, classes):
+        why_not = _not_factored(model, objective, batch, classes, bool(norms))
+        if why_not is None:
             return Factored(norms, agreements)
         if norms:
             evidence = _evidence_of(batch, objective, untraced(model, batch.inputs).detach(), classes)
-            norms_by_vmap(model, batch.inputs, evidence.read(output_gradient))
+            norms_by_vmap(model, batch.inputs, evidence.read(output_gradient), why_not=why_not)
     if not agreements:
         return Unfactored(norms)
     taps = Taps(model, objective.layers)
@@ -63,14 +66,17 @@ def choose_strategy(
         taps.remove()
 
 
-def _factors(model: nn.Module, objective: Objective, batch: Batch, classes: int | None) -> bool:
+def _not_factored(model: nn.Module, objective: Objective, batch: Batch, classes: int | None, norms: bool) -> str | None:
+    """Why the layers of this model do not give the gradients of single examples; None if they do."""
     try:
         with record(model) as recorder:
             outputs = untraced(model, batch.inputs)
-        recorder.verify(_evidence_of(batch, objective, outputs, classes).losses)
-    except NotFactored:
-        return False
-    return True
+        losses = _evidence_of(batch, objective, outputs, classes).losses
+        recorder.verify(losses)
+        recorder.differentiate(losses, norms=norms)
+    except NotFactored as error:
+        return str(error)
+    return None
 
 
 def _evidence_of(batch: Batch, objective: Objective, outputs: Tensor, classes: int | None) -> Evidence:
