@@ -5,9 +5,9 @@
 
 All train the same GPT-2, built from its config, once whole and once by LoRA. Standard is written by hand; standard,
 prl-l, prl-g and l2rw (with a clean batch of a quarter) are steps of the engine. Beside them: the sequences with the
-smallest gradient norms kept by vmap(grad), and norms clipped by Opacus's ghost clipping, where it is installed, on a copy
-whose head is untied and whose Conv1D layers are Linear ones, which Opacus needs. Contestants take turns in one process;
-memory is the peak of a step, with parameters and the optimizer's state.
+smallest gradient norms kept by vmap(grad), and norms clipped by Opacus's ghost clipping, where it is installed, on a
+copy whose head is untied and whose Conv1D layers are Linear ones, which Opacus needs. Contestants take turns in one
+process; memory is the peak of a step, with parameters and the optimizer's state.
 """
 
 import argparse

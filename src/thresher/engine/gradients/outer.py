@@ -103,8 +103,14 @@ def outer_share(uses: Sequence[Outer], norms: bool) -> Share:
     def along(direction: Tensor) -> Tensor:
         return torch.stack([use.along(direction) for use in uses]).sum(0)
 
-    held = positions * (3 * positions + widths)
+    copied = widths if _are_widened(parts) else min(parameter.shape)  # else only one side of a tied matrix is
+    held = positions * (3 * positions + copied)
     return Share(parameter, weighted, along, in_chunks(_squares, held, *parts) if norms else None)
+
+
+def _are_widened(parts: Sequence[Tensor]) -> bool:
+    """Whether products of these are made of wider copies."""
+    return any(part.device.type == "cpu" and part.is_floating_point() and part.itemsize < 4 for part in parts)
 
 
 def _pairs(parts: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
