@@ -4,13 +4,19 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from reference import per_example
-from tiny_transformers import MAKERS, Tiny, of_next_tokens, tiny
+from tiny_transformers import MAKERS, Tiny, of_next_tokens, texts, tiny
 from torch import Tensor, nn
 
-from thresher import signals, weigh
+from thresher import Evidence, signals, weigh
+from thresher.core.objective import Objective
 from thresher.engine.gradients.factored import Factors, record
 from thresher.engine.gradients.layers import NotFactored
+from thresher.engine.gradients.strategy import Factored, Unfactored
+from thresher.engine.start.gradient_trial import choose_strategy
+from thresher.engine.step.forward import Batch, forward_pass
+from thresher.engine.step.learner import Taps
 from thresher.rules import KeepSmallest, MetaGradient
 
 WEIGHTS = [0.0, 2.0, 0.5, 1.0]
@@ -148,3 +154,35 @@ def test_weigh_takes_them_by_one_chain(name: str, monkeypatch: pytest.MonkeyPatc
     )
     expected = agreement.clamp_min(0) / agreement.clamp_min(0).sum()
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+class Padded(Objective):
+    """The mean loss over each text's own tokens; targets [n, T] with -100 where there is none."""
+
+    def forward(self, evidence: Evidence) -> Tensor:
+        logits, labels = evidence.outputs[:, :-1].mT, evidence.targets[:, 1:]
+        tokens = F.cross_entropy(logits, labels, reduction="none", ignore_index=-100)
+        return tokens.sum(1) / (labels != -100).sum(1)
+
+
+def batch_of(inputs: dict[str, Tensor], rows: slice) -> Batch:
+    labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, -100)[rows]
+    ids = torch.arange(len(labels))
+    return Batch(ids, ids, packed(inputs)[rows], labels, {})
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama tied", "gpt2 lora", "llama lora"])
+@pytest.mark.parametrize("slow", [True, False], ids=["forward mode", "two backwards"])
+def test_agreements_of_a_language_model_equal_those_of_the_slow_ways(name: str, slow: bool) -> None:
+    given = tiny(name)
+    model, objective = Packed(given.model.eval()), Padded()
+    batch, clean = batch_of(given.inputs, slice(0, 4)), batch_of(texts(3), slice(0, 3))
+    chosen = choose_strategy(model, objective, [signals.clean_agreement], batch, clean, None)
+    assert isinstance(chosen, Factored)
+    found = {}
+    for strategy in (chosen, Unfactored((), chosen.agreements, slow)):
+        seen = forward_pass(
+            model, objective, Taps(model), batch, wanted=chosen.agreements, strategy=strategy, clean=clean, classes=None
+        )
+        found[type(strategy)] = seen.evidence.known[signals.clean_agreement]
+    torch.testing.assert_close(found[Factored], found[Unfactored], rtol=1e-4, atol=1e-6)
