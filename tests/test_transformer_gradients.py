@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from reference import per_example
-from tiny_transformers import MAKERS, Tiny, of_next_tokens, texts, tiny
+from tiny_transformers import MAKERS, OTHERS, Tiny, of_next_tokens, texts, tiny
 from torch import Tensor, nn
 
 from thresher import Evidence, signals, weigh
@@ -54,11 +54,11 @@ def check(given: Tiny, rtol: float) -> None:
         assert float((found - gradient).norm()) <= rtol * max(float(gradient.norm()), 1e-6)
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", MAKERS | OTHERS)
 def test_norms_agreements_and_weighted_gradients_are_exact(name: str) -> None:
     given = tiny(name)
     given.model.double()
-    check(given, rtol=1e-9)
+    check(given, rtol=1e-6 if name == "gemma" else 1e-9)  # Gemma's norms compute in float32
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -74,6 +74,21 @@ def llama(**more: Any) -> nn.Module:
     return transformers.LlamaForCausalLM(config)
 
 
+def masked_bert() -> nn.Module:
+    config = transformers.BertConfig(**SIZES, intermediate_size=24, max_position_embeddings=LENGTH)
+    return transformers.BertForMaskedLM(config)
+
+
+def albert() -> nn.Module:
+    sizes = {"embedding_size": 8, "intermediate_size": 24, "max_position_embeddings": LENGTH}
+    return transformers.AlbertForSequenceClassification(transformers.AlbertConfig(**SIZES, **sizes))
+
+
+def gemma() -> nn.Module:
+    sizes = {"intermediate_size": 24, "num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": LENGTH}
+    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**SIZES, **sizes))
+
+
 def with_lora(model: nn.Module, layers: list[str], dropout: float = 0.0) -> nn.Module:
     """The model with its own parameters frozen and LoRA beside these layers, both factors away from zero."""
     transposed = "c_attn" in layers  # GPT-2's Conv1D
@@ -95,11 +110,16 @@ MAKERS: dict[str, Callable[[], nn.Module]] = {
     "gpt2 lora": lambda: with_lora(gpt2(), ["c_attn", "c_fc"], dropout=0.2),
     "llama lora": lambda: with_lora(llama(), ["q_proj", "v_proj", "down_proj"]),
 }
+OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "bert, masked words": masked_bert,  # a bias that two modules hold
+    "albert": albert,  # layers that are called several times
+    "gemma": gemma,  # embeddings that are scaled
+}
 
 
 def tiny(name: str) -> Tiny:
     """One of these models in training mode, with its dropout, and four texts of different lengths."""
     torch.manual_seed(0)
-    model, inputs = MAKERS[name]().train(), texts()
-    classifies = name.startswith(("bert", "distilbert"))
+    model, inputs = (MAKERS | OTHERS)[name]().train(), texts()
+    classifies = name in {"bert", "distilbert", "albert"}
     return Tiny(model, inputs, of_classes if classifies else of_next_tokens(inputs))

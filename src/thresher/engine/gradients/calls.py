@@ -1,13 +1,16 @@
 """The calls of layers in a forward pass, and how often the graph of its losses reads each parameter."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
 
 from thresher.engine.gradients.any_layer import any_layer
 from thresher.engine.gradients.formulas import BY_POSITION, formula_of
@@ -52,6 +55,36 @@ class Call:
         return formula_of(self.layer)(self.layer, inputs, delta, norms)
 
 
+class Lookups(TorchFunctionMode):
+    """Inside its `with` block, notes the lookups in embeddings that do more than look up, such as scaled ones."""
+
+    def __init__(self, layers: Sequence[tuple[str, nn.Module]], note: Callable[..., Tensor | None]):
+        super().__init__()
+        more = [
+            (name, each) for name, each in layers if isinstance(each, nn.Embedding) and type(each) is not nn.Embedding
+        ]
+        self.owners, self.note = {each.weight: (name, each) for name, each in more}, note
+
+    def __contains__(self, layer: nn.Module) -> bool:
+        return isinstance(layer, nn.Embedding) and layer.weight in self.owners and type(layer) is not nn.Embedding
+
+    def __enter__(self) -> "Lookups":
+        if self.owners:
+            super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.owners:
+            super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function is not F.embedding or args[1] not in self.owners:
+            return result
+        noted = self.note(*self.owners[args[1]], args[:1], {}, result)
+        return result if noted is None else noted
+
+
 def takes_one_tensor_to_one(layer: nn.Module, given: Sequence[object], output: object) -> bool:
     """Whether a call is what the formula of the layer expects; layers with a formula ignore further arguments."""
     alone = len(given) == 1 or formula_of(layer) is not any_layer
@@ -92,4 +125,6 @@ def _batched(layer: nn.Module) -> int:
     """The dimensions the inputs of a layer have at least; with fewer, it was called on one example."""
     if isinstance(layer, nn.LayerNorm | nn.RMSNorm):
         return 1 + len(layer.normalized_shape)
-    return {nn.Embedding: 1, nn.Conv1d: 3, nn.Conv2d: 4}.get(type(layer), 2)
+    if isinstance(layer, nn.Embedding):
+        return 1
+    return 3 if isinstance(layer, nn.Conv1d) else 4 if isinstance(layer, nn.Conv2d) else 2

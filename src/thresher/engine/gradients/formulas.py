@@ -1,5 +1,6 @@
 """Which layers have a formula for the gradients of single examples, and which models are covered by them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,6 @@ FORMULAS: dict[type[nn.Module], Formula] = {
     nn.Linear: linear,
     nn.Conv1d: convolution,
     nn.Conv2d: convolution,
-    nn.Embedding: embedding,
     nn.LayerNorm: layer_norm,
     nn.RMSNorm: rms_norm,
     nn.GroupNorm: group_norm,
@@ -33,6 +33,8 @@ BY_POSITION: set[Any] = {linear, transposed_linear, embedding, layer_norm, rms_n
 
 def formula_of(layer: nn.Module) -> Formula:
     kind = type(layer)
+    if isinstance(layer, nn.Embedding):  # also those that do more: their lookups are what is noted (`calls.Lookups`)
+        return embedding
     return FORMULAS.get(kind) or BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}") or any_layer
 
 
@@ -64,9 +66,14 @@ def refuse_batch_norm(model: nn.Module) -> None:
 
 
 def trainable(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The layers that own a trainable parameter, by name."""
+    """The layers that own a trainable parameter, by name.
+
+    Left out are those that only hold what a layer inside them uses, such as the bias of a decoder.
+    """
+    owners = Counter(parameter for layer in model.modules() for parameter in layer.parameters(recurse=False))
     for name, layer in model.named_modules():
-        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False)):
+        own = [parameter for parameter in layer.parameters(recurse=False) if parameter.requires_grad]
+        if own and (not any(layer.children()) or any(owners[parameter] == 1 for parameter in own)):
             yield name, layer
 
 

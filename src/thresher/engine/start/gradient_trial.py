@@ -76,6 +76,10 @@ def _not_factored(model: nn.Module, objective: Objective, batch: Batch, classes:
         recorder.differentiate(losses, norms=norms)
     except NotFactored as error:
         return str(error)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # the model runs, but not where rows that examples share are given to each of them
+        return f"noting its layers changes what it does ({_first_line(error)})"
     return None
 
 
