@@ -14,7 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from thresher import ThresherError
 from thresher.engine.gradients import convolution, layers
-from thresher.engine.gradients.factored import NotFactored, record, refuse_batch_norm, supported
+from thresher.engine.gradients.factored import Factors, record
+from thresher.engine.gradients.formulas import refuse_batch_norm, supported
+from thresher.engine.gradients.layers import NotFactored
 from thresher.engine.gradients.vmapped import norms_by_vmap
 
 EVEN_SAME = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")  # torch, of its own copy
@@ -332,8 +334,8 @@ def test_vmap_covers_an_lstm() -> None:
 
 def test_vmap_refuses_dropout_batch_norm_and_what_torch_cannot_do() -> None:
     inputs, gradients = torch.randn(4, 5, 3), torch.ones(4, 1)
-    with pytest.raises(ThresherError, match=r"1 draws dropout masks.*0 is a PReLU"):
-        norms_by_vmap(nn.Sequential(nn.PReLU(), nn.Dropout(0.5)), inputs[:, 0], gradients)
+    with pytest.raises(ThresherError, match=r"1 draws dropout masks.*0 is a GRU"):
+        norms_by_vmap(nn.Sequential(nn.GRU(3, 3), nn.Dropout(0.5)), inputs[:, 0], gradients)
     with pytest.raises(ThresherError, match="memory is a GRU"):
         norms_by_vmap(Last(nn.GRU), inputs, gradients)
     with pytest.raises(ThresherError, match="batch_to_group_norm"):
@@ -352,10 +354,7 @@ def test_batch_norm_by_batch_statistics_is_refused(affine: bool) -> None:
 
 
 def test_supported_names_the_first_layer_without_a_formula() -> None:
-    shared = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
-    shared[1].weight = shared[0].weight
     assert supported(small_cnn()) is None
-    assert supported(shared) == "1 shares a parameter with 0"
     assert supported(nn.Sequential(nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect"))) == (
         "0 is a Conv2d with reflect padding, which has no formula"
     )
@@ -365,8 +364,9 @@ def test_supported_names_the_first_layer_without_a_formula() -> None:
     assert "mixes" in str(supported(nn.BatchNorm1d(2)))
     assert supported(nn.BatchNorm1d(2, affine=False)) is None
     assert "MultiheadAttention" in str(supported(nn.Sequential(nn.MultiheadAttention(4, 2))))
-    with pytest.raises(NotFactored, match="PReLU"):
-        record(nn.Sequential(nn.PReLU()))
+    assert supported(nn.Sequential(nn.PReLU())) is None
+    with pytest.raises(NotFactored, match="LSTM"):
+        record(nn.Sequential(nn.LSTM(2, 2)))
 
 
 MADE = {
@@ -425,13 +425,13 @@ def in_place_afterwards(layer: nn.Module, inputs: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("forward", "reason"),
     [
-        (lambda layer, inputs: layer(layer(inputs)), "called twice"),
-        (lambda layer, inputs: layer(inputs.reshape(-1, 4, 1).expand(-1, -1, 4).flatten(0, 1)).reshape(6, -1), "rows"),
+        (lambda layer, inputs: layer(inputs[:5]).repeat(2, 1)[:6], "rows"),
+        (lambda layer, inputs: layer(inputs.T[:, None].expand(4, 3, 6).reshape(-1, 4)).reshape(-1, 6).T, "mixes"),
         (lambda layer, inputs: layer(inputs[0]) + inputs, "rows"),
         (in_place_afterwards, "in place"),
         (lambda layer, inputs: layer(inputs) @ layer.weight, "also used outside"),
         (lambda layer, inputs: inputs @ layer.weight, "No layer"),
-        (lambda layer, inputs: layer(inputs) - layer(inputs).mean(0), "called twice"),
+        (lambda layer, inputs: layer(inputs) - layer(inputs).mean(0), "mixes examples"),
         (lambda layer, inputs: (lambda hidden: hidden - hidden.mean(0))(layer(inputs)), "mixes examples"),
     ],
 )
@@ -443,13 +443,124 @@ def test_what_the_formulas_do_not_cover_is_refused(forward: Callable[[nn.Module,
         recorder.verify(squares(outputs, torch.zeros_like(outputs)))
 
 
-@pytest.mark.parametrize("forward", [lambda layer, inputs: layer(layer(inputs)), in_place_afterwards])
+@pytest.mark.parametrize("forward", [lambda layer, inputs: layer(inputs[:5]).repeat(2, 1)[:6], in_place_afterwards])
 def test_differentiate_itself_refuses_what_it_can_see(forward: Callable[[nn.Module, Tensor], Tensor]) -> None:
     model = Steps(nn.Linear(4, 4), forward)
     with record(model) as recorder:
         outputs = model(torch.randn(6, 4))
     with pytest.raises(NotFactored):
         recorder.differentiate(outputs.sum(1))
+
+
+def tied(layer: nn.Module, inputs: Tensor) -> Tensor:
+    """A matrix used by an embedding, and by a Linear layer twice."""
+    hidden = layer["in"](inputs)  # type: ignore[index]
+    return layer["out"](hidden.tanh()) + layer["out"](hidden)  # type: ignore[index]
+
+
+def tied_layers(width: int) -> nn.ModuleDict:
+    layer = nn.ModuleDict({"in": nn.Embedding(7, width, padding_idx=2), "out": nn.Linear(width, 7)})
+    layer["out"].weight = layer["in"].weight
+    return layer
+
+
+def of_positions(layer: nn.Module, inputs: Tensor) -> Tensor:
+    """Rows that all examples share, and rows that are positions of examples."""
+    numbered: Tensor = layer[0](torch.arange(3)[None])  # type: ignore[index]
+    hidden = inputs[:, None] + numbered
+    return layer[1](hidden.flatten(0, 1)).reshape(len(inputs), -1)  # type: ignore[index,no-any-return]
+
+
+class Root(nn.Module):
+    """A layer without a formula that reads its parameter twice."""
+
+    def __init__(self, rows: int, columns: int):
+        super().__init__()
+        self.scale, self.held = nn.Parameter(torch.randn(rows, columns)), nn.Parameter(torch.ones(()), False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return (inputs[..., None, :] * self.scale).sum(-1).tanh() * self.scale.sum() * self.held
+
+
+SEVERAL = {
+    "called twice": (nn.Linear(4, 4), lambda layer, inputs: layer(layer(inputs).tanh())),
+    "called twice, without a formula": (
+        Root(4, 4),
+        lambda layer, inputs: layer(layer(inputs[:, None].expand(-1, 4, -1))),
+    ),
+    "normalised twice": (nn.RMSNorm(4), lambda layer, inputs: layer(layer(inputs).tanh() + inputs)),
+    "tied, by outer products": (tied_layers(5), tied),
+    "tied, wide": (tied_layers(40), tied),
+    "positions": (nn.Sequential(nn.Embedding(3, 4), nn.Linear(4, 2)), of_positions),
+    "flat and normalised": (nn.Sequential(nn.Embedding(3, 4), nn.LayerNorm(4)), of_positions),
+    "large, without a formula": (Root(9, 4), lambda layer, inputs: layer(inputs)),
+    "PReLU of channels": (nn.PReLU(4), lambda layer, inputs: layer(inputs[:, :, None].expand(-1, -1, 3))),
+}
+
+
+@pytest.mark.usefixtures("_blocks")
+@pytest.mark.parametrize("name", SEVERAL)
+def test_uses_of_one_parameter_add_up_and_layers_without_a_formula_are_asked_alone(name: str) -> None:
+    layer, forward = SEVERAL[name]
+    model = Steps(layer.double(), forward)
+    inputs = torch.randint(0, 7, (6, 5)) if name.startswith("tied") else torch.randn(6, 4, dtype=torch.double)
+    check(model, inputs, squares, torch.randn_like(model(inputs)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_the_gradient_along_a_direction(name: str) -> None:
+    layer, forward = SEVERAL[name]
+    model = Steps(layer.double(), forward)
+    inputs = torch.randint(0, 7, (6, 5)) if name.startswith("tied") else torch.randn(6, 4, dtype=torch.double)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    direction = {parameter: torch.randn_like(parameter) for parameter in trained}
+    with record(model) as recorder:
+        losses = squares(outputs := model(inputs), torch.zeros_like(outputs))
+    rows = per_example.gradients(losses, trained)
+    expected = [sum(float((g * d).sum()) for g, d in zip(row, direction.values(), strict=True)) for row in rows]
+    for norms in (True, False):
+        factors = recorder.differentiate(losses, retain_graph=True, norms=norms) if norms else again(model, inputs)
+        torch.testing.assert_close(factors.along(direction).tolist(), expected, rtol=1e-9, atol=1e-12)
+
+
+def again(model: nn.Module, inputs: Tensor) -> Factors:
+    """The factors of a pass of its own, without norms."""
+    with record(model) as recorder:
+        outputs = model(inputs)
+    return recorder.differentiate(squares(outputs, torch.zeros_like(outputs)), norms=False)
+
+
+class Noisy(nn.Module):
+    """A layer without a formula that draws random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs * self.scale * torch.rand_like(inputs)
+
+
+def test_a_layer_without_a_formula_must_do_the_same_each_time_and_take_one_tensor() -> None:
+    with record(model := nn.Sequential(Noisy())) as recorder:
+        losses = model(torch.randn(6, 4)).sum(1)
+    with pytest.raises(NotFactored, match="Noisy does not do the same"):
+        recorder.verify(losses)
+    both = Steps(nn.Bilinear(4, 4, 2), lambda layer, inputs: layer(inputs, inputs))
+    with record(both), pytest.raises(NotFactored, match="one tensor to one tensor"):
+        both(torch.randn(6, 4))
+
+
+def test_a_convolution_used_twice_is_left_to_vmap_unless_its_gradients_are_small() -> None:
+    def twice(layer: nn.Module, inputs: Tensor) -> Tensor:
+        return layer(layer(inputs))
+
+    small, large = (Steps(nn.Conv2d(width, width, 3, padding=1), twice) for width in (2, 32))
+    check(small, torch.randn(6, 2, 4, 4), squares, torch.zeros(6, 2, 4, 4))
+    with record(large) as recorder:
+        outputs = large(torch.randn(6, 32, 2, 2))
+    with pytest.raises(NotFactored, match="in another way"):
+        recorder.differentiate(outputs.flatten(1).sum(1))
 
 
 def test_an_output_changed_in_place_is_seen_as_the_layer_gave_it() -> None:

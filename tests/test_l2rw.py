@@ -92,6 +92,18 @@ class DropPath(nn.Module):
         return inputs * kept.div_(0.7) if self.training else inputs
 
 
+class Gain(nn.Module):
+    """A layer that the factored way does not take: it has a parameter of its own and layers inside."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.scale, self.inner = nn.Parameter(torch.rand(width)), nn.Tanh()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.inner(inputs * self.scale)
+        return outputs
+
+
 def convolutions(norm: Callable[[int], nn.Module], *more: nn.Module) -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(1, 6, 3, padding=1), norm(6), nn.ReLU(inplace=True),
@@ -131,9 +143,12 @@ CASES = {
     "cnn, BatchNorm and dropped examples": Case(lambda: convolutions(nn.BatchNorm2d, DropPath()), FORWARD),
     "resnet20": Case(lambda: build("resnet20", input_shape=(1, 4, 4), outputs=3), FORWARD, least=2),
     "resnet20-gn": Case(lambda: build("resnet20-gn", input_shape=(1, 4, 4), outputs=3), FACTORED),
-    "PReLU": Case(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.PReLU(), nn.Linear(8, 3)), FORWARD),
+    "PReLU": Case(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.PReLU(), nn.Linear(8, 3)), FACTORED),
+    "a gain of one's own": Case(
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), Gain(8), nn.Linear(8, 3)), FORWARD
+    ),
     "attention": Case(
-        lambda: nn.Sequential(nn.Flatten(1, 2), Attention(4), nn.PReLU(), nn.Flatten(), nn.Linear(16, 3)), FORWARD
+        lambda: nn.Sequential(nn.Flatten(1, 2), Attention(4), Gain(4), nn.Flatten(), nn.Linear(16, 3)), FORWARD
     ),
     "GRU": Case(lambda: nn.Sequential(nn.Flatten(1, 2), Recurrent(nn.GRU), nn.Linear(6, 3)), FORWARD),
     "LSTM": Case(lambda: nn.Sequential(nn.Flatten(1, 2), Recurrent(nn.LSTM), nn.Linear(6, 3)), BACKWARD),
@@ -145,7 +160,7 @@ CASES = {
         lambda: nn.Sequential(nn.Flatten(), prune.l1_unstructured(nn.Linear(16, 3), "weight", amount=0.3)), FORWARD
     ),
     "alpha dropout": Case(
-        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.PReLU(), nn.AlphaDropout(0.3), nn.Linear(8, 3)),
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), Gain(8), nn.AlphaDropout(0.3), nn.Linear(8, 3)),
         BACKWARD,
     ),
 }

@@ -6,67 +6,20 @@ gradient of the whole model for each example (PRL(G), Liu et al. 2021, Algorithm
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.autograd.graph import get_gradient_edge
+from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from thresher.core.errors import ThresherError
-from thresher.engine.gradients.convolution import convolution
-from thresher.engine.gradients.layers import Share, batch_norm, embedding, group_norm, layer_norm, linear
-
-FORMULAS: dict[type[nn.Module], Callable[[nn.Module, Tensor, Tensor, bool], list[Share]]] = {
-    nn.Linear: linear,
-    nn.Conv1d: convolution,
-    nn.Conv2d: convolution,
-    nn.Embedding: embedding,
-    nn.LayerNorm: layer_norm,
-    nn.GroupNorm: group_norm,
-    nn.BatchNorm1d: batch_norm,
-    nn.BatchNorm2d: batch_norm,
-}
-
-
-class NotFactored(ThresherError):  # noqa: N818
-    """The model does something the factored formulas do not cover; `norms_by_vmap` may."""
-
-
-def supported(model: nn.Module) -> str | None:
-    """None if formulas cover every trainable parameter, otherwise why not, naming the first layer.
-
-    >>> supported(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))) is None
-    True
-    >>> supported(nn.Sequential(nn.Linear(3, 4), nn.PReLU()))
-    '1 is a PReLU, which has no formula'
-    """
-    owners: dict[nn.Parameter, str] = {}
-    for name, layer in _trainable(model):
-        reason = _uncovered(layer)
-        if reason is not None:
-            return f"{name or 'the model'} {reason}"
-        for parameter in layer.parameters(recurse=False):
-            if parameter in owners:
-                return f"{name} shares a parameter with {owners[parameter]}"
-            owners[parameter] = name
-    return None
-
-
-def refuse_batch_norm(model: nn.Module) -> None:
-    """Refuse BatchNorm by batch statistics: it mixes the examples, so that no example has a gradient of its own."""
-    for name, layer in model.named_modules():
-        if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
-            raise ThresherError(
-                f"{name or 'the model'} is a {type(layer).__name__} that mixes the examples of a batch, so that they "
-                "have no gradient norms of their own: convert it by thresher.models.batch_to_group_norm(model), or "
-                "freeze its statistics by thresher.models.freeze_batch_norm(model); built-in models do so as NAME-gn "
-                "and NAME-frozen."
-            )
+from thresher.engine.gradients.calls import Call, Lookups, takes_one_tensor_to_one, uses_inside, uses_of
+from thresher.engine.gradients.formulas import supported, trainable
+from thresher.engine.gradients.layers import NotFactored, Share, kept
+from thresher.engine.gradients.outer import Outer, outer_share
 
 
 class Factors:
@@ -101,44 +54,63 @@ class Factors:
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
 
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One call of a layer in the forward pass."""
-
-    name: str
-    layer: nn.Module
-    inputs: Tensor
-    version: int
-    edge: GradientEdge  # the output as the layer gave it, even if something changes it in place afterwards
-    rows: int
-
-
 class Recorder:
     """Inside its `with` block, notes inputs and outputs of every layer that has trainable parameters."""
 
     def __init__(self, model: nn.Module):
         reason = supported(model)
         if reason is not None:
-            raise NotFactored(f"Factored gradients do not cover this model: {reason}; use norms_by_vmap.")
-        self._layers = list(_trainable(model))
+            raise NotFactored(f"Factored gradients do not cover this model: {reason}.")
+        self._model, self._layers = model, list(trainable(model))
         self._calls: list[Call] = []
         self._hooks: list[RemovableHandle] = []
+        self._lookups = Lookups(self._layers, self._note)
+        self._examples = 0
+        self._lowered: tuple[Tensor, int, Tensor] | None = None
 
     def __enter__(self) -> "Recorder":
+        self._hooks.append(self._model.register_forward_pre_hook(self._count, with_kwargs=True))
+        self._lookups.__enter__()
         for name, layer in self._layers:
+            if layer in self._lookups:
+                continue
             hook = partial(self._note, name)  # the first, because hooks of others may change the output
             self._hooks.append(layer.register_forward_hook(hook, prepend=True, with_kwargs=True))
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
+        self._lowered = None
+        self._lookups.__exit__(*error)
         while self._hooks:
             self._hooks.pop().remove()
 
-    def _note(self, name: str, layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
-        if output.requires_grad:
-            inputs = (args[0] if args else kwargs["input"]).detach()
-            edge = get_gradient_edge(output)
-            self._calls.append(Call(name, layer, inputs, inputs._version, edge, output.shape[0]))
+    def _count(self, model: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ARG002
+        """Note how many examples the model gets: the rows of its first tensor."""
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.ndim]
+        self._examples = len(tensors[0]) if tensors else 0
+
+    def _note(self, name: str, layer: nn.Module, args: Any, kwargs: Any, output: Any) -> Tensor | None:
+        """Note a call; an output that all examples share, such as that of positions, is given to each of them."""
+        given = [*args, *kwargs.values()]
+        if not takes_one_tensor_to_one(layer, given, output):
+            raise NotFactored(f"{name} does not take one tensor to one tensor.")
+        if not output.requires_grad:
+            return None
+        inputs, shared = given[0].detach(), output.ndim and output.shape[0] == given[0].shape[0] == 1 < self._examples
+        if shared:
+            inputs, output = (part.expand(self._examples, *part.shape[1:]) for part in (inputs, output))
+        inputs = self._as_computed_with(given[0], inputs, output)
+        edge = get_gradient_edge(output)
+        self._calls.append(Call(name, layer, inputs, inputs._version, edge, output.shape[0] if output.ndim else 0))
+        return output if shared else None
+
+    def _as_computed_with(self, given: Tensor, inputs: Tensor, output: Tensor) -> Tensor:
+        """The inputs in the precision of the output where autocast has lowered it, once for layers that share them."""
+        if not inputs.is_floating_point() or inputs.itemsize <= output.itemsize:
+            return inputs
+        if self._lowered is None or self._lowered[0] is not given or self._lowered[1] != given._version:
+            self._lowered = (given, given._version, inputs.to(output.dtype))
+        return self._lowered[2]
 
     def differentiate(self, losses: Tensor, retain_graph: bool = False, norms: bool = True) -> Factors:
         """Run the one backward chain of `losses` [n], where row i of every layer belongs to example i.
@@ -148,12 +120,17 @@ class Recorder:
         self._refuse(len(losses))
         edges = [call.edge for call in self._calls]
         deltas = list(torch.autograd.grad(losses.sum(), edges, retain_graph=retain_graph, allow_unused=True))
+        waiting: Counter[Tensor] = Counter(parameter for call in self._calls for parameter in call.parameters)
+        uses: dict[Tensor, list[Share | Outer]] = {}
         shares: list[Share] = []
         with torch.no_grad(), torch.autocast(losses.device.type, enabled=False):
             while deltas:  # both lists are emptied on the way, so that tensors no share keeps are freed at once
                 call, delta = self._calls.pop(), deltas.pop()
-                if delta is not None:
-                    shares.extend(FORMULAS[type(call.layer)](call.layer, call.inputs, delta, norms))
+                waiting.subtract(call.parameters)
+                for use in call.shares(delta, len(losses), norms):
+                    uses.setdefault(use.parameter, []).append(use)
+                whole = [parameter for parameter in uses if not waiting[parameter]]
+                shares += [_together(uses.pop(parameter), call.name, norms) for parameter in whole]
         if not shares:
             raise NotFactored("The losses depend on no trainable layer: compute them from the recorded outputs.")
         return Factors(shares)
@@ -164,31 +141,28 @@ class Recorder:
         That is: a parameter used outside its layer, and layers whose rows are not the examples.
         """
         self._refuse(len(losses))
-        edges, half = [call.edge for call in self._calls], len(losses) // 2
+        uses = uses_of(losses)
+        half, edges = len(losses) // 2, [call.edge for call in self._calls]
         deltas = torch.autograd.grad(losses[:half].sum(), edges, retain_graph=True, allow_unused=True)
-        reached = {call.layer: delta is not None for call, delta in zip(self._calls, deltas, strict=True)}
-        uses = _uses(losses)
-        for name, layer in self._layers:
-            if any(uses[parameter] > reached.get(layer, False) for parameter in layer.parameters(recurse=False)):
-                raise NotFactored(f"A parameter of {name} is also used outside that layer: use norms_by_vmap.")
+        reached: Counter[Tensor] = Counter()
         for call, delta in zip(self._calls, deltas, strict=True):
-            if delta is not None and delta[half:].any():
-                raise NotFactored(
-                    f"{call.name} mixes examples, or its first dimension is not theirs: use norms_by_vmap."
-                )
+            if delta is None:
+                continue
+            if delta.reshape(len(losses), -1)[half:].any():
+                raise NotFactored(f"{call.name} mixes examples, or its first dimension is not theirs.")
+            reached += uses_inside(call.layer, call.inputs) if call.has_no_formula else Counter(call.parameters)
+        for name, layer in self._layers:
+            if any(uses[parameter] > reached[parameter] for parameter in layer.parameters(recurse=False)):
+                raise NotFactored(f"A parameter of {name} is also used outside that layer.")
 
     def _refuse(self, rows: int) -> None:
         if not self._calls:
             raise NotFactored("No layer was recorded: run the forward pass inside the with block, gradients enabled.")
-        seen: set[nn.Module] = set()
         for call in self._calls:
-            if call.layer in seen:
-                raise NotFactored(f"{call.name} is called twice in one forward pass: use norms_by_vmap.")
-            seen.add(call.layer)
-            if call.rows != rows or call.inputs.ndim < _batched(call.layer) or call.inputs.shape[0] != call.rows:
+            if not call.is_by_example(rows):
                 raise NotFactored(
                     f"{call.name} got inputs of shape {list(call.inputs.shape)} for {rows} examples, so its rows "
-                    "are not the examples: use norms_by_vmap."
+                    "are not the examples."
                 )
             if call.inputs._version != call.version:
                 raise NotFactored(
@@ -210,45 +184,22 @@ def record(model: nn.Module) -> Recorder:
     return Recorder(model)
 
 
-def _trainable(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    for name, layer in model.named_modules():
-        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False)):
-            yield name, layer
-
-
-def _uncovered(layer: nn.Module) -> str | None:
-    kind = type(layer).__name__
-    if type(layer) not in FORMULAS:
-        return f"is a {kind}, which has no formula"
-    own = {name for name, _ in layer.named_parameters(recurse=False)}
-    if own != {name for name in ("weight", "bias") if getattr(layer, name, None) is not None}:
-        return f"is a {kind} whose weight or bias is no parameter of its own"  # as after pruning or weight_norm
-    if isinstance(layer, (nn.Conv1d, nn.Conv2d)) and layer.padding_mode != "zeros":
-        return f"is a {kind} with {layer.padding_mode} padding, which has no formula"
-    if isinstance(layer, nn.Embedding) and (layer.sparse or layer.scale_grad_by_freq):
-        return "is an Embedding with sparse or frequency-scaled gradients, which have no formula"
-    if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
-        return f"is a {kind} that mixes the examples of a batch"
-    return None
-
-
-def _batched(layer: nn.Module) -> int:
-    """The dimensions the inputs of a layer have at least; with fewer, it was called on one example."""
-    if isinstance(layer, nn.LayerNorm):
-        return 1 + len(layer.normalized_shape)
-    return {nn.Embedding: 1, nn.Conv1d: 3, nn.Conv2d: 4}.get(type(layer), 2)
-
-
-def _uses(losses: Tensor) -> Counter[Tensor]:
-    """How often the graph of `losses` reads each parameter."""
-    uses: Counter[Tensor] = Counter()
-    waiting, seen = [losses.grad_fn], {losses.grad_fn}
-    while waiting:
-        node = waiting.pop()
-        for follower, _ in node.next_functions if node is not None else ():
-            if type(follower).__name__ == "AccumulateGrad":
-                uses[follower.variable] += 1  # type: ignore[union-attr]
-            elif follower is not None and follower not in seen:
-                seen.add(follower)
-                waiting.append(follower)
-    return uses
+def _together(uses: Sequence[Share | Outer], name: str, norms: bool) -> Share:
+    """What all uses of one parameter add together: one example's gradient is their sum."""
+    outers = [use for use in uses if isinstance(use, Outer)]
+    if len(outers) == len(uses):
+        return outer_share(outers, norms)
+    shares = [outer_share([use], norms) if isinstance(use, Outer) else use for use in uses]
+    formed = [share.formed for share in shares if share.formed is not None]
+    if len(shares) == 1:
+        return shares[0]
+    if len(formed) == len(shares):
+        return kept(shares[0].parameter, torch.stack(formed).sum(0))
+    if norms:
+        raise NotFactored(f"{name} uses a parameter that is used elsewhere in another way.")
+    return Share(
+        shares[0].parameter,
+        lambda weights: torch.stack([share.weighted(weights).flatten() for share in shares]).sum(0),
+        lambda direction: torch.stack([share.along(direction) for share in shares]).sum(0),
+        None,
+    )

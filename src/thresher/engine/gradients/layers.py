@@ -1,11 +1,8 @@
 """For each kind of layer: every example's squared gradient norm, gradient along a direction, and weighted sum.
 
 A formula gets the layer, its inputs [n, ...] and the gradients `deltas` [n, ...] of its outputs; row i belongs to
-example i. Write C and O for the numbers that go in and out of one of T positions, K for the offsets of the kernel.
-One example's weight gradient, Σ_t δ_t a_tᵀ, has C·O·K numbers and comes from T·(C + O) numbers. Where it is the smaller
-of the two it is formed and kept instead of them, and the weighted sum is then one product. Where it is the larger it is
-never formed: ‖Σ_t δ_t a_tᵀ‖² = Σ_ts (δ_t·δ_s)(a_t·a_s), which is then cheaper too, as T²(C + O) < T·C·O·K.
-Along a direction D it is Σ_t δ_t·(D a_t), the layer applied with D as its kernel, if no gradient was formed.
+example i. It gives the share of each trainable parameter, or for a matrix the outer products that its gradient is made
+of (`outer.py`), which several uses of one matrix have in common.
 """
 
 from collections.abc import Callable
@@ -16,73 +13,29 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from thresher.core.errors import ThresherError
+
 # What a formula may hold at once beside its result: on the CPU what stays in cache, elsewhere what keeps kernels large.
 CPU_BLOCK, DEVICE_BLOCK = 8 * 2**20, 256 * 2**20
+
+
+class NotFactored(ThresherError):  # noqa: N818
+    """The model does something the factored formulas do not cover; `norms_by_vmap` may."""
 
 
 @dataclass(frozen=True, eq=False)
 class Share:
     """What one parameter adds: weights [n] -> the weighted gradient; a direction -> each example's gradient along it.
 
-    `squared` is each example's squared gradient norm [n], where norms are wanted.
+    `squared` is each example's squared gradient norm [n], where norms are wanted; `formed` the gradients themselves
+    [n, numbers], where they are at hand.
     """
 
     parameter: Tensor
     weighted: Callable[[Tensor], Tensor]
     along: Callable[[Tensor], Tensor]
     squared: Tensor | None
-
-
-def linear(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:
-    """Linear on [n, C] or [n, ..., C]."""
-    layer = cast(nn.Linear, layer)
-    n, weight, size = len(deltas), layer.weight, layer.in_features + layer.out_features
-    outgoing = deltas.reshape(n, -1, layer.out_features)
-    shares = bias_share(layer.bias, outgoing.mT)
-    if not weight.requires_grad:
-        return shares
-    incoming = inputs.to(deltas.dtype).reshape(n, -1, layer.in_features)
-    positions = incoming.shape[1]
-    if norms and weight.numel() <= positions * size:
-        return [
-            *shares,
-            kept(weight, in_chunks(lambda a, d: products(d.mT, a), 2 * positions * size, incoming, outgoing)),
-        ]
-
-    def squares(incoming: Tensor, outgoing: Tensor) -> Tensor:
-        return (products(incoming, incoming.mT) * products(outgoing, outgoing.mT)).sum((1, 2))
-
-    def weighted(weights: Tensor) -> Tensor:
-        return scaled(outgoing, weights).flatten(0, 1).mT @ incoming.flatten(0, 1)
-
-    def along(direction: Tensor) -> Tensor:
-        return dot(incoming @ direction.to(incoming.dtype).mT, outgoing)
-
-    held = positions * (3 * positions + size)
-    squared = in_chunks(squares, held, incoming, outgoing) if norms else None
-    return [*shares, Share(weight, weighted, along, squared)]
-
-
-def embedding(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:
-    """Embedding of [n] or [n, ...]: Σ_ts [token_t = token_s] δ_t·δ_s, without the padding token."""
-    layer = cast(nn.Embedding, layer)
-    n, padding = len(deltas), -1 if layer.padding_idx is None else layer.padding_idx
-    outgoing, tokens = deltas.reshape(n, -1, layer.embedding_dim), inputs.reshape(n, -1)
-    positions = tokens.shape[1]
-
-    def squares(tokens: Tensor, outgoing: Tensor) -> Tensor:
-        counted = (tokens[:, :, None] == tokens[:, None, :]) & (tokens != padding)[:, :, None]
-        return (products(outgoing, outgoing.mT) * counted).sum((1, 2))
-
-    def weighted(weights: Tensor) -> Tensor:
-        rows, scatter = layer.num_embeddings, torch.ops.aten.embedding_dense_backward
-        return cast(Tensor, scatter(scaled(outgoing, weights), tokens, rows, padding, False))
-
-    def along(direction: Tensor) -> Tensor:  # the padding token's row is zero in it, as in every gradient
-        return dot(F.embedding(tokens, direction.to(outgoing.dtype)), outgoing)
-
-    held = positions * (3 * positions + layer.embedding_dim)
-    return [Share(layer.weight, weighted, along, in_chunks(squares, held, tokens, outgoing) if norms else None)]
+    formed: Tensor | None = None
 
 
 def layer_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
@@ -93,7 +46,23 @@ def layer_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) ->
     def by_feature(rows: Tensor) -> Tensor:  # [m, ..., *shape] -> [m, features, T]
         return rows.flatten(-len(shape)).reshape(len(rows), -1, layer.weight.numel()).mT
 
-    return _affine(layer, inputs, deltas, by_feature, lambda rows: F.layer_norm(rows, shape, eps=eps))
+    def normalise(rows: Tensor) -> Tensor:
+        return F.layer_norm(rows, shape, eps=eps)
+
+    return _affine(layer.weight, layer.bias, inputs, deltas, by_feature, normalise)
+
+
+def rms_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
+    """RMSNorm: Σ_t δ_t ⊙ x̂_t."""
+    layer = cast(nn.RMSNorm, layer)
+    shape, eps = list(layer.normalized_shape), layer.eps
+    if eps is None:  # torch's choice, by the type of the numbers that were normalised
+        eps = torch.finfo(inputs.dtype).eps
+
+    def by_feature(rows: Tensor) -> Tensor:
+        return rows.flatten(-len(shape)).reshape(len(rows), -1, layer.weight.numel()).mT
+
+    return _affine(layer.weight, None, inputs, deltas, by_feature, lambda rows: F.rms_norm(rows, shape, eps=eps))
 
 
 def group_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
@@ -117,26 +86,30 @@ def batch_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) ->
     """BatchNorm by its running statistics: Σ_t δ_t ⊙ x̂_t, and Σ_t δ_t for the bias."""
     layer = cast(nn.BatchNorm2d, layer)
     mean, variance, eps = layer.running_mean, layer.running_var, layer.eps
-    return _affine(layer, inputs, deltas, by_channel, lambda rows: F.batch_norm(rows, mean, variance, eps=eps))
+
+    def normalise(rows: Tensor) -> Tensor:
+        return F.batch_norm(rows, mean, variance, eps=eps)
+
+    return _affine(layer.weight, layer.bias, inputs, deltas, by_channel, normalise)
 
 
 def _affine(
-    layer: nn.Module,
+    weight: Tensor,
+    bias: Tensor | None,
     inputs: Tensor,
     deltas: Tensor,
     by_feature: Callable[[Tensor], Tensor],
     normalise: Callable[[Tensor], Tensor],
 ) -> list[Share]:
     """The scale and the shift of a layer that normalises: both gradients are as small as one position."""
-    layer = cast(nn.LayerNorm, layer)
-    shares = bias_share(layer.bias, by_feature(deltas))
-    if not layer.weight.requires_grad:
+    shares = bias_share(bias, by_feature(deltas))
+    if not weight.requires_grad:
         return shares
 
     def gradients(inputs: Tensor, deltas: Tensor) -> Tensor:
         return by_feature(normalise(inputs.to(_wide(inputs))) * deltas).sum(2)
 
-    return [*shares, kept(layer.weight, in_chunks(gradients, 3 * inputs[0].numel(), inputs, deltas))]
+    return [*shares, kept(weight, in_chunks(gradients, 3 * inputs[0].numel(), inputs, deltas))]
 
 
 def bias_share(bias: Tensor | None, deltas: Tensor) -> list[Share]:
@@ -154,7 +127,7 @@ def kept(parameter: Tensor, gradients: Tensor) -> Share:
     def along(direction: Tensor) -> Tensor:
         return flat @ direction.to(flat.dtype).reshape(-1)
 
-    return Share(parameter, lambda weights: weights.to(flat.dtype) @ flat, along, squared)
+    return Share(parameter, lambda weights: weights.to(flat.dtype) @ flat, along, squared, flat)
 
 
 def in_chunks(function: Callable[..., Tensor], held: int, *rows: Tensor) -> Tensor:

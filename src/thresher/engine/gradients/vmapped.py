@@ -7,20 +7,24 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from thresher.core.errors import ThresherError
 from thresher.engine.device.placement import as_written
-from thresher.engine.gradients.factored import refuse_batch_norm, supported
+from thresher.engine.gradients.formulas import refuse_batch_norm, supported
 
 
-def norms_by_vmap(model: nn.Module, inputs: Tensor, output_gradients: Tensor, chunk: int = 16) -> Tensor:
+def norms_by_vmap(
+    model: nn.Module, inputs: Tensor, output_gradients: Tensor, chunk: int = 16, why_not: str | None = None
+) -> Tensor:
     """The same norms [n] for models without formulas, by `vmap(grad)`: `chunk` copies of the gradient at a time.
 
     `output_gradients` are ∂loss_i/∂outputs_i [n, ...]; an objective that looks at the whole batch has seen it in them.
+    Refusals say `why_not` the factored way, if that is known.
     """
     refuse_batch_norm(model)
+    why_not = why_not or supported(model) or "although every layer has a formula"
     for name, layer in model.named_modules():
         if isinstance(layer, _DropoutNd) and layer.training and layer.p > 0:
             raise ThresherError(
                 f"{name} draws dropout masks, which vmap(grad) cannot repeat: call eval() on it, or use only layers "
-                f"with factored formulas ({supported(model) or 'this model has them: use record'})."
+                f"with factored formulas ({why_not.rstrip('.')})."
             )
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
     others = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
@@ -42,8 +46,8 @@ def norms_by_vmap(model: nn.Module, inputs: Tensor, output_gradients: Tensor, ch
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        suspect = supported(model) or "although every layer has a formula"
+        said = str(error).splitlines()[0]
         raise ThresherError(
-            f"vmap(grad) cannot take the gradients of single examples through this model ({suspect}): replace that "
-            f"layer, or use output_gradient_norm, which needs none of them; torch said: {str(error).splitlines()[0]}"
+            f"vmap(grad) cannot take the gradients of single examples through this model ({why_not.rstrip('.')}): "
+            f"replace that layer, or use output_gradient_norm, which needs none of them; torch said: {said}"
         ) from error

@@ -12,7 +12,9 @@ from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
 from thresher.core.signals import output_gradient
 from thresher.engine.device.placement import as_written
-from thresher.engine.gradients.factored import NotFactored, record, refuse_batch_norm
+from thresher.engine.gradients.factored import record
+from thresher.engine.gradients.formulas import refuse_batch_norm
+from thresher.engine.gradients.layers import NotFactored
 from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
 from thresher.engine.gradients.tangent import direction_of, entered
 from thresher.engine.gradients.vmapped import norms_by_vmap
@@ -42,11 +44,12 @@ def choose_strategy(
     if norms:
         refuse_batch_norm(model)
     with preserved(batch.inputs.device), torch.enable_grad():
-        if _factors(model, objective, batch, classes):
+        why_not = _not_factored(model, objective, batch, classes, bool(norms))
+        if why_not is None:
             return Factored(norms, agreements)
         if norms:
             evidence = _evidence_of(batch, objective, untraced(model, batch.inputs).detach(), classes)
-            norms_by_vmap(model, batch.inputs, evidence.read(output_gradient))
+            norms_by_vmap(model, batch.inputs, evidence.read(output_gradient), why_not=why_not)
     if not agreements:
         return Unfactored(norms)
     taps = Taps(model, objective.layers)
@@ -87,14 +90,21 @@ def last_linear(model: nn.Module, inputs: Tensor) -> str:
     )
 
 
-def _factors(model: nn.Module, objective: Objective, batch: Batch, classes: int | None) -> bool:
+def _not_factored(model: nn.Module, objective: Objective, batch: Batch, classes: int | None, norms: bool) -> str | None:
+    """Why the layers of this model do not give the gradients of single examples; None if they do."""
     try:
         with record(model) as recorder:
             outputs = untraced(model, batch.inputs)
-        recorder.verify(_evidence_of(batch, objective, outputs, classes).losses)
-    except NotFactored:
-        return False
-    return True
+        losses = _evidence_of(batch, objective, outputs, classes).losses
+        recorder.verify(losses)
+        recorder.differentiate(losses, norms=norms)
+    except NotFactored as error:
+        return str(error)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # the model runs, but not where rows that examples share are given to each of them
+        return f"noting its layers changes what it does ({_first_line(error)})"
+    return None
 
 
 def _evidence_of(batch: Batch, objective: Objective, outputs: Tensor, classes: int | None) -> Evidence:

@@ -1,0 +1,156 @@
+"""What `finetune.py` trains: a pretrained Llama of 260,032 parameters, and questions with answers, some of them junk.
+
+The model and its 512 words come in the format of llama2.c (`stories260K.bin`, `tok512.bin`), the texts as JSON lines
+with `instruction` and `output` (GSM8K). Files are read from a folder `lm`.
+"""
+
+import gzip
+import json
+import struct
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from thresher import Examples
+
+BEGIN, END = 1, 2  # the ids of llama2.c
+LENGTH = 256  # texts that are longer are left out
+JUNK = (
+    "Click here to subscribe and win a prize now! Click here to subscribe and win a prize now!",
+    "Sorry, the page you asked for could not be found. Please try again later or contact us.",
+    "ok ok ok ok ok ok ok ok ok ok ok ok ok ok ok ok ok ok ok ok",
+    "Read more about our cookies and how we use them. Accept all. Reject all. Manage choices.",
+    "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt",
+)
+KINDS = ("clean", "answers of others", "another language", "duplicated junk")
+Text = tuple[str, str]  # a question and its answer
+
+
+class Words:
+    """The vocabulary of llama2.c: a text becomes letters, and the likeliest pair is joined as long as there is one."""
+
+    def __init__(self, path: Path):
+        raw, at = path.read_bytes(), 4
+        self.ids: dict[bytes, int] = {}
+        self.scores: list[float] = []
+        while at < len(raw):
+            score, size = struct.unpack("fi", raw[at : at + 8])
+            self.ids.setdefault(raw[at + 8 : at + 8 + size], len(self.scores))
+            self.scores.append(score)
+            at += 8 + size
+        self._word = cache(self._joined)
+
+    def encode(self, text: str) -> list[int]:
+        """Pieces hold a space at their beginning only, so that each word is encoded by itself."""
+        return [place for word in text.replace("\n", " \n ").split(" ") for place in self._word(" " + word)]
+
+    def _joined(self, word: str) -> list[int]:
+        pieces = [letter.encode() for letter in word]
+        while True:
+            joined = [a + b for a, b in pairwise(pieces)]
+            pairs = [(self.scores[self.ids[each]], -at) for at, each in enumerate(joined) if each in self.ids]
+            if not pairs:
+                return [place for piece in pieces for place in self._ids_of(piece)]
+            at = -max(pairs)[1]
+            pieces[at : at + 2] = [pieces[at] + pieces[at + 1]]
+
+    def _ids_of(self, piece: bytes) -> list[int]:
+        return [self.ids[piece]] if piece in self.ids else [byte + 3 for byte in piece]  # letters it does not know
+
+
+def llama(path: Path) -> nn.Module:
+    """The checkpoint in Hugging Face's Llama, which turns halves of a head where llama2.c turns neighbours."""
+    import transformers
+
+    raw = path.read_bytes()
+    width, inner, layers, heads, pairs, words, length = struct.unpack("7i", raw[:28])
+    numbers = torch.from_numpy(np.frombuffer(raw, np.float32, offset=28).copy())
+    config = transformers.LlamaConfig(
+        vocab_size=words, hidden_size=width, intermediate_size=inner, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=pairs, max_position_embeddings=length, rms_norm_eps=1e-5,
+        tie_word_embeddings=True, bos_token_id=BEGIN, eos_token_id=END,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config)
+    blocks, at = model.model.layers, 0
+
+    def take(parameter: nn.Parameter, turned: int = 0) -> None:
+        nonlocal at
+        values = numbers[at : at + parameter.numel()].view(parameter.shape)
+        if turned:
+            values = values.view(turned, -1, 2, width).transpose(1, 2).reshape(parameter.shape)
+        parameter.data.copy_(values)
+        at += parameter.numel()
+
+    take(model.model.embed_tokens.weight)
+    for name, turned in [("input_layernorm", 0), ("self_attn.q_proj", heads), ("self_attn.k_proj", pairs),
+                         ("self_attn.v_proj", 0), ("self_attn.o_proj", 0), ("post_attention_layernorm", 0),
+                         ("mlp.gate_proj", 0), ("mlp.down_proj", 0), ("mlp.up_proj", 0)]:  # fmt: skip
+        for block in blocks:
+            take(block.get_submodule(name).weight, turned)
+    take(model.model.norm.weight)
+    return model
+
+
+def read_texts(path: Path) -> list[Text]:
+    with gzip.open(path, "rt") as lines:
+        return [(row["instruction"], row["output"]) for row in map(json.loads, lines)]
+
+
+def spoilt(texts: list[Text], seed: int) -> tuple[list[Text], Tensor]:
+    """The texts, a third of them junk of three kinds, and the kind of each [n]."""
+    draws = np.random.default_rng(seed)
+    order, third = draws.permutation(len(texts)), len(texts) // 9
+    kinds, given = torch.zeros(len(texts), dtype=torch.long), list(texts)
+    others, foreign, junk = (order[place * third : (place + 1) * third] for place in range(3))
+    for row, other in zip(others, np.roll(others, 1), strict=True):
+        given[row] = (texts[row][0], texts[other][1])
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    mixed = "".join(np.random.default_rng(0).permutation(list(letters)))
+    exchanged = str.maketrans(letters + letters.upper(), mixed + mixed.upper())  # stands in for another language
+    for row in foreign:
+        given[row] = (texts[row][0], texts[row][1].translate(exchanged))
+    for row in junk:
+        given[row] = (texts[row][0], JUNK[draws.integers(len(JUNK))])
+    for kind, rows in enumerate((others, foreign, junk), 1):
+        kinds[torch.from_numpy(rows)] = kind
+    return given, kinds
+
+
+def tokens(texts: list[Text], words: Words, **columns: Any) -> Examples:
+    """Questions and answers as ids [n, T] with their mask; the targets are the next words of the answers."""
+    ids = torch.zeros(len(texts), LENGTH, dtype=torch.long)
+    mask, targets = torch.zeros_like(ids), torch.full_like(ids, -100)
+    for row, (question, answer) in enumerate(texts):
+        asked = [BEGIN, *words.encode(question + "\n")]
+        whole = torch.tensor([*asked, *words.encode(answer), END][:LENGTH])
+        ids[row, : len(whole)], mask[row, : len(whole)] = whole, 1
+        targets[row, len(asked) - 1 : len(whole) - 1] = whole[len(asked) :]
+    return Examples({"input_ids": ids, "attention_mask": mask}, targets, columns=columns)
+
+
+@dataclass(frozen=True)
+class Sets:
+    """What a training is given, and by what it is judged."""
+
+    train: Examples
+    clean: Examples
+    test: Examples
+
+
+def sets(folder: Path, count: int, clean: int, test: int, seed: int) -> Sets:
+    words, texts = Words(folder / "tok512.bin"), read_texts(folder / "gsm8k_train.jsonl.gz")
+    texts = [text for text in texts if sum(len(words.encode(part)) for part in text) < LENGTH - 8]
+    order = np.random.default_rng(seed).permutation(len(texts))[: count + clean + test]
+    chosen = [texts[row] for row in order]
+    given, kinds = spoilt(chosen[:count], seed)
+    return Sets(
+        tokens(given, words, is_corrupt=kinds > 0, kind=kinds),
+        tokens(chosen[count : count + clean], words),
+        tokens(chosen[count + clean :], words),
+    )

@@ -1,0 +1,393 @@
+"""What a training step of a language model costs that weighs its sequences, against a plain step written by hand.
+
+    python benchmarks/transformers.py results/transformers-gpu.jsonl     # GPT-2 small, sequences of 512, bf16, on CUDA
+    python benchmarks/transformers.py --tiny                             # a tiny one on the CPU, in seconds
+
+All train the same GPT-2, built from its config, once whole and once by LoRA. Standard is written by hand; standard,
+prl-l, prl-g and l2rw (with a clean batch of a quarter) are steps of the engine. Beside them: the sequences with the
+smallest gradient norms kept by vmap(grad), and norms clipped by Opacus's ghost clipping, where it is installed, on a
+copy whose head is untied and whose Conv1D layers are Linear ones, which Opacus needs. Contestants take turns in one
+process; memory is the peak of a step, with parameters and the optimizer's state.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.append(sys.path.pop(0))  # this folder last, or this file would be imported as the package of its name
+
+import torch
+from timing import write
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional
+
+from thresher import Recipe, signals
+from thresher.core.evidence import Evidence, Now
+from thresher.core.objective import Objective
+from thresher.core.rule import needs_of, signals_of
+from thresher.engine.device.placement import autocast_on
+from thresher.engine.start.gradient_trial import choose_strategy
+from thresher.engine.step.forward import Batch
+from thresher.engine.step.learner import Learner
+from thresher.engine.step.step import Passes, Step
+from thresher.rules import KeepSmallest, MetaGradient
+
+KEPT = 0.6
+RECIPES = {
+    "standard": Recipe(),
+    "prl-l": Recipe(each_batch=KeepSmallest(by=signals.output_gradient_norm, fraction=KEPT)),
+    "prl-g": Recipe(each_batch=KeepSmallest(by=signals.gradient_norm, fraction=KEPT)),
+    "l2rw": Recipe(each_batch=MetaGradient()),
+}
+GOALS = {"standard": 1.05, "prl-l": 1.05, "prl-g": 1.3, "l2rw": 1.6}
+MEMORY_GOAL = 1.3
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Size:
+    """A GPT-2, its batches, and how often each contestant has a turn."""
+
+    words: int = 50_257
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    length: int = 512
+    batch: int = 32
+    clean: int = 8
+    rank: int = 8
+    warm: int = 3
+    rounds: int = 12
+
+
+TINY = Size(words=500, width=64, layers=2, heads=2, length=48, batch=16, clean=4, rank=4, warm=1, rounds=3)
+
+
+class Tokens(nn.Module):
+    """A language model as a function of token ids [n, T] that returns its outputs alone, as [n, T · words]."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor) -> Tensor:
+        outputs: Tensor = self.model(input_ids=ids, use_cache=False).logits
+        return outputs.flatten(1)
+
+
+class NextToken(Objective):
+    """The mean over each sequence of the cross entropy of its next tokens; targets [n, T], -100 for none."""
+
+    timeless = True
+
+    def forward(self, evidence: Evidence) -> Tensor:
+        return next_token(evidence.outputs, evidence.targets)
+
+    def output_gradient(self, evidence: Evidence) -> Tensor:
+        targets = evidence.targets
+        shares = evidence.outputs.detach().reshape(*targets.shape, -1).softmax(2)
+        shares.scatter_add_(2, targets.clamp_min(0)[..., None], shares.new_full((*targets.shape, 1), -1.0))
+        counted = (targets != -100).float()
+        return shares.mul_((counted / counted.sum(1, keepdim=True))[..., None]).flatten(1)
+
+
+def next_token(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Losses [n] of outputs [n, T · words]."""
+    flat = outputs.reshape(targets.numel(), -1)
+    tokens = functional.cross_entropy(flat, targets.flatten(), reduction="none").reshape(targets.shape)
+    return tokens.sum(1) / (targets != -100).sum(1)
+
+
+def sequences(size: Size, count: int, seed: int, device: torch.device) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, size.words, (count, size.length), generator=generator).to(device)
+    targets = functional.pad(ids[:, 1:], (0, 1), value=-100)
+    return Batch(torch.arange(count, device=device), torch.arange(count, device=device), ids, targets, {})
+
+
+def network(size: Size, lora: bool, device: torch.device, tied: bool = True) -> nn.Module:
+    import peft
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=size.words, n_embd=size.width, n_layer=size.layers, n_head=size.heads, n_positions=size.length,
+        bos_token_id=0, eos_token_id=0, tie_word_embeddings=tied,
+    )  # fmt: skip
+    with device:
+        model = transformers.GPT2LMHeadModel(config)
+        if lora:
+            how = peft.LoraConfig(r=size.rank, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True)
+            model = peft.get_peft_model(model, how)
+    return Tokens(model).to(device).train()
+
+
+def adamw(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=1e-4)
+
+
+def trained(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to make a step, with what it keeps between steps."""
+
+    step: Work
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+
+    def resident(self) -> int:
+        """Bytes of the parameters and of the optimizer's state."""
+        held = [value for state in self.optimizer.state.values() for value in state.values()]
+        tensors = {id(value): value for value in [*self.model.parameters(), *held] if isinstance(value, Tensor)}
+        return sum(value.numel() * value.element_size() for value in tensors.values())
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all contestants are given."""
+
+    size: Size
+    lora: bool
+    device: torch.device
+    batch: Batch
+    clean: Batch
+
+    @property
+    def precision(self) -> torch.dtype | None:
+        return torch.bfloat16 if self.device.type == "cuda" else None  # which CPUs are slow at
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        return autocast_on(self.device, self.precision)()
+
+
+class NoRows:
+    """Stands in for the ledger's rows, which know classes and real targets."""
+
+    def add(self, note: object) -> None:
+        pass
+
+
+def by_hand(given: Setting) -> Contestant:
+    model = network(given.size, given.lora, given.device)
+    optimizer = torch.optim.AdamW(trained(model), lr=1e-4, fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with given.autocast():
+            outputs = model(given.batch.inputs)
+        next_token(outputs.float(), given.batch.targets).mean().backward()
+        optimizer.step()
+
+    return Contestant(step, model, optimizer)
+
+
+def ours(given: Setting, name: str) -> Contestant:
+    """A step of the engine, but for the ledger."""
+    model, recipe, objective = network(given.size, given.lora, given.device), RECIPES[name], NextToken()
+    learner = Learner(model, objective, adamw, None)
+    clean = given.clean if "clean" in needs_of(recipe.each_batch) else None
+    few = [None if batch is None else _first(batch) for batch in (given.batch, clean)]
+    strategy = choose_strategy(model, objective, signals_of(recipe.each_batch), *few, None)
+    step = Step(recipe, Passes(recipe, [learner], None, given.autocast, strategy, None), [NoRows()], given.size.batch)
+    now = Now(0, 1.0, torch.Generator(given.device), {})
+    return Contestant(lambda: step(given.batch, [given.batch], None, now, clean=clean), model, learner.optimizer)
+
+
+def _first(batch: Batch) -> Batch:
+    """Two sequences, enough to find out how the model can be differentiated."""
+    return Batch(*(part[:2] for part in (batch.rows, batch.ids, batch.inputs, batch.targets)), {})
+
+
+def smallest(norms: Tensor) -> Tensor:
+    """Weights [n] that average over the sequences with the smallest norms."""
+    count = round(KEPT * len(norms))
+    return torch.zeros_like(norms).scatter(0, norms.topk(count, largest=False).indices, 1 / count)
+
+
+def by_vmap(given: Setting) -> Contestant:
+    """vmap does not go through autocast: the whole model is copied to the lower precision in every step."""
+    model = network(given.size, given.lora, given.device)
+    optimizer = torch.optim.AdamW(trained(model), lr=1e-4, fused=True)
+    own, dtype = dict(model.named_parameters()), given.precision or torch.float32
+
+    def loss(parameters: dict[str, Tensor], frozen: dict[str, Tensor], ids: Tensor, targets: Tensor) -> Tensor:
+        outputs = functional_call(model, (parameters, frozen), (ids[None],))
+        return next_token(outputs.float(), targets[None])[0]
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        copies = {name: value.detach().to(dtype) for name, value in own.items()}
+        parameters = {name: copies.pop(name) for name, value in own.items() if value.requires_grad}
+        each = vmap(grad(loss), (None, None, 0, 0), randomness="different")
+        samples = each(parameters, copies, given.batch.inputs, given.batch.targets)
+        weights = smallest(torch.stack([s.flatten(1).float().norm(dim=1) for s in samples.values()]).norm(dim=0))
+        for name, sample in samples.items():
+            own[name].grad = torch.tensordot(weights.to(dtype), sample, 1).float()
+        optimizer.step()
+
+    return Contestant(step, model, optimizer)
+
+
+class EachItsPositions(nn.Module):
+    """A GPT-2 that gets positions [n, T] rather than [1, T], which Opacus needs."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor) -> Tensor:
+        positions = torch.arange(ids.shape[1], device=ids.device).repeat(len(ids), 1)
+        outputs: Tensor = self.model(input_ids=ids, position_ids=positions, use_cache=False).logits
+        return outputs.flatten(1)
+
+
+def with_linear_layers(model: nn.Module) -> nn.Module:
+    """The same model with Linear layers in the place of Conv1D ones."""
+    for name, layer in list(model.named_modules()):
+        if type(layer).__name__ == "Conv1D":
+            linear = nn.Linear(*layer.weight.shape, device=layer.weight.device)
+            linear.weight.data.copy_(layer.weight.data.mT)
+            linear.bias.data.copy_(layer.bias.data)
+            linear.requires_grad_(layer.weight.requires_grad)
+            parent, _, own = name.rpartition(".")
+            setattr(model.get_submodule(parent), own, linear)
+    return model
+
+
+def by_opacus(given: Setting) -> Contestant:
+    warnings.filterwarnings("ignore")  # Opacus's own, about backward hooks
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+
+    inner = network(given.size, given.lora, given.device, tied=False).model
+    model = EachItsPositions(inner if given.lora else with_linear_layers(inner)).train()
+    wrapped = GradSampleModuleFastGradientClipping(model, max_grad_norm=1.0, use_ghost_clipping=True, strict=False)
+    optimizer = torch.optim.AdamW(trained(model), lr=1e-4, fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        wrapped.enable_hooks()
+        with given.autocast():
+            outputs = wrapped(given.batch.inputs)
+        losses = next_token(outputs.float(), given.batch.targets)
+        losses.mean().backward(retain_graph=True)
+        shares = wrapped.get_clipping_coef().float() / len(losses)
+        optimizer.zero_grad(set_to_none=True)
+        wrapped.disable_hooks()
+        shares.dot(losses).backward()
+        optimizer.step()
+
+    return Contestant(step, model, optimizer)
+
+
+CONTESTANTS: dict[str, Callable[[Setting], Contestant]] = {
+    "by hand": by_hand,
+    **{name: partial(ours, name=name) for name in RECIPES},
+    "vmap(grad)": by_vmap,
+    "opacus ghost": by_opacus,
+}
+
+
+def finished(device: torch.device) -> float:
+    """Now, after all work given to the device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def peak(contestant: Contestant) -> float | None:
+    """MiB on the GPU at the peak of a step, parameters and optimizer's state included."""
+    if not torch.cuda.is_available():
+        return None
+    for parameter in contestant.model.parameters():
+        parameter.grad = None
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    contestant.step()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before + contestant.resident()) / 2**20
+
+
+def entered(given: Setting) -> Iterator[tuple[str, Contestant | None, str]]:
+    """The contestants that can make a step; the others with why not."""
+    for who, make in CONTESTANTS.items():
+        try:
+            contestant = make(given)
+            contestant.step()
+        except Exception as error:
+            yield who, None, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        else:
+            yield who, contestant, ""
+
+
+def compare(given: Setting) -> list[dict[str, Any]]:
+    """A row for each contestant: seconds a step and memory, as medians and as ratios to the step by hand."""
+    rows: list[dict[str, Any]] = []
+    ready: dict[str, Contestant] = {}
+    for who, contestant, why_not in entered(given):
+        if contestant is None:
+            print(f"  {who:14} could not take part: {why_not}", flush=True)
+            rows.append({"who": who, "lora": given.lora, "failed": why_not})
+        else:
+            ready[who] = contestant
+    times: dict[str, list[float]] = {who: [] for who in ready}
+    for turn in range(given.size.warm + given.size.rounds):
+        for who, contestant in ready.items():
+            started = finished(given.device)
+            contestant.step()
+            if turn >= given.size.warm:
+                times[who].append(finished(given.device) - started)
+    return rows + list(summary(given, times, {who: peak(contestant) for who, contestant in ready.items()}))
+
+
+def summary(
+    given: Setting, times: Mapping[str, list[float]], memory: Mapping[str, float | None]
+) -> Iterator[dict[str, Any]]:
+    base, held = times["by hand"], memory["by hand"]
+    for who, taken in times.items():
+        row: dict[str, Any] = {"who": who, "lora": given.lora, "seconds": statistics.median(taken)}
+        row["against_hand"] = statistics.median(one / other for one, other in zip(taken, base, strict=True))
+        line = f"  {who:14}{row['seconds'] * 1e3:9.1f} ms{row['against_hand']:7.2f}x"
+        if who in GOALS:
+            row["goal"] = GOALS[who]
+            line += f" (goal {GOALS[who]:.2f}x)"
+        found = memory[who]
+        if found is not None and held is not None:
+            row |= {"memory_mib": round(found), "memory_against_hand": found / held, "memory_goal": MEMORY_GOAL}
+            line += f"{found:10.0f} MiB{found / held:7.2f}x"
+        print(line, flush=True)
+        yield row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("--tiny", action="store_true", help="a tiny model on the CPU")
+    settings = parser.parse_args()
+    device = torch.device("cpu" if settings.tiny else "cuda")
+    size = TINY if settings.tiny else Size()
+    if settings.tiny:
+        torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    rows = []
+    for lora in (False, True):
+        print(f"GPT-2, {'LoRA' if lora else 'whole'}, batch {size.batch} + {size.clean} of {size.length}", flush=True)
+        batch, clean = sequences(size, size.batch, 0, device), sequences(size, size.clean, 1, device)
+        rows += [row | vars(size) for row in compare(Setting(size, lora, device, batch, clean))]
+    write(rows, settings.out, torch.get_num_threads(), device.type)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Which layers have a formula for the gradients of single examples, and which models are covered by them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from thresher.core.errors import ThresherError
+from thresher.engine.gradients.any_layer import any_layer
+from thresher.engine.gradients.convolution import convolution
+from thresher.engine.gradients.layers import Share, batch_norm, group_norm, layer_norm, rms_norm
+from thresher.engine.gradients.outer import Outer, embedding, linear, transposed_linear
+
+Formula = Callable[[nn.Module, Tensor, Tensor, bool], Sequence[Share | Outer]]
+
+FORMULAS: dict[type[nn.Module], Formula] = {
+    nn.Linear: linear,
+    nn.Conv1d: convolution,
+    nn.Conv2d: convolution,
+    nn.LayerNorm: layer_norm,
+    nn.RMSNorm: rms_norm,
+    nn.GroupNorm: group_norm,
+    nn.BatchNorm1d: batch_norm,
+    nn.BatchNorm2d: batch_norm,
+}
+# Layers of packages that may not be installed, by their full names.
+BY_NAME: dict[str, Formula] = {"transformers.pytorch_utils.Conv1D": transposed_linear}
+# These see positions one by one, so that rows of [n·T, ...] may be the positions of n examples.
+BY_POSITION: set[Any] = {linear, transposed_linear, embedding, layer_norm, rms_norm}
+
+
+def formula_of(layer: nn.Module) -> Formula:
+    kind = type(layer)
+    if isinstance(layer, nn.Embedding):  # also those that do more: their lookups are what is noted (`calls.Lookups`)
+        return embedding
+    return FORMULAS.get(kind) or BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}") or any_layer
+
+
+def supported(model: nn.Module) -> str | None:
+    """None if formulas may cover every trainable parameter, otherwise why not, naming the first layer.
+
+    >>> supported(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))) is None
+    True
+    >>> supported(nn.Sequential(nn.Linear(3, 4), nn.LSTM(4, 2)))
+    '1 is a LSTM, which has no formula'
+    """
+    for name, layer in trainable(model):
+        reason = _uncovered(layer)
+        if reason is not None:
+            return f"{name or 'the model'} {reason}"
+    return None
+
+
+def refuse_batch_norm(model: nn.Module) -> None:
+    """Refuse BatchNorm by batch statistics: it mixes the examples, so that no example has a gradient of its own."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
+            raise ThresherError(
+                f"{name or 'the model'} is a {type(layer).__name__} that mixes the examples of a batch, so that they "
+                "have no gradient norms of their own: convert it by thresher.models.batch_to_group_norm(model), or "
+                "freeze its statistics by thresher.models.freeze_batch_norm(model); built-in models do so as NAME-gn "
+                "and NAME-frozen."
+            )
+
+
+def trainable(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The layers that own a trainable parameter, by name.
+
+    Left out are those that only hold what a layer inside them uses, such as the bias of a decoder.
+    """
+    owners = Counter(parameter for layer in model.modules() for parameter in layer.parameters(recurse=False))
+    for name, layer in model.named_modules():
+        own = [parameter for parameter in layer.parameters(recurse=False) if parameter.requires_grad]
+        if own and (not any(layer.children()) or any(owners[parameter] == 1 for parameter in own)):
+            yield name, layer
+
+
+def _uncovered(layer: nn.Module) -> str | None:
+    kind, own = type(layer).__name__, {name for name, _ in layer.named_parameters(recurse=False)}
+    if formula_of(layer) is any_layer:
+        return _not_alone(layer)
+    if own != {name for name in ("weight", "bias") if getattr(layer, name, None) is not None}:
+        return f"is a {kind} whose weight or bias is no parameter of its own"  # as after pruning or weight_norm
+    if isinstance(layer, (nn.Conv1d, nn.Conv2d)) and layer.padding_mode != "zeros":
+        return f"is a {kind} with {layer.padding_mode} padding, which has no formula"
+    if isinstance(layer, nn.Embedding) and (layer.sparse or layer.scale_grad_by_freq):
+        return "is an Embedding with sparse or frequency-scaled gradients, which have no formula"
+    if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
+        return f"is a {kind} that mixes the examples of a batch"
+    return None
+
+
+def _not_alone(layer: nn.Module) -> str | None:
+    """Why a layer without a formula of its own cannot be looked at by itself."""
+    kind = type(layer).__name__
+    if isinstance(layer, nn.RNNBase | nn.ParameterList | nn.ParameterDict) or any(layer.children()):
+        return f"is a {kind}, which has no formula"
+    if layer._forward_pre_hooks or layer._forward_hooks:
+        return f"is a {kind} with hooks, which has no formula"
+    return None
