@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -71,6 +72,8 @@ def fit(
     """
     if isinstance(data, Splits) and test is None:
         test = data.test
+    if isinstance(data, DataLoader):
+        changes = _of_loader(data, settings) | changes
     train = as_examples(data, target=target)
     if train.classes is not None and train.classes < 2 and not isinstance(data, Examples | Splits):
         raise ThresherError("The training data have examples of one class only: give examples of at least two.")
@@ -93,6 +96,12 @@ def fit(
         out=out,
     )
     return _train(what, trainer, noise_rate)
+
+
+def _of_loader(loader: DataLoader[Any], settings: TrainSettings | None) -> dict[str, Any]:
+    """The size of its batches and the processes that read, where no settings say them."""
+    told = {} if loader.batch_size is None else {"batch": loader.batch_size, "workers": loader.num_workers}
+    return told if settings is None else {}
 
 
 def _train(what: Any, trainer: Trainer, noise_rate: float | str | None) -> Run:

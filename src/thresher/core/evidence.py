@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.schedules import Schedule
+from thresher.core.trees import Tree, rows
 
 OTHER_EXAMPLES = frozenset({"clean", "labelled", "validation"})  # all other evidence is about the same examples
 
@@ -43,7 +44,7 @@ class Signal:
     needs: frozenset[str] = frozenset()
     of_targets: bool = False
     made_of: tuple["Signal", ...] = ()
-    passes: Callable[[nn.Module, Tensor], Tensor] | None = field(default=None, repr=False)
+    passes: Callable[[nn.Module, Tree], Tensor] | None = field(default=None, repr=False)
     timeless: bool = field(default=False, repr=False)
 
     def __call__(self, evidence: "Evidence") -> Tensor:
@@ -81,7 +82,7 @@ class Evidence:
     objective: Losses
     raw_outputs: Tensor | Callable[[], "Swept"]
     classes: int | None
-    inputs: Tensor | None = None
+    inputs: Tree | None = None
     epoch: int = 0
     epochs: float = 1.0
     groups: Tensor | None = None
@@ -166,7 +167,7 @@ class Evidence:
             ids=self.ids[positions],
             targets=self.targets[positions],
             raw_outputs=outputs,
-            inputs=None if self.inputs is None else self.inputs[positions],
+            inputs=None if self.inputs is None else rows(self.inputs, positions),
             groups=None if self.groups is None else self.groups[positions],
             columns=pick,
             layers={name: value[positions] for name, value in self.layers.items()},

@@ -56,7 +56,7 @@ def acquire(
     given = {"average": average, "labelled": labelled}
     check_round(rule, pool, {name: source for name, source in given.items() if source is not None})
     where = next((tensor.device for tensor in model.parameters()), pool.targets.device)
-    seen, needs = pool.to(where), needs_of(rule)
+    seen, needs = pool.to(where).in_type_of(model), needs_of(rule)
     classes = None if pool.is_regression else output_width(model, seen)
     own = as_objective(objective, classes).to(where)
     with _folder(on_disk) as folder, preserved(where):

@@ -11,11 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from thresher.core.calls import call
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.naming import unknown
 from thresher.core.recipe import Recipe
-from thresher.core.slots import View
+from thresher.core.slots import View, seen_through
+from thresher.core.trees import Tree
 from thresher.data import Preparation
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.store.checkpoint import Record
@@ -35,9 +37,8 @@ class _Through(nn.Module):
         self.view, self.network = view, network
         self.generator = torch.Generator(device).manual_seed(0)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.network(self.view(inputs, self.generator))
-        return outputs
+    def forward(self, seen: Tree) -> Tensor:
+        return call(self.network, seen_through(self.view, seen, self.generator))
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,8 +135,9 @@ class Run:
     def predict(self, raw: Any, *, networks: str = "models", views: Sequence[View] = ()) -> NDArray[Any]:
         """The likeliest class of each input [n], as labels were given; or real targets [n, d], in their own unit.
 
-        raw  what the run was trained on: tensors or arrays; rows (a DataFrame, a table's path, a list of dicts); or
-             images (a path, a folder, a list of paths); or a torch Dataset of inputs as the model takes them
+        raw  what the run was trained on: tensors, arrays, or a dict or tuple of such; rows (a DataFrame, a table's
+             path, a list of dicts); images (a path, a folder, a list of paths); or a torch Dataset of inputs as the
+             model takes them
         networks, views  of what it is the mean: "models", "averages" (moving averages of them) or "all" of both, each
              seeing the input as it is and through every view, such as Flip(1.0)
         """
@@ -166,7 +168,7 @@ class Run:
         found = []
         for model in self._networks(networks):
             device = next((each.device for each in model.parameters()), torch.device("cpu"))
-            placed = examples.to(device)
+            placed = examples.to(device).in_type_of(model)
             seeing = [model, *(_Through(view, model, device) for view in views)]
             found += [Sweeper()(each, objective.to(device), placed).outputs.cpu() for each in seeing]
         return torch.stack(found)

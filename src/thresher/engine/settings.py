@@ -14,12 +14,13 @@ import torch
 from thresher.core.errors import ThresherError
 from thresher.core.naming import unknown
 from thresher.core.schedules import Schedule
-from thresher.core.slots import Averaging, View
+from thresher.core.slots import Averaging, MixLike, View
 from thresher.engine.step.optimizer import MakeOptimizer
 
 DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM = 128, 60, 0.9
 ELSEWHERE = {"lr": "learning_rate", "batch_size": "batch", "num_epochs": "epochs", "train": "data"}  # what others say
 TRAINING, RUN = "How to train", "The run"
+OWN_MIX = "own"  # the mix of the method
 
 Keep = Literal["last", "best_on_validation"]
 
@@ -29,7 +30,8 @@ def option(default: Any, panel: str | None, text: str, *, same_run: bool = True,
 
     panel     the panel of the command line's help; None: not an option there
     same_run  False where a run may go on under another value, because it changes how it is computed and not what
-    more      `flag` (another name of the option), `word` (the type that the command line takes)
+    more      `flag` (another name of the option), `word` (the type that the command line takes), `takes_none` (the
+              word none is a value of it)
     """
     return field(default=default, metadata={"panel": panel, "help": text, "identifies": same_run, **more})
 
@@ -57,6 +59,13 @@ class TrainSettings:
         "What to train on",
         "weak (crop, flip), strong (also colour, rotation, cutout), or both, as weak,strong.",
         word=str,
+    )
+    mix: str | MixLike | None = option(
+        OWN_MIX,
+        TRAINING,
+        "What blends of examples to train on: own (those of the method), mixup, or none.",
+        word=str,
+        takes_none=True,
     )
     start: str | None = option(
         None,

@@ -102,7 +102,7 @@ def _judged(validation: Examples) -> pa.Table:
 
 def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     columns: dict[str, Any] = {"id": train.ids.cpu().numpy(), "trust": trust.numpy()}
-    if not isinstance(train.inputs, torch.Tensor) and (files := files_of(train.inputs)):
+    if not train.in_memory and (files := files_of(train.inputs)):
         columns["file"] = [str(file) for file in files]
     for name, values in (("target", train.targets), ("true_target", train.columns.get("true_target"))):
         if values is None:

@@ -15,11 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
+from torch.nn.utils.rnn import pad_sequence
 
 from thresher.core.datasets import Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
+from thresher.core.trees import Tree, images_in, leaves
 from thresher.data.image_files import files_of, open_image
 
 PREVIEW_COUNT = 2000
@@ -79,26 +81,37 @@ def encoded_images(first: Sequence[Tensor], others: Iterable[Tensor] = ()) -> It
 
 
 def _looks(picked: Examples) -> dict[str, Any]:
-    files = [] if isinstance(picked.inputs, Tensor) else files_of(picked.inputs)
+    files = [] if picked.in_memory else files_of(picked.inputs)
     if files:
         with ThreadPoolExecutor(8) as pool:
             return joined_pictures(pool.map(_of_file, files))
-    raw = _raw_inputs(picked)
+    raw = _shown(picked)
     first = list(islice(raw, LOOKED_AT))
+    if not first:
+        return {}
     if first[0].ndim in (2, 3):
         return joined_pictures(encoded_images(first, raw))
     if first[0].ndim == 1:
-        rows = torch.stack([row[:MOST_VALUES].cpu() for row in chain(first, raw)])
-        return {"inputs": rows, "width": np.array(len(first[0]))}
+        rows = [row[:MOST_VALUES].cpu() for row in chain(first, raw)]
+        return {"inputs": pad_sequence(rows, batch_first=True), "width": np.array(len(first[0]))}
     return {}
 
 
-def _raw_inputs(picked: Examples) -> Iterator[Tensor]:
-    """Each input as it is stored: bytes are not normalised."""
+def _shown(picked: Examples) -> Iterator[Tensor]:
+    """Each input as it is stored: bytes are not normalised. Of a tree, its first image, or else its first tensor."""
     if isinstance(picked.inputs, Tensor):
         return iter(picked.inputs)
+    if picked.in_memory:
+        return iter(next(iter([*images_in(picked.inputs), *leaves(picked.inputs)])))
+    if picked.collate is not None:
+        return iter(())  # its items need not be tensors
     items = Seeded(picked.inputs, picked.ids.tolist(), 0, 0)
-    return (items[place] for place in range(len(picked)))
+    return (_main(items[place]) for place in range(len(picked)))
+
+
+def _main(item: Tree) -> Tensor:
+    parts = leaves(item)
+    return next((leaf for leaf in parts if leaf.ndim == 3), parts[0])
 
 
 def _of_file(path: Path) -> bytes:

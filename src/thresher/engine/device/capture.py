@@ -13,6 +13,7 @@ from thresher.core.objective import Objective
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Reader, parts
 from thresher.core.schedules import Schedule
+from thresher.core.trees import Tree, mapped, named_leaves
 
 WARM_CALLS = 3  # libraries choose their kernels and optimizers create their state in the first calls
 
@@ -30,11 +31,11 @@ class Captured:
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.key: Hashable = None
         self.calls = 0
-        self.places: dict[str, Tensor | None] = {}
+        self.places: dict[str, Tree | None] = {}
         self.result: Any = None
         self.refusal: str | None = None
 
-    def __call__(self, key: Hashable, **inputs: Tensor | None) -> Any:
+    def __call__(self, key: Hashable, **inputs: Tree | None) -> Any:
         if self.refusal is not None:
             return self.function(**inputs)
         if key != self.key:
@@ -51,15 +52,15 @@ class Captured:
         self.graph.replay()
         return self.result
 
-    def _place(self, inputs: Mapping[str, Tensor | None]) -> None:
+    def _place(self, inputs: Mapping[str, Tree | None]) -> None:
         for name, value in inputs.items():
             place = self.places.get(name)
             if value is None:
                 self.places[name] = None
-            elif place is None or place.shape != value.shape:
-                self.places[name], self.graph = value.clone(), None
+            elif place is None or not _fits(place, value):
+                self.places[name], self.graph = mapped(torch.clone, value), None
             else:
-                place.copy_(value)
+                mapped(Tensor.copy_, place, value)
 
     def _ordinary(self) -> Any:
         """A call on the stream that will be recorded, as autograd wants it."""
@@ -81,6 +82,14 @@ class Captured:
             torch.cuda.synchronize()
         else:
             self.graph = graph
+
+
+def _fits(place: Tree, value: Tree) -> bool:
+    """Whether the value has the branches and shapes of the place it would be copied into."""
+    if isinstance(value, Tensor):
+        return isinstance(place, Tensor) and place.shape == value.shape
+    ours, theirs = dict(named_leaves(place)), dict(named_leaves(value))
+    return ours.keys() == theirs.keys() and all(ours[name].shape == leaf.shape for name, leaf in theirs.items())
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from thresher.core.examples import Examples
 from thresher.core.rule import Decision
+from thresher.core.trees import Tree, mapped, selected
 from thresher.engine.step.forward import Batch
 
 
@@ -34,7 +35,7 @@ class BatchSource:
                 _overwrite(kept, decision.columns)
             _overwrite(self.weights, {str(place): decision.weights for place, decision in enumerate(decisions)})
 
-    def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> Batch:
+    def batch(self, index: Tensor, rows: Tensor, inputs: Tree | None) -> Batch:
         """The examples at these positions; their inputs are gathered here unless a stream has brought them."""
         train, inputs = self.train, self._inputs(self.train, index, inputs)
         columns = _at(self.columns, index)
@@ -56,26 +57,27 @@ class BatchSource:
         """The epoch's weights of the examples at these positions, for each network."""
         return list(_at(self.weights, index).values()) or None
 
-    def clean_batch(self, index: Tensor | None, inputs: Tensor | None) -> Batch | None:
+    def clean_batch(self, index: Tensor | None, inputs: Tree | None) -> Batch | None:
         """The clean examples at these positions, where there are any."""
         return None if self.clean is None or index is None else self._plain_batch(self.clean, index, inputs)
 
-    def partners(self, index: Tensor | None, inputs: Tensor | None) -> Batch | None:
+    def partners(self, index: Tensor | None, inputs: Tree | None) -> Batch | None:
         """The partners at these positions of the training set, where the batch is mixed with such."""
         return None if index is None else self._plain_batch(self.train, index, inputs)
 
-    def _plain_batch(self, examples: Examples, index: Tensor, inputs: Tensor | None) -> Batch:
+    def _plain_batch(self, examples: Examples, index: Tensor, inputs: Tree | None) -> Batch:
         inputs = self._inputs(examples, index, inputs)
         return Batch(index, examples.ids.index_select(0, index), inputs, examples.targets.index_select(0, index), {})
 
-    def _inputs(self, examples: Examples, index: Tensor, streamed: Tensor | None) -> Tensor:
+    def _inputs(self, examples: Examples, index: Tensor, streamed: Tree | None) -> Tree:
         inputs = streamed
         if inputs is None:
-            assert isinstance(examples.inputs, Tensor)
-            inputs = examples.as_model_input(examples.inputs.index_select(0, index))
-        if self.channels_last and inputs.ndim == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
-        return inputs
+            inputs = examples.as_model_input(selected(examples.inputs, index))
+        return mapped(_channels_last, inputs) if self.channels_last else inputs
+
+
+def _channels_last(inputs: Tensor) -> Tensor:
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.ndim == 4 else inputs
 
 
 def _at(kept: Mapping[str, Tensor], index: Tensor) -> dict[str, Tensor]:

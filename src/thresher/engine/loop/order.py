@@ -11,6 +11,7 @@ from thresher.core.examples import Examples
 from thresher.core.rule import Decision, in_epoch
 from thresher.core.seeding import generator
 from thresher.core.slots import Draw, MixFromSet, MixLike, Pairing, Visits
+from thresher.core.trees import Tree
 
 
 class TrainStream:
@@ -81,7 +82,7 @@ class PartnerStream:
 
 def streamed(
     examples: Examples | None, order: Tensor | None, steps: int, *, seed: int, epoch: int, workers: int
-) -> Iterable[Tensor | None]:
+) -> Iterable[Tree | None]:
     """The inputs that a stream brings for each step; a set in memory is gathered inside the step."""
     if examples is None or order is None or examples.in_memory:
         return [None] * steps

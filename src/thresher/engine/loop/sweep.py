@@ -12,6 +12,7 @@ from thresher.core.evidence import Signal, Swept
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
+from thresher.core.trees import Tree
 from thresher.engine.device.capture import Captured
 from thresher.engine.device.compile import as_written
 from thresher.engine.device.placement import Autocast
@@ -78,7 +79,7 @@ class Sweeper:
         read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
         source = BatchSource(examples, sorted(read) if wanted else (), self.channels_last)
 
-        def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
+        def see(index: Tensor, inputs: Tree | None) -> list[Tensor]:
             batch = source.batch(index, index, inputs)
             evidence = forward_pass(
                 model, objective, taps, batch, wanted=wanted, autocast=self.autocast,

@@ -18,6 +18,8 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import columns_of, needs_of, schedules_of
 from thresher.core.schedules import Schedule
 from thresher.core.seeding import derive, preserved, seed_global
+from thresher.core.slots import seen_through
+from thresher.core.trees import Tree
 from thresher.engine.device.capture import Captured, obstacle, phase
 from thresher.engine.loop.batch_norm import renew_norms, some_of
 from thresher.engine.loop.batches import BatchSource
@@ -178,12 +180,12 @@ class Training:
         self,
         index: Tensor,
         rows: Tensor,
-        inputs: Tensor | None,
+        inputs: Tree | None,
         clean: Tensor | None,
-        clean_inputs: Tensor | None,
+        clean_inputs: Tree | None,
         partner: Tensor | None,
         share: Tensor | None,
-        partner_inputs: Tensor | None,
+        partner_inputs: Tree | None,
     ) -> None:
         batch = self.source.batch(index, rows, inputs)
         batches, weights = self.source.as_decided(batch, index, len(self.learners)), self.source.weights_at(index)
@@ -234,11 +236,11 @@ class Training:
         else:
             self.finished = self.steps_done >= self.plan.steps
 
-    def _first_views(self) -> Iterator[Tensor]:
+    def _first_views(self) -> Iterator[Tree]:
         """Part of the training set, in batches, as batch rules read signals on it."""
         rows = some_of(self.train, self.sweeper.batch)
         for inputs in self.train.batches(rows, workers=self.plan.workers):
-            yield self.recipe.views[0](inputs, self.generator) if self.recipe.views else inputs
+            yield seen_through(self.recipe.views[0], inputs, self.generator) if self.recipe.views else inputs
 
     def networks(self) -> tuple[list[nn.Module], list[nn.Module]]:
         return [own.model for own in self.learners], [own.average for own in self.learners if own.average is not None]

@@ -1,11 +1,12 @@
 """A dry run of the model at the start, on an example or two of every set, so that nothing fails after an epoch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import call
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Prepared, prepared_as
 from thresher.core.examples import Examples
@@ -13,10 +14,12 @@ from thresher.core.objective import Objective
 from thresher.core.recipe import Recipe
 from thresher.core.rule import signals_of
 from thresher.core.seeding import generator, preserved
+from thresher.core.slots import seen_through
+from thresher.core.trees import Tree, images_in, leaves, shapes
 from thresher.engine.device.compile import as_written
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.gradient_trial import choose_strategy
-from thresher.engine.step.forward import Batch, one_tensor
+from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import evaluating, last_linear
 
 
@@ -49,16 +52,9 @@ def try_model(
     with preserved(train.targets.device):
         batch = first_of(train, 2, seed)
         inputs, expected = batch.inputs, (len(batch.ids), train.outputs)
-        for view in recipe.views:
-            seen = view(inputs, generator(seed, "check", device=inputs.device))
-            if seen.shape != inputs.shape:
-                raise ThresherError(
-                    f"A view turned inputs {list(inputs.shape)} into {list(seen.shape)}: let it keep the shape."
-                )
+        _try_views(recipe, inputs, seed)
         first = train.subset(batch.rows)
         recipe.draw(torch.arange(len(first)), first, generator(seed, "check"))
-        if recipe.mix is not None and not inputs.is_floating_point():
-            raise ThresherError("mix blends inputs, which needs real numbers: leave mix out for token ids.")
         for layer in objective.layers:
             if layer not in dict(model.named_modules()):
                 raise ThresherError(f"The objective reads the layer {layer!r}: name one of model.named_modules().")
@@ -75,6 +71,15 @@ def try_model(
         with evaluating(model), evaluating(objective):
             in_sweep = choose_strategy(model, objective, signals_of(swept), batch, None, train.classes)
         return Tried(head, in_step, in_sweep)
+
+
+def _try_views(recipe: Recipe, inputs: Tree, seed: int) -> None:
+    if recipe.views and not isinstance(inputs, Tensor) and not images_in(inputs):
+        raise ThresherError(f"Views augment images, and the inputs have none ({shapes(inputs)}): leave augment= out.")
+    for view in recipe.views:
+        seen = seen_through(view, inputs, generator(seed, "check", device=leaves(inputs)[0].device))
+        if shapes(seen) != shapes(inputs):
+            raise ThresherError(f"A view turned inputs {shapes(inputs)} into {shapes(seen)}: let it keep the shape.")
 
 
 def try_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> None:
@@ -110,12 +115,12 @@ def first_of(examples: Examples, count: int, seed: int = 0) -> Batch:
     return Batch(places, examples.ids[places], inputs, examples.targets[places], {})
 
 
-def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor, whose: str = "") -> Tensor:
+def _forward(model: nn.Module, inputs: Tree, whose: str = "") -> Tensor:
     try:
         with as_written():  # compiling for one or two examples would take long
-            return one_tensor(model(inputs))
-    except (RuntimeError, ValueError, TypeError) as error:
+            return call(model, inputs)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        kinds = ", ".join(dict.fromkeys(str(leaf.dtype) for leaf in leaves(inputs)))
         raise ThresherError(
-            f"The model cannot take inputs{whose} of shape {list(inputs.shape)} ({inputs.dtype}): "
-            f"{str(error).splitlines()[0]}"
+            f"The model cannot take inputs{whose} of shape {shapes(inputs)} ({kinds}): {str(error).splitlines()[0]}"
         ) from error

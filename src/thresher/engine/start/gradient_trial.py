@@ -40,7 +40,7 @@ def choose_strategy(
         return None
     if norms:
         refuse_batch_norm(model)
-    with preserved(batch.inputs.device), torch.enable_grad():
+    with preserved(batch.ids.device), torch.enable_grad():
         if _factors(model, objective, batch, classes):
             return Factored(norms, agreements)
         if norms:
@@ -51,7 +51,7 @@ def choose_strategy(
     taps = Taps(model, objective.layers)
 
     def see(strategy: Strategy | None) -> Evidence:
-        with preserved(batch.inputs.device), torch.enable_grad():  # the same dropout masks each time
+        with preserved(batch.ids.device), torch.enable_grad():  # the same dropout masks each time
             return forward_pass(
                 model, objective, taps, batch, strategy=strategy, clean=clean, leave_no_trace=True,
                 wanted=() if strategy is None else strategy.agreements, classes=classes,

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from thresher.core.calls import call
 from thresher.core.errors import ThresherError
 from thresher.core.objective import Objective
 from thresher.core.slots import Averaging
+from thresher.core.trees import Tree
 from thresher.engine.device.compile import as_written
 from thresher.engine.step.optimizer import MakeOptimizer, fused_where_possible, load_optimizer
 
@@ -185,7 +187,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def last_linear(model: nn.Module, inputs: Tensor) -> str:
+def last_linear(model: nn.Module, inputs: Tree) -> str:
     """The name of the Linear layer whose output is the model's output; a model without one is refused."""
     results: dict[str, Tensor] = {}
 
@@ -196,7 +198,7 @@ def last_linear(model: nn.Module, inputs: Tensor) -> str:
     handles = [module.register_forward_hook(keep(name)) for name, module in linears.items()]
     try:
         with torch.no_grad(), evaluating(model), as_written():
-            outputs = model(inputs)
+            outputs = call(model, inputs)
     finally:
         for handle in handles:
             handle.remove()

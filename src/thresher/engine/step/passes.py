@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from thresher.core.calls import call
 from thresher.core.evidence import Evidence, Now, Prepared, prepared_as
 from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of, signals_of
+from thresher.core.trees import Tree, concatenated
 from thresher.engine.device.placement import Autocast
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.step.blend import Blend
@@ -44,7 +46,7 @@ class Passes:
         self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None
 
     def before_rules(
-        self, batches: Sequence[Batch], views: Sequence[Tensor], now: Now, clean: Batch | None, mixes: bool
+        self, batches: Sequence[Batch], views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
     ) -> list[Pass]:
         """For each network its pass over its batch, with the other evidence its rules read and the signals computed."""
         passes = [self._pass(*own, views, now, clean, mixes) for own in zip(self.learners, batches, strict=True)]
@@ -60,7 +62,7 @@ class Passes:
         return [replace(own, evidence=evidence) for own, evidence in zip(passes, seen, strict=True)]
 
     def _pass(
-        self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now, clean: Batch | None, mixes: bool
+        self, learner: Learner, batch: Batch, views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
     ) -> Pass:
         """A pass to learn from; where the batch will be mixed, one for the rules alone, if any are asked."""
         if mixes and not self.asks:
@@ -77,7 +79,7 @@ class Passes:
 
     def _unseen(self, learner: Learner, batch: Batch, now: Now) -> Pass:
         """Evidence about a batch that no rule looks at before it is mixed."""
-        empty = batch.inputs.new_empty(0)
+        empty = torch.empty(0, device=batch.ids.device)
         evidence = Evidence(
             ids=batch.ids, targets=batch.targets, objective=learner.objective, raw_outputs=empty, inputs=batch.inputs,
             columns=batch.columns, classes=self.classes, **vars(now),
@@ -85,7 +87,7 @@ class Passes:
         return Pass(evidence, empty, {}, None)
 
     def _with_average(
-        self, learner: Learner, evidence: Evidence, batch: Batch, views: Sequence[Tensor], now: Now
+        self, learner: Learner, evidence: Evidence, batch: Batch, views: Sequence[Tree], now: Now
     ) -> Evidence:
         """Evidence with the average's beside it, where rules read that."""
         if "average" not in self.needs or learner.average is None:
@@ -101,7 +103,7 @@ class Passes:
         self,
         learner: Learner,
         seen: Pass,
-        views: Sequence[Tensor],
+        views: Sequence[Tree],
         targets: Tensor,
         weights: Tensor,
         blend: Blend | None,
@@ -115,7 +117,7 @@ class Passes:
         else:
             views = blend.of_inputs(views)
             with self.autocast(), learner.taps.watching():
-                outputs = learner.model(torch.cat(views)).float()
+                outputs = call(learner.model, concatenated(views)).float()
             layers = learner.taps.take()
             targets = blend.of_targets(targets, self.classes, weights if self.weighs else None)
             evidence = evidence.replace(columns=blend.of_columns(evidence.columns, self.classes))

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from thresher.core.evidence import Evidence, Now
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Decision, ask, in_epoch
-from thresher.core.slots import MixFromSet
+from thresher.core.slots import MixFromSet, seen_through
+from thresher.core.trees import Tree
 from thresher.engine.step.blend import Blend
 from thresher.engine.step.forward import Batch, Pass
 from thresher.engine.step.learner import Learner, step_unless
@@ -44,9 +45,9 @@ class Step:
         share: Tensor | None = None,
     ) -> None:
         """`batch` is as given, `batches` as each network gets it; `partners` are mixed in by 1 - `share`."""
-        views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
+        views = self._views(batch.inputs, now) or [batch.inputs]
         if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
-            clean = replace(clean, inputs=self.recipe.views[0](clean.inputs, now.generator))
+            clean = replace(clean, inputs=seen_through(self.recipe.views[0], clean.inputs, now.generator))
         mixes = self._mixes_within(now.epoch) or partners is not None
         passes = self.passes.before_rules(batches, views, now, clean, mixes)
         seen = [each.evidence for each in passes]
@@ -61,6 +62,9 @@ class Step:
             learnt = self._learn(place, passes[place], views, targets[place], weights.detach(), blend)
             self.rows[place].add(self._note(batch, learnt, weights.detach()))
 
+    def _views(self, inputs: Tree, now: Now) -> list[Tree]:
+        return [seen_through(view, inputs, now.generator) for view in self.recipe.views]
+
     def _decide(self, evidence: Evidence) -> Decision:
         if self.recipe.each_batch is None:
             return Decision(self.equal_weights)
@@ -73,7 +77,7 @@ class Step:
             if partners is None or share is None:
                 return None
             # Partners are augmented as the batch is, by draws of their own.
-            inputs = [view(partners.inputs, now.generator) for view in self.recipe.views] or [partners.inputs]
+            inputs = self._views(partners.inputs, now) or [partners.inputs]
             return Blend(share, inputs=inputs, targets=partners.targets if mix.blends_targets else None)
         if mix is None:
             return None
@@ -81,7 +85,7 @@ class Step:
         return Blend(pairing.share, within=pairing)
 
     def _learn(
-        self, place: int, seen: Pass, views: Sequence[Tensor], targets: Tensor, weights: Tensor, blend: Blend | None
+        self, place: int, seen: Pass, views: Sequence[Tree], targets: Tensor, weights: Tensor, blend: Blend | None
     ) -> Evidence:
         """Differentiate and move one network; the evidence that the ledger is to note."""
         learner, evidence, skip = self.learners[place], seen.evidence, None

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -26,7 +26,7 @@ def describe_run(
     return {
         "format": FORMAT,
         "model": model.name if isinstance(model, NamedModel) else None,
-        "input_shape": list(train.input_shape),
+        "input_shape": list(first.shape) if isinstance(first := train.first_input(), Tensor) else None,
         "outputs": train.outputs,
         "classes": train.classes,
         "class_names": None if train.class_names is None else list(train.class_names),
