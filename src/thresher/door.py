@@ -20,7 +20,7 @@ from thresher.data.given import as_examples, examples_like
 from thresher.data.splits import Splits
 from thresher.engine.device.placement import find_device
 from thresher.engine.run import Run
-from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed
+from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed, lists_settings
 from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
@@ -33,6 +33,7 @@ from thresher.record.run_folder import LEDGER
 Procedure = Callable[[Trainer], Run]
 
 
+@lists_settings
 def fit(
     what: str | Recipe | Rule | Method | Procedure | Callable[..., Any],
     model: nn.Module | Callable[[], nn.Module] | str,
@@ -57,14 +58,17 @@ def fit(
               Recipe, a rule, or a procedure (a function of a Trainer)
     model     a module, trained in place; a function that makes one (needed for methods with several networks); or a
               name that `thresher.models` knows, "auto" for one that suits the inputs
-    data      (inputs, targets) as arrays, tensors or lists; a DataFrame, with target= its column; a dataset of (input,
-              target) pairs; Examples; or what `load` gives, whose test set is then used. Whole numbers, texts and truth
-              values as targets are classes, decimals are real targets
+    data      (inputs, targets) as arrays, tensors or lists, inputs also as a dict or tuple of such; a DataFrame, with
+              target= its column; a mapping, a dataset of such or of (input, target) pairs, or a DataLoader of it, whose
+              batch size and collate function are then used; Examples; or what `load` gives, with its test set. Whole
+              numbers, texts and truth values as targets are classes, decimals are real targets
     noise_rate  the share of wrong targets that the method assumes: a number, "auto" (found by the run) or "folds"
     test, clean, validation  further data: to measure on; whose targets can be trusted; as noisy as the training data
     features  embeddings of the training inputs, an array [n, width] or the file of one, in which rules look for
               neighbours in place of the network's own
-    settings, changes  TrainSettings, and single ones of them by name: epochs=30, batch=64, optimizer="sgd", ...
+    watch     is told a Moment after every step, which has the epoch's record after the last
+    out       the folder of the run, from which `open_run` reads all of it
+    settings  TrainSettings, which single ones of them by name change: epochs=30, batch=64, optimizer="sgd", ...
 
     >>> inputs, targets = torch.randn(200, 4), torch.randint(0, 2, (200,))
     >>> fit("prl-l", "mlp:8", (inputs, targets), noise_rate=0.25, epochs=1, batch=100).history[-1]["kept"]

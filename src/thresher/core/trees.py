@@ -132,13 +132,12 @@ def as_leaf(value: Any, name: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if is_frame(value) or is_column(value):
-        value = value.to_pandas() if type(value).__module__.startswith("pyarrow") else value
-        value = value.to_numpy()
+        value = value.to_pandas().to_numpy() if _library(value) == "pyarrow" else value.to_numpy()
     try:
         array = np.asarray(value)
         if array.dtype.kind == "O":
             array = array.astype(np.float64)
-        return torch.as_tensor(array)
+        return torch.as_tensor(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError, RuntimeError) as error:
         why = str(error).splitlines()[0]
         raise ThresherError(
