@@ -334,7 +334,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "no examples": (lambda: run((ROWS[:0], LABELS[:0])), "the data is empty"),
     "one class": (lambda: run((ROWS, LABELS * 0)), "one class only"),
     "a column of whole numbers": (lambda: run((ROWS, LABELS[:, None])), "whole numbers of shape \\[40, 1\\]"),
-    "whole numbers in columns": (lambda: run((ROWS, np.stack([LABELS, LABELS], 1))), "or real targets as floats"),
+    "whole numbers in columns": (lambda: run((ROWS, np.stack([LABELS, LABELS + 1], 1))), "or give targets as floats"),
     "targets of three dimensions": (lambda: run((ROWS, np.zeros((40, 2, 2)))), "reshape them"),
     "real targets for classes": (lambda: run((ROWS, LABELS * 1.0), "gce"), "defined for classification only"),
     "a class that training lacks": (

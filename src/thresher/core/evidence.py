@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.schedules import Schedule
+from thresher.core.tasks import TASKS
 from thresher.core.trees import Tree, rows
 
 OTHER_EXAMPLES = frozenset({"clean", "labelled", "validation"})  # all other evidence is about the same examples
@@ -39,7 +40,7 @@ class Signal:
 
     name: str
     function: Callable[["Evidence"], Tensor] = field(repr=False)
-    tasks: tuple[str, ...] = ("classification", "regression")
+    tasks: tuple[str, ...] = TASKS
     prepared: Prepared | None = None
     needs: frozenset[str] = frozenset()
     of_targets: bool = False
@@ -71,7 +72,7 @@ class Losses(Protocol):
 class Evidence:
     """What a signal, a rule or an objective may read; every signal is computed once, when first read.
 
-    outputs   [n, classes or d] of the model, or a function that computes them by a sweep when first read
+    outputs   [n, classes or d or ...] of the model, or a function that computes them by a sweep when first read
     targets   [n] class ids, [n, classes] soft labels or [n, d] real targets, as given
     objective the recipe's own: losses [n] from evidence
     others    further evidence by name: `peer`, `average`, `clean`, `teacher`, `validation`, ...

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from thresher.core.datasets import Collate, Collated, MapDataset, Picked, Seeded, joined, loaded
 from thresher.core.errors import ThresherError
+from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, TASKS, task_of
 from thresher.core.trees import (
     Tree,
     as_leaf,
@@ -35,7 +36,9 @@ class Examples:
 
     inputs   a tensor [n, ...], or a dict or tuple of such, kept on the training device; or a map-style dataset, or a
              list of inputs, streamed by workers
-    targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]
+    targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]; 0 and 1 for each
+             of several labels [n, labels]; or a class id at every token [n, T] or pixel [n, h, w], ignored if negative
+    task     what the targets are: "classification", "regression", "multi-label" or "dense"; as they look unless given
     columns  named facts of length n: `is_corrupt`, `true_target`, `teacher_output`, ...
     collate  makes a batch of a list of items of a dataset, such as one that pads them to the longest
     normalise  (mean, std) applied to uint8 inputs on their way to the model; (0, 255) unless given
@@ -63,6 +66,7 @@ class Examples:
     brought: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     preparation: Any = field(default=None, repr=False)
     collate: Collate | None = field(default=None, repr=False)
+    task: str = ""  # filled in below
 
     def __post_init__(self) -> None:
         fill = object.__setattr__
@@ -74,21 +78,17 @@ class Examples:
             fill(self, "ids", torch.arange(len(self.targets), device=self.targets.device))
         fill(self, "ids", torch.as_tensor(self.ids))
         fill(self, "columns", {name: torch.as_tensor(column) for name, column in self.columns.items()})
-        if self.classes is None and not self.targets.is_floating_point():
-            if self.targets.ndim > 1:
-                shape = list(self.targets.shape)
-                raise ThresherError(
-                    f"{self.name} has whole-number targets {shape}: give class ids [n], real targets as floats, "
-                    "or soft labels with classes=."
-                )
-            fill(self, "targets", self.targets.long())
+        if self.classes is not None or self.task in ("", CLASSES):
+            fill(self, "task", task_of(self.targets, self.classes, self.target_scale is not None))
+        if self.task == POSITIONS and tuple(self.targets.shape[1:]) == (1,):
+            n = len(self.targets)
+            raise ThresherError(f"{self.name} has whole-number targets [{n}, 1]: give class ids [{n}], or floats.")
+        if self.task == CLASSES and self.classes is None:
             fill(self, "classes", int(self.targets.max()) + 1 if len(self.targets) else 0)
-        if self.targets.is_floating_point() or self.targets.ndim == 2:
-            fill(self, "targets", self.targets.float())
-            if self.classes is None and self.targets.ndim == 1:
-                fill(self, "targets", self.targets[:, None])
-        else:
-            fill(self, "targets", self.targets.long())
+        is_real = self.task in (REAL, LABELS) or self.targets.is_floating_point() or self.targets.ndim == 2
+        fill(self, "targets", self.targets.float() if is_real and self.task != POSITIONS else self.targets.long())
+        if self.task in (REAL, LABELS) and self.targets.ndim == 1:
+            fill(self, "targets", self.targets[:, None])
         if self.target_scale is not None:
             scale = tuple(torch.as_tensor(part, dtype=torch.float64).cpu().reshape(-1) for part in self.target_scale)
             fill(self, "target_scale", scale)
@@ -105,18 +105,20 @@ class Examples:
 
     @property
     def is_regression(self) -> bool:
-        return self.classes is None
+        return self.task == REAL
 
     @property
     def outputs(self) -> int:
-        """The number of outputs a model must have: the classes, or the real targets."""
+        """The number of outputs a model must have: the classes (at a position, at least), labels or real targets."""
+        if self.task == POSITIONS:
+            return int(self.targets.max()) + 1
         return self.classes if self.classes is not None else self.targets.shape[1]
 
     @property
     def labels(self) -> Tensor:
         """The given class of each example [n], the likeliest one where the targets are soft."""
         if self.classes is None:
-            raise ThresherError(f"{self.name} has real targets and no labels: use targets instead.")
+            raise ThresherError(f"{self.name} has {self.task} targets and no single label each: use targets instead.")
         return self.targets if self.targets.ndim == 1 else self.targets.argmax(1)
 
     @property
@@ -141,8 +143,9 @@ class Examples:
 
     @property
     def can_be_blended(self) -> bool:
-        """Whether inputs, as the model gets them, are real numbers throughout."""
-        return blendable(self.as_model_input(mapped(lambda leaf: leaf[None], self.first_input())))
+        """Whether inputs, as the model gets them, are real numbers, and targets no class ids at positions."""
+        first = mapped(lambda leaf: leaf[None], self.first_input())
+        return self.task != POSITIONS and blendable(self.as_model_input(first))
 
     def subset(self, positions: Tensor | Sequence[int]) -> "Examples":
         """The examples at these positions, in this order, or where a mask is true, with their ids and columns."""
@@ -300,8 +303,14 @@ def _check(examples: Examples) -> None:
             raise ThresherError(f"{name} has a target_scale of another shape than its targets: give (mean, deviation).")
         if not (examples.target_scale[1] > 0).all():
             raise ThresherError(f"{name} has a target_scale with deviations that are not above 0: correct it.")
-    if targets.ndim > 2:
+    if examples.task not in TASKS:
+        raise ThresherError(f"{name} has the task {examples.task!r}: choose one of {', '.join(TASKS)}.")
+    if targets.ndim > 2 and examples.task != POSITIONS:
         raise ThresherError(f"{name} has targets of shape {list(targets.shape)}: reshape them to [n] or [n, d].")
+    if examples.task == LABELS and (targets.min() < 0 or targets.max() > 1):
+        raise ThresherError(f"{name} has labels outside 0 to 1: give 1 for each label that is true, and 0 for others.")
+    if examples.task == POSITIONS and targets.max() < 0:
+        raise ThresherError(f"{name} has no target of 0 or above, so that nothing counts: check its targets.")
     _check_classes(examples)
 
 

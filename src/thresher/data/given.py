@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import (
     DataLoader,
     IterableDataset,
@@ -21,6 +22,7 @@ from torch.utils.data import (
 from thresher.core.datasets import Without
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.tasks import CLASSES, REAL
 from thresher.core.trees import Tree, as_tree, in_single_precision, is_frame, leaves
 from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits
@@ -70,7 +72,10 @@ def examples_like(train: Examples, data: Any, target: str | None, name: str, apa
     if data is None or isinstance(data, Examples):
         return data
     made = as_examples(data, target=target, name=name, like=train)
-    made = _in_unit_of(made, train, name) if train.is_regression else _in_classes_of(made, train, name)
+    if train.task in (CLASSES, REAL):
+        made = _in_unit_of(made, train, name) if train.is_regression else _in_classes_of(made, train, name)
+    else:
+        made = replace(made, task=train.task, classes=None, class_names=None, checked=False)
     ids = made.ids + int(train.ids.max()) + 1 if apart else made.ids
     return replace(made, ids=ids, normalise=made.normalise or train.normalise, checked=False)
 
@@ -93,8 +98,8 @@ def _in_unit_of(made: Examples, train: Examples, name: str) -> Examples:
 def _in_classes_of(made: Examples, train: Examples, name: str) -> Examples:
     """The same examples under the class ids of the training set, which names tell where they differ."""
     known = _class_names(train)
-    if made.is_regression:
-        if made.targets.shape[1] != len(known):  # otherwise they are soft labels
+    if made.classes is None:
+        if made.targets.ndim > 2 or made.targets.shape[1] != len(known):  # otherwise they are soft labels
             raise ThresherError(f"{name} has real targets, and the training data have classes: give whole numbers.")
         return replace(made, classes=len(known), class_names=train.class_names, checked=False)
     are_ids = made.class_names is None and not all(each.lstrip("-").isdigit() for each in known)
@@ -128,7 +133,7 @@ def _pair(inputs: Any, targets: Any, name: str) -> Examples:
     count = len(leaves(made)[0])
     if count != len(labels):
         raise ThresherError(f"{name} has {count} inputs and {len(labels)} targets: give one target for each input.")
-    classes = None if labels.is_floating_point() or not len(labels) else int(labels.max()) + 1
+    classes = None if labels.is_floating_point() or labels.ndim > 1 or not len(labels) else int(labels.max()) + 1
     return Examples(made, labels, classes=classes, class_names=class_names, label_kind=kind, name=name)
 
 
@@ -137,7 +142,7 @@ def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None, str]:
 
     Then what the labels were, as `Examples.label_kind` says it.
     """
-    values = _array(targets, f"The targets of {name}", "give one value for each input")
+    values = _array(_padded(targets), f"The targets of {name}", "give one value for each input")
     shape = list(values.shape)
     if not shape:
         raise ThresherError(f"The targets of {name} are a single value: give one value for each input.")
@@ -145,10 +150,11 @@ def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None, str]:
         values = _of_one_kind(values, name)
     if values.dtype.kind == "f":
         return torch.as_tensor(values.astype(np.float32)), None, "text"
+    if values.ndim > 1 and values.dtype.kind in "biu" and values.shape[1] > 1:  # labels, or classes at positions
+        return torch.as_tensor(values.astype(np.int64)), None, "int"
     if values.ndim > 1:
         raise ThresherError(
-            f"The targets of {name} are {_kind(values)} of shape {shape}: give one class each [{shape[0]}], or real "
-            "targets as floats."
+            f"The targets of {name} are {_kind(values)} of shape {shape}: give one class each [{shape[0]}], or numbers."
         )
     if values.dtype.kind not in "biuU":
         raise ThresherError(f"The targets of {name} are {values.dtype}: give numbers, texts or truth values.")
@@ -156,6 +162,16 @@ def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None, str]:
     whole = values.dtype.kind in "iu" and (known == np.arange(len(known))).all()
     kind = {"b": "bool", "U": "text"}.get(values.dtype.kind, "int")
     return torch.as_tensor(ids.astype(np.int64)), [str(value) for value in known] if not whole else None, kind
+
+
+def _padded(targets: Any) -> Any:
+    """Rows of whole numbers of different lengths, as those of tokens are, filled up with -100, which is ignored."""
+    if not isinstance(targets, list) or not targets or not isinstance(targets[0], list | Tensor | np.ndarray):
+        return targets
+    if len({len(each) for each in targets}) == 1:
+        return targets
+    rows = [torch.as_tensor(each) for each in targets]
+    return pad_sequence(rows, batch_first=True, padding_value=-100) if rows[0].ndim == 1 else targets
 
 
 def _of_one_kind(values: Any, name: str) -> Any:
@@ -263,7 +279,8 @@ def _dataset(dataset: Any, name: str, target: str | None = None) -> Examples:
             known = [_target(dataset[place], name) for place in range(len(dataset))]
     named = _named(dataset, known)
     labels, class_names, kind = _labels(known, name) if named is None else (*named, "text")
-    classes = None if labels.is_floating_point() else len(class_names or ()) or int(labels.max()) + 1
+    is_class = not labels.is_floating_point() and labels.ndim == 1
+    classes = (len(class_names or ()) or int(labels.max()) + 1) if is_class else None
     return Examples(dataset, labels, classes=classes, class_names=class_names, label_kind=kind, name=name)
 
 

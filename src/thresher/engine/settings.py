@@ -14,6 +14,7 @@ import torch
 
 from thresher.core.errors import ThresherError
 from thresher.core.naming import unknown
+from thresher.core.objective import ObjectiveLike
 from thresher.core.schedules import Schedule
 from thresher.core.slots import Averaging, MixLike, View
 from thresher.engine.step.optimizer import MakeOptimizer
@@ -25,7 +26,6 @@ INSTEAD = {
     "mixup": 'pass mix="mixup"',
     "collate": "give it to Examples(inputs, targets, collate=...)",
     "collate_fn": "give it to Examples(inputs, targets, collate=...), or pass the DataLoader that has it",
-    "objective": "pass a Recipe(objective=...), or replace(method(name).recipe(...), objective=...)",
 }
 TRAINING, RUN = "How to train", "The run"
 OWN_MIX = "own"  # the mix of the method
@@ -80,6 +80,7 @@ class TrainSettings:
         TRAINING,
         "Learn the inputs before the labels: represent:200 (epochs, without any label), or the file of such a start.",
     )
+    objective: ObjectiveLike | None = option(None, None, "The loss, for methods that have none of their own.")
     average: float | Averaging | None = option(None, None, "A moving average for methods that have none of their own.")
     clean_batch: int | None = option(
         None, "What to train on", "Clean examples a step looks at (as many as --batch, or all)."

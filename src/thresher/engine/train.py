@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from thresher.core.calls import call
+from thresher.core.calls import adapt, call, one_output
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import preserved, seed_global
+from thresher.core.tasks import LABELS, REAL, TASKS, are_zeros_and_ones
 from thresher.core.trees import Tree, leaves
 from thresher.engine.device.compile import compiler_of, compiling, plain
 from thresher.engine.loop.training import Training
@@ -83,15 +85,19 @@ def train_recipe(
         recipe,
         views=recipe.views or plan.views,
         mix=make_mix(settings.mix, recipe.mix, train),
+        objective=settings.objective if recipe.objective is None else recipe.objective,
         average=settings.average if recipe.average is None else recipe.average,
     )
     sets = {"train": train, "test": test, "clean": clean, "validation": validation}
-    placed = {name: examples.to(plan.device) for name, examples in sets.items() if examples is not None}
+    known = {name: examples for name, examples in sets.items() if examples is not None}
+    placed = {name: each.to(plan.device) for name, each in _read_as_labels(known, recipe.objective).items()}
     with _determinism() if settings.deterministic else nullcontext():
         given = _models(recipe, model, plan)
         models = [plain(each) for each in given]
         placed = {name: examples.in_type_of(models[0]) for name, examples in placed.items()}
         taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan)
+        if taught is not None:
+            _adapt_teacher(taught, placed["train"])
         training = Training(recipe, models, placed, plan, taught)
         compiles = _compiles(settings, training)
         compilers = [compiler_of(each, compiles) for each in given]
@@ -110,6 +116,24 @@ def train_recipe(
             raise
         finally:
             training.close()
+
+
+def _adapt_teacher(teacher: nn.Module, train: Examples) -> None:
+    """Let a teacher that gives one logit for two classes, or one real number, give columns; it is a copy."""
+    first = first_of(train, 2)
+    with torch.no_grad(), preserved(first.ids.device), evaluating(teacher):
+        adapter = one_output(call(teacher, first.inputs), train.task, train.classes)
+    if adapter is not None:
+        adapt(teacher, adapter)
+
+
+def _read_as_labels(sets: Mapping[str, Examples], objective: ObjectiveLike | None) -> Mapping[str, Examples]:
+    """The sets, with real targets that are all 0 or 1 as labels where an objective of one's own is to learn them."""
+    train = sets["train"]
+    tasks = objective.tasks if isinstance(objective, Objective) else TASKS
+    if objective is None or LABELS not in tasks or train.task != REAL or not are_zeros_and_ones(train.targets):
+        return sets
+    return {name: replace(each, task=LABELS, checked=False) for name, each in sets.items()}
 
 
 def _compiles(settings: TrainSettings, training: Training) -> bool:

@@ -1,6 +1,7 @@
 """weigh(): a rule's weights in a training loop of one's own."""
 
 from collections.abc import Hashable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -8,13 +9,15 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import adapted, one_output
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.examples import Examples
-from thresher.core.objective import Objective, ObjectiveLike
+from thresher.core.objective import Objective, ObjectiveLike, Plain
 from thresher.core.recipe import Recipe
 from thresher.core.rule import RuleLike, ask, needs_of, signals_of
 from thresher.core.seeding import preserved
+from thresher.core.tasks import CLASSES, expected_shape, fits
 from thresher.core.trees import as_tree, leaves, named_leaves, rows
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
@@ -65,15 +68,22 @@ def weigh(
     if outputs is None:
         with preserved(device), torch.no_grad():
             outputs = untraced(model, shown)
-    if classes is None and not examples.is_regression:
+    adapter = one_output(outputs, examples.task, examples.classes)
+    outputs = outputs if adapter is None else adapter(outputs)
+    if classes is None and examples.task == CLASSES:
         examples = replace(examples, classes=outputs.shape[-1], checked=False)
-    if outputs.shape != (count, examples.outputs):
+    if not fits(examples.task, outputs, examples.targets[:count], examples.outputs):
+        shape = expected_shape(examples.task, examples.targets[:count], examples.outputs)
         raise ThresherError(
-            f"The outputs of the batch have shape {list(outputs.shape)}: make them "
-            f"[{count}, {examples.outputs}], as the targets ask."
+            f"The outputs of the batch have shape {list(outputs.shape)}: make them {shape}, as the targets ask."
         )
-    with preserved(device):
-        own = as_objective(objective, examples.classes)
+    own = as_objective(objective, examples.task)
+    if adapter is not None and isinstance(own, Plain):
+        own.shown = adapter.undo
+    networks = (model, peer, average)
+    with preserved(device), ExitStack() as hooks:
+        for network in networks:
+            hooks.enter_context(adapted(network, adapter))
         trusted = None if clean is None else _trusted(model, clean, examples.classes)
         given = {"peer": peer, "average": average, "clean": trusted}
         check_recipe(Recipe(each_batch=rule), own, examples, given)

@@ -1,10 +1,12 @@
 """Objectives: the loss of each example."""
 
 import copy
+from collections.abc import Mapping
 
 from torch import nn
 
 from thresher.core.objective import Objective, ObjectiveLike, Plain
+from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL
 from thresher.objectives.bootstrap import Bootstrap, SoftBootstrap
 from thresher.objectives.determinant import DeterminantLoss
 from thresher.objectives.distillation import Distillation
@@ -12,12 +14,14 @@ from thresher.objectives.generalized_cross_entropy import GeneralizedCrossEntrop
 from thresher.objectives.huber import Huber, huber
 from thresher.objectives.near_uniform import NearUniform, near_uniform
 from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoothed_identity
+from thresher.objectives.several import BinaryCrossEntropy, PositionCrossEntropy
 from thresher.objectives.standard import CrossEntropy, SquaredError
 from thresher.objectives.transition import ForwardCorrection, Reweighted, transition_from_anchors
 from thresher.objectives.variational import LayerPair, Variational
 from thresher.objectives.views_agree import Contrastive, CrossCorrelation, contrastive, cross_correlation
 
 __all__ = [
+    "BinaryCrossEntropy",
     "Bootstrap",
     "Contrastive",
     "CrossCorrelation",
@@ -33,6 +37,7 @@ __all__ = [
     "Objective",
     "ObjectiveLike",
     "Plain",
+    "PositionCrossEntropy",
     "Reweighted",
     "SoftBootstrap",
     "SquaredError",
@@ -48,9 +53,17 @@ __all__ = [
 ]
 
 
-def as_objective(given: ObjectiveLike | None, classes: int | None) -> Objective:
+DEFAULTS: Mapping[str, type[Objective]] = {
+    CLASSES: CrossEntropy,
+    REAL: SquaredError,
+    LABELS: BinaryCrossEntropy,
+    POSITIONS: PositionCrossEntropy,
+}
+
+
+def as_objective(given: ObjectiveLike | None, task: str) -> Objective:
     """A copy of the given objective, a wrapped function, or the task's default."""
     if given is None:
-        return SquaredError() if classes is None else CrossEntropy()
+        return DEFAULTS[task]()
     own = copy.deepcopy(given) if isinstance(given, nn.Module) else given
     return own if isinstance(own, Objective) else Plain(own)

@@ -13,6 +13,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.core.signals import margins
+from thresher.core.tasks import CLASSES, REAL
 from thresher.data.image_files import files_of
 from thresher.record import run_folder
 from thresher.record.ledger import Ledger
@@ -105,7 +106,7 @@ def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     if not train.in_memory and (files := files_of(train.inputs)):
         columns["file"] = [str(file) for file in files]
     for name, values in (("target", train.targets), ("true_target", train.columns.get("true_target"))):
-        if values is None:
+        if values is None or train.task not in (CLASSES, REAL):
             continue
         if train.is_regression:
             given = train.as_given(values.reshape(len(train), -1))

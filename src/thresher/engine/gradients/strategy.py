@@ -85,7 +85,8 @@ class Unfactored(Strategy):
     def prepare(self, forward: Forward, evidence: Evidence, clean: Direction | None, keep_graph: bool) -> None:  # noqa: ARG002
         if self.norms:
             inputs = rows(forward.inputs, slice(len(evidence)))
-            norms = norms_by_vmap(forward.model, inputs, evidence.read(output_gradient)).float()
+            gradients = evidence.read(output_gradient).view_as(evidence.outputs)
+            norms = norms_by_vmap(forward.model, inputs, gradients).float()
             evidence.known.update(dict.fromkeys(self.norms, norms))
         if clean is not None:
             evidence.known.update(dict.fromkeys(self.agreements, _agreement(forward, evidence, clean).float()))

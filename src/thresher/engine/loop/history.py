@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
 from thresher.core.signals import loss
+from thresher.core.tasks import CLASSES, LABELS, POSITIONS, share_right
 from thresher.engine.loop.sweep import Sweeper, measure, metric_of
 from thresher.engine.step.learner import Learner, evaluating
 from thresher.engine.store.checkpoint import Record
@@ -37,7 +38,7 @@ def fill_unseen(
     missing = torch.ones_like(visited).nonzero()[:, 0] if blended else (~visited).nonzero()[:, 0]
     if len(missing):
         seen = seen if "outputs" in seen.known else seen.others.get("average", seen)
-        if "outputs" in seen.known and not learner.objective.layers:
+        if "outputs" in seen.known and not learner.objective.layers and train.task != POSITIONS:
             outputs = seen.outputs[missing]
             with torch.no_grad(), evaluating(learner.objective):
                 losses = seen.subset(missing).losses
@@ -46,12 +47,20 @@ def fill_unseen(
                 learner.model, learner.objective, train, wanted=[loss], taps=learner.taps, positions=missing
             )
             outputs, losses = swept.outputs, swept.signals[loss]
+        outputs = _noted(outputs, train, missing)
         counts = torch.ones_like(losses) if weights is None else weights[missing]
         rows.fill(Note(missing, outputs, losses, torch.where(visited[missing], rows.weights()[missing], counts)))
     columns = rows.take()
-    if train.is_regression:
+    if train.classes is None:
         columns["p_given"] = columns["belief"] = residual_belief(columns["loss"])
     return columns
+
+
+def _noted(swept: Tensor, train: Examples, places: Tensor) -> Tensor:
+    """What the ledger keeps of the outputs of a sweep: all, or of labels or positions the share that is right."""
+    if train.task == LABELS:
+        return share_right(train.task, swept, train.targets[places])[:, None]
+    return (swept[:, 0] / swept[:, 1].clamp_min(1))[:, None] if train.task == POSITIONS else swept
 
 
 def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
@@ -75,7 +84,10 @@ def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
         record["clean_share"] = _share(right[kept])
         record["clean_weight"] = float(weights[right].sum() / weights.sum()) if kept.any() else None
     record |= _trust_record(networks, train)
-    if not train.is_regression:
+    if train.task in (LABELS, POSITIONS):
+        right = np.concatenate([columns["prediction"][:, 0] for columns in networks])[visited]
+        record["train_score"] = float(right.mean()) if len(right) else None
+    elif train.classes is not None:
         fits = np.concatenate([columns["prediction"][:, 0] for columns in networks]) == np.tile(
             train.labels.cpu().numpy(), len(networks)
         )
@@ -134,7 +146,9 @@ class Scores:
             found["score"] = found["scores"][self.metric]
             if len(measured) > 1:
                 found["scores"] |= {f"peer{place}": m[self.metric] for place, m in enumerate(measured)}
-                found["scores"]["together"] = measure(_together(outputs, self.metric), self.sets["test"])[self.metric]
+                if self.sets["train"].task != POSITIONS:  # of which no outputs are kept
+                    together = measure(_together(outputs, self.sets["train"].task), self.sets["test"])
+                    found["scores"]["together"] = together[self.metric]
             averages = [
                 self._measure(own.average, own, "test")[self.metric] for own in self.learners if own.average is not None
             ]
@@ -162,10 +176,10 @@ class Scores:
         return self.sweeper(model, learner.objective, self.sets[name]).outputs
 
 
-def _together(outputs: Sequence[Tensor], metric: str) -> Tensor:
+def _together(outputs: Sequence[Tensor], task: str) -> Tensor:
     """The mean over networks, of probabilities where the outputs are of classes."""
     stacked = torch.stack(list(outputs))
-    return (stacked if metric == "r2" else stacked.softmax(2)).mean(0)
+    return (stacked.softmax(2) if task == CLASSES else stacked).mean(0)
 
 
 def _networks(learner: Learner) -> list[nn.Module]:

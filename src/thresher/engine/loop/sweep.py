@@ -1,5 +1,6 @@
 """Sweeps: one pass over a whole set in evaluation mode, which leaves no trace."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -8,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import one_output
 from thresher.core.evidence import Signal, Swept
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
+from thresher.core.tasks import LABELS, POSITIONS, REAL, right_labels, summary
 from thresher.core.trees import Tree
 from thresher.engine.device.capture import Captured
 from thresher.engine.device.compile import as_written
@@ -48,7 +51,10 @@ class Sweeper:
         taps: Taps | None = None,
         positions: Tensor | None = None,
     ) -> Swept:
-        """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order."""
+        """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order.
+
+        Of classes at every token or pixel only a summary [n, 3] is kept.
+        """
         found: list[list[Tensor]] = []
         self.each(found.append, model, objective, examples, wanted=wanted, taps=taps, positions=positions)
         outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
@@ -86,7 +92,11 @@ class Sweeper:
                 by_prediction=by_prediction, strategy=strategy, classes=examples.classes, teacher=teacher,
             ).evidence  # fmt: skip
             read_all(evidence, wanted)
-            return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
+            outputs = evidence.outputs.detach()
+            one = one_output(outputs, examples.task, examples.classes)
+            outputs = outputs if one is None else one(outputs)
+            kept = summary(outputs, batch.targets) if examples.task == POSITIONS else outputs
+            return [kept, *(evidence.known[signal].detach() for signal in wanted)]
 
         grad = torch.set_grad_enabled(strategy is not None)
         with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
@@ -105,6 +115,8 @@ class Sweeper:
 def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
     """How good outputs are: accuracy, balanced accuracy and the recall of each class, or R² (and each target's).
 
+    Of several labels the mean average precision, and how many are right; of positions, how many of all are right.
+
     Real targets that are wrong can rank models backwards by R², so two scores stand beside it that half of them being
     wrong does not reach: `trimmed_r2`, and `median_error`, the median of |y-ŷ|, in the unit of the data.
 
@@ -114,6 +126,10 @@ def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
     """
     if examples.is_regression:
         return _r_squared(outputs, examples.targets) | _robust(outputs, examples)
+    if examples.task == LABELS:
+        return _of_labels(outputs, examples.targets)
+    if examples.task == POSITIONS:
+        return _of_positions(outputs, tokens=examples.targets.ndim == 2)
     right = (outputs.argmax(1) == examples.labels).double()
     classes, labels = examples.classes or 0, examples.labels
     totals = torch.zeros(classes, dtype=torch.float64, device=right.device).scatter_add(
@@ -129,6 +145,40 @@ def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
         "balanced_accuracy": float(balanced),
         **{f"recall_{label}": recall for label, (recall, total) in enumerate(found) if total},
     }
+
+
+def _of_labels(outputs: Tensor, targets: Tensor) -> dict[str, float]:
+    """The mean over labels of their average precision, the share of labels right, and of examples right in all."""
+    right = right_labels(outputs, targets)
+    return {
+        "mean_average_precision": mean_average_precision(outputs, targets),
+        "label_accuracy": float(right.double().mean()),
+        "exact_match": float(right.all(1).double().mean()),
+    }
+
+
+def mean_average_precision(outputs: Tensor, targets: Tensor) -> float:
+    """The mean over labels of the precision at each true example, from the highest output down.
+
+    Labels that no example has are left out; equal outputs are ranked as they come.
+
+    >>> mean_average_precision(torch.tensor([[3.0], [2.0], [1.0]]), torch.tensor([[1.0], [0.0], [1.0]]))
+    0.8333333333333333
+    """
+    order = outputs.argsort(dim=0, descending=True, stable=True)
+    true = (targets > 0.5).double().gather(0, order)
+    ranks = torch.arange(1, len(true) + 1, dtype=torch.float64, device=true.device)[:, None]
+    each = (true * true.cumsum(0) / ranks).sum(0) / true.sum(0).clamp_min(1)
+    known = (true.sum(0) > 0).double()
+    return float((each * known).sum() / known.sum().clamp_min(1))
+
+
+def _of_positions(summaries: Tensor, tokens: bool) -> dict[str, float]:
+    """The share of all positions that are right, and their mean cross entropy, of tokens as perplexity."""
+    right, counted, losses = summaries.double().sum(0).tolist()
+    mean = losses / max(counted, 1.0)
+    scores = {"accuracy": right / max(counted, 1.0), "cross_entropy": mean}
+    return scores | ({"perplexity": math.exp(min(mean, 700.0))} if tokens else {})
 
 
 def _r_squared(outputs: Tensor, targets: Tensor) -> dict[str, float]:
@@ -170,5 +220,5 @@ def trimmed_r_squared(residuals: Tensor, targets: Tensor) -> float:
 
 
 def metric_of(examples: Examples) -> str:
-    """The name of the score: accuracy, or R² for real targets."""
-    return "r2" if examples.is_regression else "accuracy"
+    """The name of the score: accuracy, R² for real targets, or the mean average precision of several labels."""
+    return {REAL: "r2", LABELS: "mean_average_precision"}.get(examples.task, "accuracy")

@@ -29,7 +29,7 @@ from thresher.engine.loop.order import CleanStream, PartnerStream, TrainStream, 
 from thresher.engine.loop.sweep import Sweeper
 from thresher.engine.plan import Plan
 from thresher.engine.start.checks import check_recipe, check_run
-from thresher.engine.start.dry_run import try_model, try_sets
+from thresher.engine.start.dry_run import Tried, try_model, try_sets
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.passes import Passes
 from thresher.engine.step.step import Step
@@ -53,7 +53,7 @@ class Training:
     ):
         self.recipe, self.plan = recipe, plan
         train, needs = sets["train"], needs_of(recipe)
-        objective = as_objective(recipe.objective, train.classes)
+        objective = as_objective(recipe.objective, train.task)
         said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
         given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average, "teacher": said}
         given["view"] = len(recipe.views) > 1 or None
@@ -65,7 +65,7 @@ class Training:
         tried = try_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
         try_sets(models[0], sets, plan.seed)
         self.observers = observers_of(recipe, train, plan.epochs)  # may refuse, so before there are hooks
-        self.learners = _learners(recipe, models, train, plan, tried.head)
+        self.learners = _learners(recipe, models, train, plan, tried)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
         captured = self.refusal is None
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
@@ -278,9 +278,7 @@ class Training:
             learner.remove_hooks()
 
 
-def _learners(
-    recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan: Plan, head: str | None
-) -> list[Learner]:
+def _learners(recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan: Plan, tried: Tried) -> list[Learner]:
     """A learner for each model, with an objective of its own, whose layers are watched."""
     average, made = recipe.average, []
     rate = (
@@ -289,7 +287,9 @@ def _learners(
         else average.for_epochs_of(len(train) / plan.batch)
     )
     for model in models:
-        objective = as_objective(recipe.objective, train.classes).to(train.targets.device)
+        objective = as_objective(recipe.objective, train.task).to(train.targets.device)
         made.append(Learner(model, objective, plan.make_optimizer, rate))
-        made[-1].watch_layers(objective.layers, head)
+        made[-1].watch_layers(objective.layers, tried.head)
+        if tried.adapter is not None:
+            made[-1].adapt(tried.adapter)
     return made

@@ -23,6 +23,7 @@ from thresher.core.rule import (
     signals_of,
 )
 from thresher.core.slots import MixFromSet
+from thresher.core.tasks import LABELS, POSITIONS, REAL
 from thresher.engine.step.teacher import TEACHER_OUTPUT
 
 DERIVATIVES = (Prepared.GRADIENT_NORM, Prepared.CLEAN_AGREEMENT)
@@ -129,7 +130,7 @@ def check_round(rule: RuleLike, pool: Examples, given: Mapping[str, object]) -> 
 
 def _check_signals(value: Recipe | RuleLike, examples: Examples) -> str:
     """The task, for which every signal has to be defined."""
-    task = "regression" if examples.is_regression else "classification"
+    task = examples.task
     for signal in signals_of(value):
         if task not in signal.tasks:
             raise ThresherError(
@@ -154,15 +155,18 @@ def _check_sets(train: Examples, given: Mapping[str, object]) -> None:
     """Refuse sets whose targets are of another kind than the training set's."""
     for name in ("test", "clean", "validation"):
         other = given.get(name)
-        if isinstance(other, Examples) and (
-            other.is_regression != train.is_regression
-            or other.outputs > train.outputs
-            or (other.targets.ndim == 2 and other.outputs < train.outputs)
-        ):
+        if not isinstance(other, Examples):
+            continue
+        wide = other.outputs > train.outputs or (other.targets.ndim == 2 and other.outputs < train.outputs)
+        if other.task != train.task or (wide and train.task != POSITIONS):
             raise ThresherError(
-                f"The {name} set asks for {other.outputs} {'targets' if other.is_regression else 'classes'} and the "
-                f"training set for {train.outputs} {'targets' if train.is_regression else 'classes'}: make them equal."
+                f"The {name} set asks for {other.outputs} {_asked(other)} and the training set for {train.outputs} "
+                f"{_asked(train)}: make them equal."
             )
+
+
+def _asked(examples: Examples) -> str:
+    return {REAL: "targets", LABELS: "labels", POSITIONS: "classes at positions"}.get(examples.task, "classes")
 
 
 def _check_clocks(recipe: Recipe) -> None:

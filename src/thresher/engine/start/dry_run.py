@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import call
+from thresher.core.calls import OneOutput, adapted, call, one_output
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Prepared, prepared_as
 from thresher.core.examples import Examples
@@ -15,6 +15,7 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import signals_of
 from thresher.core.seeding import generator, preserved
 from thresher.core.slots import seen_through
+from thresher.core.tasks import expected_shape, fits
 from thresher.core.trees import Tree, images_in, leaves, shapes
 from thresher.engine.device.compile import as_written
 from thresher.engine.gradients.strategy import Strategy
@@ -33,6 +34,7 @@ class Tried:
     head: str | None
     in_step: Strategy | None
     in_sweep: Strategy | None
+    adapter: OneOutput | None = None  # where the model gives one number for two classes, or a real target
 
 
 def try_model(
@@ -51,7 +53,7 @@ def try_model(
     swept = (recipe.each_epoch, recipe.relabel_on("epoch"))
     with preserved(train.targets.device):
         batch = first_of(train, 2, seed)
-        inputs, expected = batch.inputs, (len(batch.ids), train.outputs)
+        inputs = batch.inputs
         _try_views(recipe, inputs, seed)
         first = train.subset(batch.rows)
         recipe.draw(torch.arange(len(first)), first, generator(seed, "check"))
@@ -60,17 +62,15 @@ def try_model(
                 raise ThresherError(f"The objective reads the layer {layer!r}: name one of model.named_modules().")
         with torch.no_grad(), evaluating(model):
             outputs = _forward(model, inputs)
-        if tuple(outputs.shape) != expected:
-            raise ThresherError(
-                f"The model gives outputs of shape {list(outputs.shape)} for {expected[0]} examples: "
-                f"make it give {list(expected)}."
-            )
+        adapter = one_output(outputs, train.task, train.classes)
+        _check_shape(outputs if adapter is None else adapter(outputs), outputs, train, batch.targets, "")
         trusted = None if clean is None else first_of(clean, min(2, clean_batch), seed)
         head = last_linear(model, inputs) if prepared_as(Prepared.LAST_INPUTS, signals_of(recipe)) else None
-        in_step = choose_strategy(model, objective, signals_of(asked), batch, trusted, train.classes)
-        with evaluating(model), evaluating(objective):
-            in_sweep = choose_strategy(model, objective, signals_of(swept), batch, None, train.classes)
-        return Tried(head, in_step, in_sweep)
+        with adapted(model, adapter):
+            in_step = choose_strategy(model, objective, signals_of(asked), batch, trusted, train.classes)
+            with evaluating(model), evaluating(objective):
+                in_sweep = choose_strategy(model, objective, signals_of(swept), batch, None, train.classes)
+        return Tried(head, in_step, in_sweep, adapter)
 
 
 def _try_views(recipe: Recipe, inputs: Tree, seed: int) -> None:
@@ -84,19 +84,30 @@ def _try_views(recipe: Recipe, inputs: Tree, seed: int) -> None:
 
 def try_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> None:
     """Try the model on an example of every set."""
-    width = sets["train"].outputs
+    train = sets["train"]
     for name, examples in sets.items():
         outputs = _outputs_of_one(model, examples, f" of the {name} set", seed)
-        if tuple(outputs.shape) != (1, width):
-            raise ThresherError(
-                f"The model gives outputs of shape {list(outputs.shape)} for one example of the {name} set: "
-                f"make it give {[1, width]}."
-            )
+        adapter = one_output(outputs, train.task, train.classes)
+        seen = outputs if adapter is None else adapter(outputs)
+        _check_shape(seen, outputs, train, examples.targets[:1], f" of the {name} set")
+
+
+def _check_shape(seen: Tensor, given: Tensor, train: Examples, targets: Tensor, whose: str) -> None:
+    """Refuse outputs of another shape than the targets ask for; `seen` is how the `given` ones are read."""
+    if fits(train.task, seen, targets, train.outputs):
+        return
+    count = f"{len(targets)} examples" if len(targets) > 1 else "one example"
+    wanted = expected_shape(train.task, targets, train.outputs)
+    raise ThresherError(
+        f"The model gives outputs of shape {list(given.shape)} for {count}{whose}: make it give {wanted}."
+    )
 
 
 def output_width(model: nn.Module, examples: Examples) -> int:
     """How many outputs the model gives for an example."""
     outputs = _outputs_of_one(model, examples, f" of {examples.name}")
+    if outputs.ndim == 1:
+        return 1
     if outputs.ndim != 2:
         raise ThresherError(f"The model gives outputs of shape {list(outputs.shape)}: make it give [n, classes].")
     return outputs.shape[1]

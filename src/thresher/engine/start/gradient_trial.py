@@ -45,7 +45,7 @@ def choose_strategy(
             return Factored(norms, agreements)
         if norms:
             evidence = _evidence_of(batch, objective, untraced(model, batch.inputs).detach(), classes)
-            norms_by_vmap(model, batch.inputs, evidence.read(output_gradient))
+            norms_by_vmap(model, batch.inputs, evidence.read(output_gradient).view_as(evidence.outputs))
     if not agreements:
         return Unfactored(norms)
     taps = Taps(model, objective.layers)

@@ -15,6 +15,7 @@ from thresher.core.evidence import Evidence, Now
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Decision, ask, in_epoch
 from thresher.core.slots import MixFromSet, seen_through
+from thresher.core.tasks import LABELS, POSITIONS, share_right
 from thresher.core.trees import Tree
 from thresher.engine.step.blend import Blend
 from thresher.engine.step.forward import Batch, Pass
@@ -27,6 +28,7 @@ class Step:
     """One step of every network on one batch."""
 
     def __init__(self, recipe: Recipe, passes: Passes, rows: Sequence[EpochRows], batch: int):
+        self.task = rows[0].examples.task
         self.recipe, self.passes, self.learners, self.rows = recipe, passes, passes.learners, rows
         self.relabel = recipe.relabel_on("batch")
         device = next(self.learners[0].model.parameters()).device
@@ -145,7 +147,10 @@ class Step:
         known = evidence.known
         signal = next((known[s] for s in self.passes.wanted if s in known and known[s].ndim == 1), None)
         given = evidence if evidence.targets is batch.targets else evidence.replace(targets=batch.targets)
-        return Note(batch.rows, evidence.outputs.detach(), given.losses.detach(), weights, signal)
+        outputs = evidence.outputs.detach()
+        if self.task in (LABELS, POSITIONS):
+            outputs = share_right(self.task, outputs, batch.targets)[:, None]
+        return Note(batch.rows, outputs, given.losses.detach(), weights, signal)
 
     def _mixes_within(self, epoch: int) -> bool:
         mix = in_epoch(epoch, self.recipe.mix)

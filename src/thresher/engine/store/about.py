@@ -29,6 +29,7 @@ def describe_run(
         "input_shape": list(first.shape) if isinstance(first := train.first_input(), Tensor) else None,
         "outputs": train.outputs,
         "classes": train.classes,
+        "task": train.task,
         "class_names": None if train.class_names is None else list(train.class_names),
         "label_kind": train.label_kind,
         "target_scale": None if train.target_scale is None else [part.tolist() for part in train.target_scale],

@@ -56,8 +56,9 @@ def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: 
 
 
 def _identifies(setting: dataclasses.Field[Any]) -> bool:
-    """Whether another value of this setting is another run; rates are in the optimizer."""
-    return setting.metadata["identifies"] and setting.name not in ("learning_rate", "momentum", "weight_decay")
+    """Whether another value of this setting is another run; rates are in the optimizer, the objective in the recipe."""
+    elsewhere = ("learning_rate", "momentum", "weight_decay", "objective")
+    return setting.metadata["identifies"] and setting.name not in elsewhere
 
 
 def checksum(examples: Examples) -> str:
