@@ -99,6 +99,33 @@ def test_inputs_are_copied_into_the_same_places_and_none_stays_none() -> None:
 
 
 @pytest.mark.usefixtures("fake_cuda")
+def test_a_tree_has_a_place_for_every_leaf() -> None:
+    captured = Captured(lambda inputs: inputs["ids"] + inputs["more"][0])
+    for turn in range(capture.WARM_CALLS + 2):
+        inputs = {"ids": torch.full((2,), turn), "more": (torch.tensor([turn, 1]),)}
+        place = captured.places.get("inputs")
+        captured("a", inputs=inputs)
+        if place is not None:
+            assert captured.places["inputs"]["ids"] is place["ids"]
+            assert captured.places["inputs"]["more"][0] is place["more"][0]
+            assert place["ids"].tolist() == [turn, turn]
+            assert place["more"][0].tolist() == [turn, 1]
+    assert isinstance(captured.graph, FakeGraph)
+    assert captured.graph.replays == 2
+
+
+@pytest.mark.usefixtures("fake_cuda")
+def test_inputs_that_change_their_shape_are_not_captured() -> None:
+    captured = Captured(lambda inputs: inputs["ids"].sum())
+    for _ in range(capture.WARM_CALLS + 1):
+        captured("a", inputs={"ids": torch.ones(2, 5)})
+    assert captured.graph is not None
+    assert captured("a", inputs={"ids": torch.ones(2, 7)}) == 14
+    assert captured.refusal == "inputs change their shape from batch to batch: pad all to one length"
+    assert captured("a", inputs={"ids": torch.ones(2, 5)}) == 10
+
+
+@pytest.mark.usefixtures("fake_cuda")
 def test_a_function_that_cannot_be_recorded_goes_on_as_it_is_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def refusing(made: FakeGraph, stream: FakeStream) -> Any:  # noqa: ARG001

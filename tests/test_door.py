@@ -14,7 +14,7 @@ import pytest
 import torch
 from tiny import assert_same_run, assert_same_tensors, by_id, tensors
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, SubsetRandomSampler, TensorDataset
 
 import thresher
 from thresher import Examples, Recipe, Run, ThresherError, fit, method, rules, signals
@@ -300,11 +300,17 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a method that needs clean": (lambda: run(PAIR, "l2rw"), "pass clean="),
     "a misspelt setting": (lambda: run(PAIR, epoch=3), "no setting 'epoch': did you mean 'epochs'"),
     "epochs and steps": (lambda: run(PAIR, steps=3), "epochs and steps both say how long"),
-    "a loader": (lambda: run(DataLoader(Pairs())), "A DataLoader is given as the data: pass its dataset"),
-    "a loader to test on": (lambda: run(PAIR, test=DataLoader(Pairs())), "A DataLoader is given as the test set"),
+    "a loader with a sampler": (
+        lambda: run(DataLoader(Pairs(), sampler=SubsetRandomSampler(range(4)))),
+        "draws by a SubsetRandomSampler .*: pass its dataset",
+    ),
+    "a loader without batches to test on": (
+        lambda: run(PAIR, test=DataLoader(Pairs(), batch_size=None)),
+        "The DataLoader given as the test set draws by .*: pass its dataset",
+    ),
     "a name as data": (lambda: run("digits"), "pass thresher.load\\('digits'\\)"),
     "a path as data": (lambda: run(Path("photos")), "pass thresher.load\\('photos'\\)"),
-    "a dict": (lambda: run({"x": ROWS, "y": LABELS}), "type dict is given as the data: pass \\(inputs, targets\\)"),
+    "a dict": (lambda: run({"x": ROWS, "y": LABELS}), "the data has x, y and no labels: say which is the target"),
     "a generator": (lambda: run(each for each in PAIR), "type generator is given"),
     "None": (lambda: run(None), "type NoneType is given"),
     "inputs alone": (lambda: run(ROWS), "An item of the data is a ndarray"),
@@ -328,7 +334,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "no examples": (lambda: run((ROWS[:0], LABELS[:0])), "the data is empty"),
     "one class": (lambda: run((ROWS, LABELS * 0)), "one class only"),
     "a column of whole numbers": (lambda: run((ROWS, LABELS[:, None])), "whole numbers of shape \\[40, 1\\]"),
-    "whole numbers in columns": (lambda: run((ROWS, np.stack([LABELS, LABELS], 1))), "or real targets as floats"),
+    "whole numbers in columns": (lambda: run((ROWS, np.stack([LABELS, LABELS + 1], 1))), "or give targets as floats"),
     "targets of three dimensions": (lambda: run((ROWS, np.zeros((40, 2, 2)))), "reshape them"),
     "real targets for classes": (lambda: run((ROWS, LABELS * 1.0), "gce"), "defined for classification only"),
     "a class that training lacks": (

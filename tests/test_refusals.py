@@ -281,7 +281,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: call(Recipe(views=(lambda images, generator: images[:, :, :2],))),  # noqa: ARG005
         "view",
     ),
-    "mixed words": (lambda: call(Recipe(mix=Mixup()), words, word_examples()), "leave mix out"),
+    "mixed words": (lambda: call(Recipe(), words, word_examples(), mix="mixup"), "leave mix out"),
     "weights of a wrong shape": (
         lambda: call(Recipe(each_batch=lambda evidence: torch.ones(len(evidence), 1))),
         r"return \[",

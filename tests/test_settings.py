@@ -102,6 +102,7 @@ OTHER: dict[str, Any] = {  # of each option a value that is not its default
     "model": "mlp:8", "clean": "50", "validation": 0.2, "early_stop": True, "fine_tune": True, "fine_tune_steps": 9,
     "pool": True, "test": "checked.csv", "task": "classes", "categorical": "a,b", "drop": "c", "na": "?,-", "sep": ";",
     "groups": "person", "skip_broken": True, "start": "represent:20", "features": "vectors.npy",
+    "mix": "none",
 }  # fmt: skip
 FREE = {"compiled", "deterministic", "device", "workers", "data_dir"}  # a run may go on under another value of these
 
@@ -248,6 +249,7 @@ def test_a_setting_that_identifies_is_named(name: str, folder: Path) -> None:
         ({"weight_decay": 0.1}, "optimizer"),
         ({"average": Growing(0.9)}, "recipe"),
         ({"augment": "weak"}, "recipe"),
+        ({"mix": "mixup"}, "recipe"),
         ({"recipe": Recipe()}, "recipe"),
         ({"model": lambda: net(dropout=0.5)}, "model"),
     ],

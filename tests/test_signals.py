@@ -207,18 +207,18 @@ def test_missing_evidence_names_what_to_give() -> None:
 
 def test_plain_functions_and_modules_become_objectives_of_ones_own() -> None:
     evidence = some_evidence(5)
-    by_function = as_objective(lambda outputs, targets: functional.cross_entropy(outputs, targets, reduction="none"), 4)
-    by_module = as_objective(nn.CrossEntropyLoss(reduction="none"), 4)
-    expected = as_objective(None, 4)(evidence)
+    by_function = as_objective(lambda *given: functional.cross_entropy(*given, reduction="none"), "classification")
+    by_module = as_objective(nn.CrossEntropyLoss(reduction="none"), "classification")
+    expected = as_objective(None, "classification")(evidence)
     assert isinstance(by_function, Plain)
     assert torch.equal(by_function(evidence), expected)
     assert torch.equal(by_module(evidence), expected)
-    assert isinstance(as_objective(None, None), SquaredError)
+    assert isinstance(as_objective(None, "regression"), SquaredError)
 
 
 @pytest.mark.parametrize("given", [Crooked(), nn.PReLU()])
 def test_two_networks_never_share_the_parameters_of_an_objective(given: nn.Module) -> None:
-    first, second = as_objective(given, 4), as_objective(given, 4)
+    first, second = as_objective(given, "classification"), as_objective(given, "classification")
     with torch.no_grad():
         next(first.parameters()).fill_(9.0)
     assert next(second.parameters()).item() != 9.0
@@ -229,4 +229,4 @@ def test_two_networks_never_share_the_parameters_of_an_objective(given: nn.Modul
 def test_an_objective_that_does_not_give_one_loss_for_each_example_is_refused(reduced: nn.Module) -> None:
     task = "real" if isinstance(reduced, nn.MSELoss) else "classes"
     with pytest.raises(ThresherError, match="reduction"):
-        some_evidence(5, task, objective=as_objective(reduced, 4)).read(signals.loss)
+        some_evidence(5, task, objective=as_objective(reduced, "classification")).read(signals.loss)

@@ -346,7 +346,6 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: weigh(by_loss(), network(), INPUTS, LABELS, outputs=torch.zeros(2, CLASSES)),
         "\\[12, 3\\]",
     ),
-    "flat outputs": (lambda: weigh(by_loss(), nn.Flatten(0), INPUTS[:, :1], REAL[:, 0]), "\\[12, 1\\]"),
     "soft labels of another width": (lambda: weigh(by_loss(), network(), INPUTS, SOFT, classes=5), "width 3"),
     "outputs of another width": (lambda: weigh(by_loss(), network(outputs=4), INPUTS, SOFT, classes=3), "\\[12, 3\\]"),
     "NaN": (lambda: weigh(by_loss(), network(), INPUTS / 0 * 0, LABELS), "NaN"),

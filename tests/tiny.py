@@ -36,7 +36,7 @@ def real_examples(count: int = 44, *, seed: int = 0) -> Examples:
 def trusted(train: Examples, count: int) -> Examples:
     """The first uncorrupted examples, of each class in turn: a clean set that is part of `train`."""
     places = (~train.columns["is_corrupt"]).nonzero().flatten()
-    if not train.is_regression:
+    if train.classes is not None:
         labels = train.labels[places]
         turn = torch.tensor([(labels[:place] == label).sum() for place, label in enumerate(labels)])
         places = places[turn.argsort(stable=True)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -19,7 +20,7 @@ from thresher.data.given import as_examples, examples_like
 from thresher.data.splits import Splits
 from thresher.engine.device.placement import find_device
 from thresher.engine.run import Run
-from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed
+from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed, lists_settings
 from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
 from thresher.engine.train import Moment
@@ -32,6 +33,7 @@ from thresher.record.run_folder import LEDGER
 Procedure = Callable[[Trainer], Run]
 
 
+@lists_settings
 def fit(
     what: str | Recipe | Rule | Method | Procedure | Callable[..., Any],
     model: nn.Module | Callable[[], nn.Module] | str,
@@ -56,14 +58,17 @@ def fit(
               Recipe, a rule, or a procedure (a function of a Trainer)
     model     a module, trained in place; a function that makes one (needed for methods with several networks); or a
               name that `thresher.models` knows, "auto" for one that suits the inputs
-    data      (inputs, targets) as arrays, tensors or lists; a DataFrame, with target= its column; a dataset of (input,
-              target) pairs; Examples; or what `load` gives, whose test set is then used. Whole numbers, texts and truth
-              values as targets are classes, decimals are real targets
+    data      (inputs, targets) as arrays, tensors or lists, inputs also as a dict or tuple of such; a DataFrame, with
+              target= its column; a mapping, a dataset of such or of (input, target) pairs, or a DataLoader of it, whose
+              batch size and collate function are then used; Examples; or what `load` gives, with its test set. Whole
+              numbers, texts and truth values as targets are classes, decimals are real targets
     noise_rate  the share of wrong targets that the method assumes: a number, "auto" (found by the run) or "folds"
     test, clean, validation  further data: to measure on; whose targets can be trusted; as noisy as the training data
     features  embeddings of the training inputs, an array [n, width] or the file of one, in which rules look for
               neighbours in place of the network's own
-    settings, changes  TrainSettings, and single ones of them by name: epochs=30, batch=64, optimizer="sgd", ...
+    watch     is told a Moment after every step, which has the epoch's record after the last
+    out       the folder of the run, from which `open_run` reads all of it
+    settings  TrainSettings, which single ones of them by name change: epochs=30, batch=64, optimizer="sgd", ...
 
     >>> inputs, targets = torch.randn(200, 4), torch.randint(0, 2, (200,))
     >>> fit("prl-l", "mlp:8", (inputs, targets), noise_rate=0.25, epochs=1, batch=100).history[-1]["kept"]
@@ -71,6 +76,8 @@ def fit(
     """
     if isinstance(data, Splits) and test is None:
         test = data.test
+    if isinstance(data, DataLoader):
+        changes = _of_loader(data, settings) | changes
     train = as_examples(data, target=target)
     if train.classes is not None and train.classes < 2 and not isinstance(data, Examples | Splits):
         raise ThresherError("The training data have examples of one class only: give examples of at least two.")
@@ -93,6 +100,12 @@ def fit(
         out=out,
     )
     return _train(what, trainer, noise_rate)
+
+
+def _of_loader(loader: DataLoader[Any], settings: TrainSettings | None) -> dict[str, Any]:
+    """The size of its batches and the processes that read, where no settings say them."""
+    told = {} if loader.batch_size is None else {"batch": loader.batch_size, "workers": loader.num_workers}
+    return told if settings is None else {}
 
 
 def _train(what: Any, trainer: Trainer, noise_rate: float | str | None) -> Run:

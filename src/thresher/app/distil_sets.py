@@ -36,7 +36,7 @@ class Parts(NamedTuple):
 def load_parts(settings: DistilSettings) -> Parts:
     """Load and split the data, by the seed; a teacher that is a table is never judged by what it has learnt."""
     train, others, test = _loaded(settings)
-    if train.is_regression:
+    if train.classes is None:
         raise ThresherError("Distillation is defined for classification only: choose data with classes.")
     table, seen = None, torch.zeros(len(train), dtype=torch.bool)
     if is_table(settings.teacher):

@@ -115,7 +115,8 @@ def make_settings(
         chosen["epochs"] = DEFAULT_EPOCHS
     if isinstance(chosen.get("noise_rate"), str):
         chosen["noise_rate"] = _noise_rate(chosen["noise_rate"])
-    return kind(**{name: value for name, value in chosen.items() if value != "none"})
+    takes_none = {field.name for field in dataclasses.fields(kind) if field.metadata.get("takes_none")}
+    return kind(**{name: value for name, value in chosen.items() if value != "none" or name in takes_none})
 
 
 def _noise_rate(text: str) -> float | str:
@@ -153,6 +154,7 @@ def to_toml(settings: Settings) -> str:
     pool = false
     optimizer = "adam"
     weight_decay = 0.0
+    mix = "own"
     seed = 0
     precision = "auto"
     deterministic = false

@@ -204,7 +204,7 @@ def what_the_score_means(found: Result, settings: Settings, run: Run, test: Exam
         return None
     rate = settings.noise_rate if found["noise_rate"] is None else found["noise_rate"]
     corrected = None
-    if not test.is_regression and found["last"] is not None:
+    if test.classes is not None and found["last"] is not None:
         corrected = against_true_labels(run, test, found["last"])
         rate = {"rate": corrected.rate}
     return against_labels(found["last"], found["metric"], rate, corrected)

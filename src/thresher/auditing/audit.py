@@ -23,6 +23,7 @@ from thresher.auditing.networks import Watch, as_flat_inputs, judged_by_networks
 from thresher.auditing.store import Store
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.tasks import CLASSES, REAL
 from thresher.door import fit
 from thresher.engine.device.placement import find_device
 from thresher.engine.settings import TrainSettings, changed
@@ -81,6 +82,10 @@ def audit(
     tell = tell or (lambda stage: None)  # noqa: ARG005
     how = changed(TrainSettings(epochs=None if "steps" in settings else EPOCHS, seed=seed), settings)
     examples = given.examples
+    if examples.task not in (CLASSES, REAL):
+        raise ThresherError(
+            f"An audit judges classes and real targets, not {examples.task} ones: read a run's trust()."
+        )
     about = {
         "labels": blake2b(examples.targets.cpu().numpy().tobytes(), digest_size=16).hexdigest(),
         "folds": folds, "seed": seed, "estimator": repr(estimator), "model": model if isinstance(model, str) else "own",

@@ -28,7 +28,7 @@ class Alike:
 
 def digests(examples: Examples) -> list[bytes]:
     """A checksum of each input [n]: of its file, or of its bytes."""
-    if not isinstance(examples.inputs, Tensor) and (files := files_of(examples.inputs)):
+    if not examples.in_memory and (files := files_of(examples.inputs)):
         return [_digest(file.read_bytes()) for file in files]
     return [_digest(row.numpy().tobytes()) for batch in _each(examples) for row in batch]
 

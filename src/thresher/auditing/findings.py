@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from torch import Tensor
 
 from thresher.auditing.duplicates import Alike, contradicting
 from thresher.auditing.neighbours import Nearest
@@ -96,7 +95,7 @@ def issues_of_targets(facts: Facts, columns: Mapping[str, Array], rate: Estimate
 def _issues(facts: Facts, columns: Mapping[str, Any], rate: Estimate, told: Mapping[str, Any]) -> Issues:
     examples = facts.examples
     ids = examples.ids.cpu().numpy()
-    files = [] if isinstance(examples.inputs, Tensor) else files_of(examples.inputs)
+    files = [] if examples.in_memory else files_of(examples.inputs)
     where = {"file": pa.array([str(file) for file in files], pa.string())} if files else {"row": ids}
     order = np.argsort(facts.trust, kind="stable")
     own = {"id": ids, **where, **columns}

@@ -1,7 +1,7 @@
 """Map-style datasets as inputs: subsets, concatenation, and batches loaded by workers."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Number
 from typing import Any, Protocol
 
@@ -11,10 +11,15 @@ from torch.utils.data import ConcatDataset, DataLoader, default_collate
 
 from thresher.core.errors import ThresherError
 from thresher.core.seeding import everything_seeded, generator
+from thresher.core.trees import Tree, as_tree, concatenated, in_single_precision, is_tree, leaves, mapped
+
+Collate = Callable[[list[Any]], Any]  # items as a dataset gives them -> one batch of them
 
 
 class MapDataset(Protocol):
-    """Anything with a length and items; an item is an input (a tensor or numbers), or a tuple that starts with one."""
+    """Anything with a length and items; an item is an input (a tensor, numbers, a dict of such), or a tuple whose first
+    part is one.
+    """
 
     def __len__(self) -> int: ...
     def __getitem__(self, position: int, /) -> Any: ...
@@ -34,41 +39,83 @@ class Picked:
 
 
 class Seeded:
-    """Items whose random transforms depend on (seed, epoch, id) only, not on the worker that loads them."""
+    """Items whose random transforms depend on (seed, epoch, id) only, not on the worker that loads them.
 
-    def __init__(self, dataset: MapDataset, ids: list[int], seed: int, epoch: int):
-        self.dataset, self.ids, self.seed, self.epoch = dataset, ids, seed, epoch
+    They are inputs; or `whole` items, as the dataset gives them, for a function that makes batches of those.
+    """
+
+    def __init__(self, dataset: MapDataset, ids: list[int], seed: int, epoch: int, whole: bool = False):
+        self.dataset, self.ids, self.seed, self.epoch, self.whole = dataset, ids, seed, epoch, whole
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, position: int) -> Tensor:
+    def __getitem__(self, position: int) -> Tree:
         with everything_seeded(self.seed, self.epoch, self.ids[position]):
-            return _as_input(self.dataset[position])
+            item = self.dataset[position]
+            return item if self.whole else as_input(item)
 
 
-def _as_input(item: Any) -> Tensor:
+def as_input(item: Any) -> Tree:
     """The input of an item: its first part, or all of it where it is made of numbers (also nested in lists)."""
     plain = (Number, list) if isinstance(item, list) else Number
     if isinstance(item, (tuple, list)) and not isinstance(item[0], plain):
         item = item[0]
+    if isinstance(item, Mapping | tuple):
+        return in_single_precision(as_tree(item, "An item"))
     try:
-        return torch.as_tensor(item)
+        return in_single_precision(torch.as_tensor(item))
     except (TypeError, ValueError, RuntimeError):
         raise ThresherError(
             f"An item's input is a {type(item).__name__}, which cannot become a tensor: "
-            "let the dataset give a tensor, or a tuple that starts with one."
+            "let the dataset give a tensor, a dict of tensors, or a tuple that starts with one."
         ) from None
 
 
-def _stacked(inputs: list[Tensor]) -> Tensor:
+def _stacked(inputs: list[Tree]) -> Tree:
     """The inputs as one batch; they must have the same shape."""
+    return mapped(lambda *parts: _stacked_leaves(list(parts)), *inputs)
+
+
+def _stacked_leaves(inputs: list[Tensor]) -> Tensor:
     for each in inputs:
         if each.shape != inputs[0].shape:
             shapes = f"{list(inputs[0].shape)} and {list(each.shape)}"
-            raise ThresherError(f"Items have inputs of shapes {shapes} in a batch: bring all to one shape first.")
+            raise ThresherError(
+                f"Items have inputs of shapes {shapes} in a batch: bring all to one shape first, or give Examples a "
+                "collate= that pads a batch."
+            )
     batch: Tensor = default_collate(inputs)
     return batch
+
+
+class Collated:
+    """A caller's function as one that makes batches of inputs: targets that it returns beside them are left out."""
+
+    def __init__(self, collate: Collate):
+        self.collate = collate
+
+    def __call__(self, items: list[Any]) -> Tree:
+        return as_input(self.collate(items))
+
+
+class Without:
+    """Mappings without some of their names: those of a dataset, or the batches that a collate function makes."""
+
+    def __init__(self, source: Any, names: Collection[str]):
+        self.source, self.names = source, names
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, position: int) -> Any:
+        return self._without(self.source[position])
+
+    def __call__(self, items: list[Any]) -> Any:
+        return self._without(self.source(items))
+
+    def _without(self, mapping: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: part for name, part in mapping.items() if name not in self.names}
 
 
 def gathered(dataset: Any, positions: list[int]) -> Tensor | None:
@@ -90,21 +137,38 @@ def gathered(dataset: Any, positions: list[int]) -> Tensor | None:
     return batch
 
 
-def loaded(items: Seeded, order: Iterable[Tensor], workers: int, pinned: bool) -> Iterable[Tensor]:
+def loaded(
+    items: Seeded, order: Iterable[Tensor], workers: int, pinned: bool, collate: Collate | None = None
+) -> Iterable[Tree]:
     """The items of each row of `order`, as batches; by workers, unless the dataset holds them ready."""
-    if len(items) and gathered(items.dataset, [0, len(items) - 1]) is not None:
+    if collate is None and len(items) and gathered(items.dataset, [0, len(items) - 1]) is not None:
         return (batch for row in order if (batch := gathered(items.dataset, row.tolist())) is not None)
     return DataLoader(
         items,  # type: ignore[arg-type]
         batch_sampler=[row.tolist() for row in order],
         num_workers=workers,
-        collate_fn=_stacked,
+        collate_fn=_stacked if collate is None else Collated(collate),
         pin_memory=pinned,
         generator=generator(items.seed, "loader", items.epoch),
     )
 
 
-def joined(parts: Sequence[Tensor | MapDataset]) -> Tensor | MapDataset:
-    """The inputs of several sets as one: a tensor if all of them are tensors."""
-    tensors = [part for part in parts if isinstance(part, Tensor)]
-    return torch.cat(tensors) if len(tensors) == len(parts) else ConcatDataset(parts)  # type: ignore[arg-type]
+def joined(parts: Sequence[Tree | MapDataset]) -> Tree | MapDataset:
+    """The inputs of several sets as one: in memory if all of them are."""
+    if all(is_tree(part) for part in parts):
+        return concatenated(parts)
+    listed: list[Any] = [_Rows(part) if isinstance(part, Mapping | tuple) else part for part in parts]
+    return ConcatDataset(listed)
+
+
+class _Rows:
+    """A tree in memory as a map-style dataset."""
+
+    def __init__(self, tree: Tree):
+        self.tree = tree
+
+    def __len__(self) -> int:
+        return len(leaves(self.tree)[0])
+
+    def __getitem__(self, position: int) -> tuple[Tree]:
+        return (mapped(lambda leaf: leaf[position], self.tree),)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import call
 from thresher.core.errors import ThresherError
+from thresher.core.trees import Tree
 
 
 @dataclass(frozen=True)
@@ -19,11 +21,12 @@ class MutualInformation:
 
     passes: int = 20
 
-    def __call__(self, model: nn.Module, inputs: Tensor) -> Tensor:
-        total, surprise = 0.0, 0.0
+    def __call__(self, model: nn.Module, inputs: Tree) -> Tensor:
+        total: Tensor | float = 0.0
+        surprise: Tensor | float = 0.0
         with torch.no_grad(), dropping(model):
             for _ in range(self.passes):
-                chances = model(inputs).float().softmax(1)
+                chances = call(model, inputs).float().softmax(1)
                 total, surprise = total + chances, surprise + torch.special.entr(chances).sum(1)
         information: Tensor = torch.special.entr(total / self.passes).sum(1) - surprise / self.passes
         return information.clamp_min(0)

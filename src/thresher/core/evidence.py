@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
 from thresher.core.schedules import Schedule
+from thresher.core.tasks import TASKS
+from thresher.core.trees import Tree, rows
 
 OTHER_EXAMPLES = frozenset({"clean", "labelled", "validation"})  # all other evidence is about the same examples
 
@@ -38,12 +40,12 @@ class Signal:
 
     name: str
     function: Callable[["Evidence"], Tensor] = field(repr=False)
-    tasks: tuple[str, ...] = ("classification", "regression")
+    tasks: tuple[str, ...] = TASKS
     prepared: Prepared | None = None
     needs: frozenset[str] = frozenset()
     of_targets: bool = False
     made_of: tuple["Signal", ...] = ()
-    passes: Callable[[nn.Module, Tensor], Tensor] | None = field(default=None, repr=False)
+    passes: Callable[[nn.Module, Tree], Tensor] | None = field(default=None, repr=False)
     timeless: bool = field(default=False, repr=False)
 
     def __call__(self, evidence: "Evidence") -> Tensor:
@@ -70,7 +72,7 @@ class Losses(Protocol):
 class Evidence:
     """What a signal, a rule or an objective may read; every signal is computed once, when first read.
 
-    outputs   [n, classes or d] of the model, or a function that computes them by a sweep when first read
+    outputs   [n, classes or d or ...] of the model, or a function that computes them by a sweep when first read
     targets   [n] class ids, [n, classes] soft labels or [n, d] real targets, as given
     objective the recipe's own: losses [n] from evidence
     others    further evidence by name: `peer`, `average`, `clean`, `teacher`, `validation`, ...
@@ -81,7 +83,7 @@ class Evidence:
     objective: Losses
     raw_outputs: Tensor | Callable[[], "Swept"]
     classes: int | None
-    inputs: Tensor | None = None
+    inputs: Tree | None = None
     epoch: int = 0
     epochs: float = 1.0
     groups: Tensor | None = None
@@ -166,7 +168,7 @@ class Evidence:
             ids=self.ids[positions],
             targets=self.targets[positions],
             raw_outputs=outputs,
-            inputs=None if self.inputs is None else self.inputs[positions],
+            inputs=None if self.inputs is None else rows(self.inputs, positions),
             groups=None if self.groups is None else self.groups[positions],
             columns=pick,
             layers={name: value[positions] for name, value in self.layers.items()},

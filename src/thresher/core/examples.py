@@ -7,19 +7,40 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from thresher.core.datasets import MapDataset, Picked, Seeded, joined, loaded
+from thresher.core.datasets import Collate, Collated, MapDataset, Picked, Seeded, joined, loaded
 from thresher.core.errors import ThresherError
+from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, TASKS, task_of
+from thresher.core.trees import (
+    Tree,
+    as_leaf,
+    as_tree,
+    blendable,
+    in_single_precision,
+    is_column,
+    is_frame,
+    is_tree,
+    leaves,
+    mapped,
+    moved,
+    named_leaves,
+    rows,
+    selected,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
     """n examples: inputs, given targets and named columns, each example with a stable id.
 
-    inputs   a tensor [n, ...], kept on the training device, or a map-style dataset, streamed by workers
-    targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]
+    inputs   a tensor [n, ...], or a dict or tuple of such, kept on the training device; or a map-style dataset, or a
+             list of inputs, streamed by workers
+    targets  class ids [n], soft labels [n, classes] (with `classes=`), or real targets [n] or [n, d]; 0 and 1 for each
+             of several labels [n, labels]; or a class id at every token [n, T] or pixel [n, h, w], ignored if negative
+    task     what the targets are: "classification", "regression", "multi-label" or "dense"; as they look unless given
     columns  named facts of length n: `is_corrupt`, `true_target`, `teacher_output`, ...
+    collate  makes a batch of a list of items of a dataset, such as one that pads them to the longest
     normalise  (mean, std) applied to uint8 inputs on their way to the model; (0, 255) unless given
     label_kind  what labels were before they got ids and names: "text", "int" or "bool"; predictions are of that kind
     target_scale  (mean, deviation), each [d], by which real targets were standardised: records undo it
@@ -31,7 +52,7 @@ class Examples:
     (3, [2, 0])
     """
 
-    inputs: Tensor | MapDataset
+    inputs: Tree | MapDataset
     targets: Tensor
     ids: Tensor = None  # type: ignore[assignment]  # filled in below: 0 .. n-1
     classes: int | None = None
@@ -44,29 +65,30 @@ class Examples:
     checked: bool = field(default=False, repr=False)
     brought: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     preparation: Any = field(default=None, repr=False)
+    collate: Collate | None = field(default=None, repr=False)
+    task: str = ""  # filled in below
 
     def __post_init__(self) -> None:
         fill = object.__setattr__
-        fill(self, "targets", torch.as_tensor(self.targets))
+        if not isinstance(self.inputs, Tensor):
+            fill(self, "inputs", _as_inputs(self.inputs, self.name))
+        targets = as_leaf(self.targets, f"{self.name}, its targets,") if is_column(self.targets) else self.targets
+        fill(self, "targets", torch.as_tensor(targets))
         if self.ids is None:
             fill(self, "ids", torch.arange(len(self.targets), device=self.targets.device))
         fill(self, "ids", torch.as_tensor(self.ids))
         fill(self, "columns", {name: torch.as_tensor(column) for name, column in self.columns.items()})
-        if self.classes is None and not self.targets.is_floating_point():
-            if self.targets.ndim > 1:
-                shape = list(self.targets.shape)
-                raise ThresherError(
-                    f"{self.name} has whole-number targets {shape}: give class ids [n], real targets as floats, "
-                    "or soft labels with classes=."
-                )
-            fill(self, "targets", self.targets.long())
+        if self.classes is not None or self.task in ("", CLASSES):
+            fill(self, "task", task_of(self.targets, self.classes, self.target_scale is not None))
+        if self.task == POSITIONS and tuple(self.targets.shape[1:]) == (1,):
+            n = len(self.targets)
+            raise ThresherError(f"{self.name} has whole-number targets [{n}, 1]: give class ids [{n}], or floats.")
+        if self.task == CLASSES and self.classes is None:
             fill(self, "classes", int(self.targets.max()) + 1 if len(self.targets) else 0)
-        if self.targets.is_floating_point() or self.targets.ndim == 2:
-            fill(self, "targets", self.targets.float())
-            if self.classes is None and self.targets.ndim == 1:
-                fill(self, "targets", self.targets[:, None])
-        else:
-            fill(self, "targets", self.targets.long())
+        is_real = self.task in (REAL, LABELS) or self.targets.is_floating_point() or self.targets.ndim == 2
+        fill(self, "targets", self.targets.float() if is_real and self.task != POSITIONS else self.targets.long())
+        if self.task in (REAL, LABELS) and self.targets.ndim == 1:
+            fill(self, "targets", self.targets[:, None])
         if self.target_scale is not None:
             scale = tuple(torch.as_tensor(part, dtype=torch.float64).cpu().reshape(-1) for part in self.target_scale)
             fill(self, "target_scale", scale)
@@ -79,38 +101,60 @@ class Examples:
 
     @property
     def in_memory(self) -> bool:
-        return isinstance(self.inputs, Tensor)
+        return is_tree(self.inputs)
 
     @property
     def is_regression(self) -> bool:
-        return self.classes is None
+        return self.task == REAL
 
     @property
     def outputs(self) -> int:
-        """The number of outputs a model must have: the classes, or the real targets."""
+        """The number of outputs a model must have: the classes (at a position, at least), labels or real targets."""
+        if self.task == POSITIONS:
+            return int(self.targets.max()) + 1
         return self.classes if self.classes is not None else self.targets.shape[1]
 
     @property
     def labels(self) -> Tensor:
         """The given class of each example [n], the likeliest one where the targets are soft."""
         if self.classes is None:
-            raise ThresherError(f"{self.name} has real targets and no labels: use targets instead.")
+            raise ThresherError(f"{self.name} has {self.task} targets and no single label each: use targets instead.")
         return self.targets if self.targets.ndim == 1 else self.targets.argmax(1)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        if isinstance(self.inputs, Tensor):
-            return tuple(self.inputs.shape[1:])
-        return tuple(Seeded(self.inputs, [0], 0, 0)[0].shape)
+        """The shape of one input, which has to be a single tensor."""
+        first = self.first_input()
+        if not isinstance(first, Tensor):
+            raise ThresherError(
+                f"{self.name} has inputs of several tensors ({', '.join(name for name, _ in named_leaves(first))}), "
+                "and this needs a single one: pass a torch.nn.Module that takes them."
+            )
+        return tuple(first.shape)
+
+    def first_input(self) -> Tree:
+        """The input of the first example, as it is stored."""
+        if self.in_memory:
+            return mapped(lambda leaf: leaf[0], self.inputs)
+        items = Seeded(self.inputs, [0], 0, 0, whole=self.collate is not None)
+        if self.collate is None:
+            return items[0]
+        return mapped(lambda leaf: leaf[0], Collated(self.collate)([items[0]]))
+
+    @property
+    def can_be_blended(self) -> bool:
+        """Whether inputs, as the model gets them, are real numbers, and targets no class ids at positions."""
+        first = mapped(lambda leaf: leaf[None], self.first_input())
+        return self.task != POSITIONS and blendable(self.as_model_input(first))
 
     def subset(self, positions: Tensor | Sequence[int]) -> "Examples":
         """The examples at these positions, in this order, or where a mask is true, with their ids and columns."""
         device = self.targets.device
         chosen = torch.as_tensor(positions, device=device)
         at = torch.arange(len(self), device=device)[chosen if chosen.dtype == torch.bool else chosen.long()]
-        inputs: Tensor | MapDataset
-        if isinstance(self.inputs, Tensor):
-            inputs = self.inputs[at.to(self.inputs.device)]
+        inputs: Tree | MapDataset
+        if self.in_memory:
+            inputs = rows(self.inputs, at.to(leaves(self.inputs)[0].device))
         else:
             inputs = Picked(self.inputs, at.tolist())
         columns = {name: column[at.to(column.device)] for name, column in self.columns.items()}
@@ -132,7 +176,7 @@ class Examples:
         """All tensors on this device; a streamed dataset is left as it is."""
         return replace(
             self,
-            inputs=self.inputs.to(device) if isinstance(self.inputs, Tensor) else self.inputs,
+            inputs=moved(self.inputs, device) if self.in_memory else self.inputs,
             targets=self.targets.to(device),
             ids=self.ids.to(device),
             columns={name: column.to(device) for name, column in self.columns.items()},
@@ -153,8 +197,18 @@ class Examples:
             values = values * deviation + mean
         return values.float()
 
-    def as_model_input(self, inputs: Tensor) -> Tensor:
-        """Inputs for the model: uint8 inputs are normalised, others are unchanged."""
+    def in_type_of(self, model: nn.Module) -> "Examples":
+        """The same with float64 inputs as float32, unless the model itself has parameters in float64."""
+        if not self.in_memory or all(leaf.dtype != torch.float64 for leaf in leaves(self.inputs)):
+            return self
+        if any(parameter.dtype == torch.float64 for parameter in model.parameters()):
+            return self
+        return replace(self, inputs=in_single_precision(self.inputs))
+
+    def as_model_input(self, inputs: Tree) -> Tree:
+        """Inputs for the model: uint8 inputs are normalised, of a tree those that are images; others are unchanged."""
+        if not isinstance(inputs, Tensor):
+            return mapped(lambda leaf: self.as_model_input(leaf) if leaf.ndim == 4 else leaf, inputs)
         if inputs.dtype != torch.uint8:
             return inputs
         if self.normalise is None:
@@ -164,18 +218,18 @@ class Examples:
 
     def batches(
         self, order: Tensor | Sequence[Tensor], *, seed: int = 0, epoch: int = 0, workers: int = 0
-    ) -> Iterator[Tensor]:
+    ) -> Iterator[Tree]:
         """The model inputs of each row of `order` (positions [steps, batch], or a list of rows of any length)."""
         device = self.targets.device
-        if isinstance(self.inputs, Tensor):
+        if self.in_memory:
             for row in order:
-                yield self.as_model_input(self.inputs.index_select(0, row))
+                yield self.as_model_input(selected(self.inputs, row))
             return
-        items = Seeded(self.inputs, self.ids.tolist(), seed, epoch)
-        for inputs in loaded(items, order, workers, pinned=device.type == "cuda"):
-            if inputs.is_floating_point() and not torch.isfinite(inputs).all():
+        items = Seeded(self.inputs, self.ids.tolist(), seed, epoch, whole=self.collate is not None)
+        for inputs in loaded(items, order, workers, device.type == "cuda", self.collate):
+            if not all(torch.isfinite(leaf).all() for leaf in leaves(inputs) if leaf.is_floating_point()):
                 raise ThresherError(f"{self.name} gave inputs that are NaN or infinite: clean them before training.")
-            yield self.as_model_input(inputs.to(device, non_blocking=True))
+            yield self.as_model_input(moved(inputs, device, non_blocking=True))
 
 
 def join(*sets: Examples) -> Examples:
@@ -208,13 +262,26 @@ def join(*sets: Examples) -> Examples:
     )
 
 
+def _as_inputs(given: Any, name: str) -> Tree | MapDataset:
+    """Arrays and tables as tensors, whose rows are the examples; mappings and tuples of such; datasets as they are."""
+    if is_frame(given) or (isinstance(given, np.ndarray) and not isinstance(given, np.memmap)):
+        return as_leaf(given, name)
+    return as_tree(given, name) if is_tree(given) else given
+
+
 def _check(examples: Examples) -> None:
     """Refuse what cannot be trained on."""
     name, targets, n = examples.name, examples.targets, len(examples.targets)
     if n == 0:
         raise ThresherError(f"{name} is empty: give at least one example.")
-    if len(examples.inputs) != n or len(examples.ids) != n:
-        sizes = f"{len(examples.inputs)} inputs, {n} targets and {len(examples.ids)} ids"
+    if examples.in_memory:
+        sizes_of = {leaf_name: len(leaf) if leaf.ndim else 0 for leaf_name, leaf in named_leaves(examples.inputs)}
+        if len(set(sizes_of.values())) > 1:
+            told = ", ".join(f"{size} of {leaf_name}" for leaf_name, size in sizes_of.items())
+            raise ThresherError(f"{name} has inputs of different lengths ({told}): give every leaf one row an example.")
+    count = len(leaves(examples.inputs)[0]) if examples.in_memory else len(examples.inputs)
+    if count != n or len(examples.ids) != n:
+        sizes = f"{count} inputs, {n} targets and {len(examples.ids)} ids"
         raise ThresherError(f"{name} has {sizes}: give one target and one id for each input.")
     if len(torch.unique(examples.ids)) != n:
         raise ThresherError(f"{name} has ids that repeat: give every example an id of its own.")
@@ -225,8 +292,8 @@ def _check(examples: Examples) -> None:
             raise ThresherError(f"Column {column} of {name} has shape {shape} for {n} examples: give one value each.")
     if targets.is_floating_point() and not torch.isfinite(targets).all():
         raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")
-    if isinstance(examples.inputs, Tensor) and examples.inputs.is_floating_point():
-        finite = torch.isfinite(examples.inputs).reshape(n, -1).all(1)
+    for leaf in leaves(examples.inputs) if examples.in_memory else []:
+        finite = torch.isfinite(leaf).reshape(n, -1).all(1) if leaf.is_floating_point() else leaf.new_ones(1)
         if not finite.all():
             bad = int((~finite).sum())
             raise ThresherError(f"{name} has {bad} examples with NaN or infinite inputs: remove or fill them first.")
@@ -236,8 +303,14 @@ def _check(examples: Examples) -> None:
             raise ThresherError(f"{name} has a target_scale of another shape than its targets: give (mean, deviation).")
         if not (examples.target_scale[1] > 0).all():
             raise ThresherError(f"{name} has a target_scale with deviations that are not above 0: correct it.")
-    if targets.ndim > 2:
+    if examples.task not in TASKS:
+        raise ThresherError(f"{name} has the task {examples.task!r}: choose one of {', '.join(TASKS)}.")
+    if targets.ndim > 2 and examples.task != POSITIONS:
         raise ThresherError(f"{name} has targets of shape {list(targets.shape)}: reshape them to [n] or [n, d].")
+    if examples.task == LABELS and (targets.min() < 0 or targets.max() > 1):
+        raise ThresherError(f"{name} has labels outside 0 to 1: give 1 for each label that is true, and 0 for others.")
+    if examples.task == POSITIONS and targets.max() < 0:
+        raise ThresherError(f"{name} has no target of 0 or above, so that nothing counts: check its targets.")
     _check_classes(examples)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from thresher.core.evidence import Evidence
 from thresher.core.rule import Reader
+from thresher.core.tasks import TASKS
 
 ObjectiveLike = nn.Module | Callable[[Tensor, Tensor], Tensor]
 
@@ -16,7 +17,7 @@ ObjectiveLike = nn.Module | Callable[[Tensor, Tensor], Tensor]
 class Objective(nn.Module, Reader, ABC):
     """Losses [n] of the evidence; its own parameters, if any, join the optimizer."""
 
-    tasks: ClassVar[tuple[str, ...]] = ("classification", "regression")
+    tasks: ClassVar[tuple[str, ...]] = TASKS
     layers: tuple[str, ...] = ()  # names of the model's layers it reads, by evidence.layer(name)
     teacher_layers: tuple[str, ...] = ()  # and of the teacher's, by evidence.other("teacher").layer(name)
 
@@ -32,16 +33,21 @@ class Objective(nn.Module, Reader, ABC):
 
 
 class Plain(Objective):
-    """A plain function `(outputs, targets) -> losses [n]` as an objective."""
+    """A plain function `(outputs, targets) -> losses [n]` as an objective.
+
+    Where the model gives one logit for two classes, [n] or [n, 1], the function gets it in that shape.
+    """
 
     timeless: ClassVar[bool] = True
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor]):
         super().__init__()
         self.function = function
+        self.shown: Callable[[Tensor], Tensor] | None = None  # outputs as the model gave them
 
     def forward(self, evidence: Evidence) -> Tensor:
-        return self.function(evidence.outputs, evidence.targets)
+        outputs = evidence.outputs if self.shown is None else self.shown(evidence.outputs)
+        return self.function(outputs, evidence.targets)
 
     def extra_repr(self) -> str:
         return getattr(self.function, "__qualname__", repr(self.function))

@@ -13,9 +13,17 @@ from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
 from thresher.core.objective import ObjectiveLike
 from thresher.core.rule import Reader, RuleLike, warmup
+from thresher.core.trees import Tree, mapped
 
 View = Callable[[Tensor, Generator], Tensor]  # (images [n, c, h, w], generator) -> images of the same shape
 Clip = float | Callable[[Iterable[nn.Parameter]], object]
+
+
+def seen_through(view: View, inputs: Tree, generator: Generator) -> Tree:
+    """Inputs as a view shows them; of a tree the leaves that are images [n, c, h, w] are, each by draws of its own."""
+    if isinstance(inputs, Tensor):
+        return view(inputs, generator)
+    return mapped(lambda leaf: view(leaf, generator) if leaf.ndim == 4 else leaf, inputs)
 
 
 class Draw(Protocol):

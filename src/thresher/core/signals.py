@@ -25,7 +25,7 @@ def _loss(evidence: Evidence) -> Tensor:
 
 
 def _output_gradient(evidence: Evidence) -> Tensor:
-    return evidence.objective.output_gradient(evidence)
+    return evidence.objective.output_gradient(evidence).flatten(1)
 
 
 def _output_gradient_norm(evidence: Evidence) -> Tensor:
@@ -90,7 +90,9 @@ _signal = partial(Signal, timeless=True)
 loss = _signal("loss", _loss)
 """ℓᵢ of the recipe's own objective."""
 output_gradient = _signal("output_gradient", _output_gradient)
-"""∂ℓᵢ/∂outputsᵢ [n, classes]: softmax - onehot for cross entropy, outputs - target for ½ squared error."""
+"""∂ℓᵢ/∂outputsᵢ [n, width]: softmax - onehot for cross entropy, outputs - target for ½ squared error.
+
+Outputs of several dimensions, such as those at tokens, have theirs in one row."""
 output_gradient_norm = _signal("output_gradient_norm", _output_gradient_norm)
 """‖∂ℓᵢ/∂outputsᵢ‖₂, which PRL(L) ranks by."""
 gradient_norm = _signal("gradient_norm", _declared_first, prepared=Prepared.GRADIENT_NORM)

@@ -14,6 +14,7 @@ from torch import Tensor
 from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
+from thresher.core.tasks import CLASSES, REAL
 from thresher.corruption import labels, noisy_pools, targets
 from thresher.corruption.imbalance import imbalance
 
@@ -34,6 +35,10 @@ def corrupt(examples: Examples, corruption: str, *, seed: int = 0) -> Examples:
     >>> dirty.columns["is_corrupt"].sum().item(), (dirty.targets != dirty.columns["true_target"]).sum().item()
     (4, 4)
     """
+    if examples.task not in (CLASSES, REAL):
+        raise ThresherError(
+            f"{examples.name} has {examples.task} targets, which no corruption knows: corrupt them by hand."
+        )
     name, number, option = _parsed(corruption)
     table, other = (FOR_REAL_TARGETS, FOR_CLASSES) if examples.is_regression else (FOR_CLASSES, FOR_REAL_TARGETS)
     if name not in table and name in other:

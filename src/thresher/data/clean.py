@@ -81,7 +81,7 @@ def take_clean(train: Examples, count: int, seed: int = 0) -> tuple[Examples, Ex
     if not 1 <= count < len(train):
         raise ThresherError(f"{count} of {len(train)} examples cannot be taken out: give 1 to {len(train) - 1}.")
     order = torch.randperm(len(train), generator=generator(seed, "clean set"))
-    if not train.is_regression:
+    if train.classes is not None:
         labels = true.cpu()[order]
         turns = torch.zeros(len(order), dtype=torch.long)  # the first of each class, then the second of each, ...
         for label in range(train.outputs):

@@ -9,15 +9,27 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    default_collate,
+)
 
+from thresher.core.datasets import Without
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.tasks import CLASSES, REAL
+from thresher.core.trees import Tree, as_tree, in_single_precision, is_frame, leaves
 from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits
 from thresher.data.tables import rows_as_examples, rows_like
 
 HOW = "pass (inputs, targets), a DataFrame with target=, a dataset of (input, target) pairs, Examples or load(...)"
+TARGET_NAMES = ("labels", "label")  # of mappings, where no target= is given
 
 
 def as_examples(
@@ -25,8 +37,9 @@ def as_examples(
 ) -> Examples:
     """These data as one set of examples; labels of any kind become class ids, their values the names of the classes.
 
-    Whole numbers, texts and truth values are labels, decimals are real targets. The rows of a DataFrame are read as
-    those of `like`, the training set, were: by its columns, scale and classes.
+    Whole numbers, texts and truth values are labels, decimals are real targets. The target of a mapping is its part
+    `target`, or `labels`, or `label`. An iterable dataset is read once, and the places of its items are their ids.
+    The rows of a DataFrame are read as those of `like`, the training set, were: by its columns, scale and classes.
 
     >>> pets = as_examples(([[0.1], [0.9], [0.2]], ["cat", "dog", "cat"]))
     >>> pets.targets.tolist(), pets.class_names
@@ -37,15 +50,20 @@ def as_examples(
     if isinstance(data, Splits):
         return data.train
     if isinstance(data, DataLoader):
-        raise ThresherError(f"A DataLoader is given as {name}: pass its dataset, and batch= for the size of batches.")
+        return _loader(data, target, name)
     if isinstance(data, str | Path):
         raise ThresherError(f"The name or path '{data}' is given as {name}: pass thresher.load({str(data)!r}).")
-    if _is_frame(data):
+    if is_frame(data):
         return _frame(data, target, name, like)
+    if isinstance(data, Mapping):
+        key = _target_name(data, target, name)
+        return _pair({each: part for each, part in data.items() if each != key}, data[key], name)
     if isinstance(data, tuple | list) and len(data) == 2:
         return _pair(data[0], data[1], name)
+    if isinstance(data, IterableDataset):
+        return _dataset(list(data), name, target)
     if _is_map_style(data) and len(data):
-        return _dataset(data, name)
+        return _dataset(data, name, target)
     raise ThresherError(f"A value of type {type(data).__name__} is given as {name}: {HOW}.")
 
 
@@ -54,7 +72,10 @@ def examples_like(train: Examples, data: Any, target: str | None, name: str, apa
     if data is None or isinstance(data, Examples):
         return data
     made = as_examples(data, target=target, name=name, like=train)
-    made = _in_unit_of(made, train, name) if train.is_regression else _in_classes_of(made, train, name)
+    if train.task in (CLASSES, REAL):
+        made = _in_unit_of(made, train, name) if train.is_regression else _in_classes_of(made, train, name)
+    else:
+        made = replace(made, task=train.task, classes=None, class_names=None, checked=False)
     ids = made.ids + int(train.ids.max()) + 1 if apart else made.ids
     return replace(made, ids=ids, normalise=made.normalise or train.normalise, checked=False)
 
@@ -77,8 +98,8 @@ def _in_unit_of(made: Examples, train: Examples, name: str) -> Examples:
 def _in_classes_of(made: Examples, train: Examples, name: str) -> Examples:
     """The same examples under the class ids of the training set, which names tell where they differ."""
     known = _class_names(train)
-    if made.is_regression:
-        if made.targets.shape[1] != len(known):  # otherwise they are soft labels
+    if made.classes is None:
+        if made.targets.ndim > 2 or made.targets.shape[1] != len(known):  # otherwise they are soft labels
             raise ThresherError(f"{name} has real targets, and the training data have classes: give whole numbers.")
         return replace(made, classes=len(known), class_names=train.class_names, checked=False)
     are_ids = made.class_names is None and not all(each.lstrip("-").isdigit() for each in known)
@@ -109,9 +130,10 @@ def _frame(rows: Any, target: str | None, name: str, like: Examples | None) -> E
 def _pair(inputs: Any, targets: Any, name: str) -> Examples:
     made = _inputs(inputs, name)
     labels, class_names, kind = _labels(targets, name)
-    if len(made) != len(labels):
-        raise ThresherError(f"{name} has {len(made)} inputs and {len(labels)} targets: give one target for each input.")
-    classes = None if labels.is_floating_point() or not len(labels) else int(labels.max()) + 1
+    count = len(leaves(made)[0])
+    if count != len(labels):
+        raise ThresherError(f"{name} has {count} inputs and {len(labels)} targets: give one target for each input.")
+    classes = None if labels.is_floating_point() or labels.ndim > 1 or not len(labels) else int(labels.max()) + 1
     return Examples(made, labels, classes=classes, class_names=class_names, label_kind=kind, name=name)
 
 
@@ -120,7 +142,7 @@ def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None, str]:
 
     Then what the labels were, as `Examples.label_kind` says it.
     """
-    values = _array(targets, f"The targets of {name}", "give one value for each input")
+    values = _array(_padded(targets), f"The targets of {name}", "give one value for each input")
     shape = list(values.shape)
     if not shape:
         raise ThresherError(f"The targets of {name} are a single value: give one value for each input.")
@@ -128,10 +150,11 @@ def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None, str]:
         values = _of_one_kind(values, name)
     if values.dtype.kind == "f":
         return torch.as_tensor(values.astype(np.float32)), None, "text"
+    if values.ndim > 1 and values.dtype.kind in "biu" and values.shape[1] > 1:  # labels, or classes at positions
+        return torch.as_tensor(values.astype(np.int64)), None, "int"
     if values.ndim > 1:
         raise ThresherError(
-            f"The targets of {name} are {_kind(values)} of shape {shape}: give one class each [{shape[0]}], or real "
-            "targets as floats."
+            f"The targets of {name} are {_kind(values)} of shape {shape}: give one class each [{shape[0]}], or numbers."
         )
     if values.dtype.kind not in "biuU":
         raise ThresherError(f"The targets of {name} are {values.dtype}: give numbers, texts or truth values.")
@@ -139,6 +162,16 @@ def _labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None, str]:
     whole = values.dtype.kind in "iu" and (known == np.arange(len(known))).all()
     kind = {"b": "bool", "U": "text"}.get(values.dtype.kind, "int")
     return torch.as_tensor(ids.astype(np.int64)), [str(value) for value in known] if not whole else None, kind
+
+
+def _padded(targets: Any) -> Any:
+    """Rows of whole numbers of different lengths, as those of tokens are, filled up with -100, which is ignored."""
+    if not isinstance(targets, list) or not targets or not isinstance(targets[0], list | Tensor | np.ndarray):
+        return targets
+    if len({len(each) for each in targets}) == 1:
+        return targets
+    rows = [torch.as_tensor(each) for each in targets]
+    return pad_sequence(rows, batch_first=True, padding_value=-100) if rows[0].ndim == 1 else targets
 
 
 def _of_one_kind(values: Any, name: str) -> Any:
@@ -169,8 +202,12 @@ def _array(values: Any, what: str, fix: str) -> Any:
         raise ThresherError(f"{what} make no array ({error}): {fix}.") from None
 
 
-def _inputs(values: Any, name: str) -> Tensor:
-    """Inputs as floats; bytes where they are pixels, and whole numbers of a tensor, stay what they are."""
+def _inputs(values: Any, name: str) -> Tree:
+    """Inputs as floats; bytes where they are pixels, and whole numbers of a tensor or a tree, stay what they are."""
+    if isinstance(values, Mapping) or (
+        isinstance(values, tuple) and all(isinstance(part, Tensor | np.ndarray | Mapping) for part in values)
+    ):
+        return in_single_precision(as_tree(values, name))
     if isinstance(values, Tensor):
         made = values.detach().float() if values.is_floating_point() else values
     else:
@@ -197,14 +234,53 @@ def _kind(array: Any) -> str:
     )
 
 
-def _dataset(dataset: Any, name: str) -> Examples:
-    """A map-style dataset of (input, target) pairs, streamed; its targets are read once."""
+def _loader(loader: DataLoader[Any], target: str | None, name: str) -> Examples:
+    """The dataset of a loader, whose batches its collate function makes."""
+    drawn, plain = loader.sampler, (SequentialSampler, RandomSampler)
+    if not isinstance(loader.dataset, IterableDataset) and (loader.batch_size is None or type(drawn) not in plain):
+        raise ThresherError(
+            f"The DataLoader given as {name} draws by a {type(drawn).__name__} or a batch_sampler of its own: pass its "
+            "dataset, and draw= in a Recipe for the order."
+        )
+    collate = None if loader.collate_fn is default_collate else loader.collate_fn
+    if collate is None and type(loader.dataset) is TensorDataset and len(loader.dataset.tensors) == 2:
+        return _pair(*loader.dataset.tensors, name)
+    made = as_examples(loader.dataset, target=target, name=name)
+    if collate is None:
+        return made
+    inputs, batches = made.inputs, collate
+    if isinstance(inputs, Without):  # the function is shown whole items, and the target is taken out of what it makes
+        inputs, batches = inputs.source, Without(collate, inputs.names)
+    return replace(made, inputs=inputs, collate=batches, checked=False)
+
+
+def _target_name(mapping: Mapping[str, Any], target: str | None, name: str) -> str:
+    found = [each for each in ((target,) if target is not None else TARGET_NAMES) if each in mapping]
+    if not found:
+        raise ThresherError(
+            f"{name} has {', '.join(map(str, mapping))} and no {target or 'labels'}: say which is the target, as "
+            "target='label'."
+        )
+    return found[0]
+
+
+def _dataset(dataset: Any, name: str, target: str | None = None) -> Examples:
+    """A map-style dataset of (input, target) pairs, or of mappings, streamed; its targets are read once."""
+    if not len(dataset):
+        raise ThresherError(f"{name} is empty: give at least one example.")
     known = getattr(dataset, "targets", None)
     if known is None or len(known) != len(dataset) or getattr(dataset, "target_transform", None) is not None:
-        known = [_target(dataset[place], name) for place in range(len(dataset))]
+        first = dataset[0]
+        if isinstance(first, Mapping):
+            key = _target_name(first, target, name)
+            known = [_plain(dataset[place][key]) for place in range(len(dataset))]
+            dataset = Without(dataset, (key,))
+        else:
+            known = [_target(dataset[place], name) for place in range(len(dataset))]
     named = _named(dataset, known)
     labels, class_names, kind = _labels(known, name) if named is None else (*named, "text")
-    classes = None if labels.is_floating_point() else len(class_names or ()) or int(labels.max()) + 1
+    is_class = not labels.is_floating_point() and labels.ndim == 1
+    classes = (len(class_names or ()) or int(labels.max()) + 1) if is_class else None
     return Examples(dataset, labels, classes=classes, class_names=class_names, label_kind=kind, name=name)
 
 
@@ -224,7 +300,11 @@ def _target(item: Any, name: str) -> Any:
         raise ThresherError(
             f"An item of {name} is a {type(item).__name__}: let the dataset give (input, target) pairs."
         )
-    value = item[1]
+    return _plain(item[1])
+
+
+def _plain(value: Any) -> Any:
+    """A number of torch or NumPy as Python's."""
     return value.item() if isinstance(value, Tensor | np.generic) and value.ndim == 0 else value
 
 
@@ -234,10 +314,3 @@ def _is_map_style(data: Any) -> bool:
         and callable(getattr(data, "__len__", None))
         and not isinstance(data, Mapping)
     )
-
-
-def _is_frame(data: Any) -> bool:
-    """Whether this is a DataFrame of pandas or polars, or a table of pyarrow; none of which has to be installed."""
-    return type(data).__name__ in ("DataFrame", "Table") and type(data).__module__.partition(".")[0] in (
-        "pandas", "polars", "pyarrow",
-    )  # fmt: skip

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from thresher.core.examples import Examples
+from thresher.core.trees import Tree, leaves
 from thresher.data.image_files import files_of
 
 
@@ -19,16 +20,16 @@ def overlapping(examples: Examples, others: Examples) -> Tensor:
     >>> overlapping(Examples(torch.tensor([[1.0], [2.0]]), labels), others).tolist()
     [False, True]
     """
-    if isinstance(examples.inputs, Tensor) and isinstance(others.inputs, Tensor):
+    if examples.in_memory and others.in_memory:
         digests, known = _row_digests(examples.inputs), set(_row_digests(others.inputs))
     else:
         digests, known = _file_digests(files_of(examples.inputs), files_of(others.inputs))
     return torch.tensor([digest in known for digest in digests] or [False] * len(examples))
 
 
-def _row_digests(inputs: Tensor) -> list[bytes]:
-    rows = inputs.cpu().reshape(len(inputs), -1).contiguous().view(torch.uint8).numpy()
-    return [_digest(row.tobytes()) for row in rows]
+def _row_digests(inputs: Tree) -> list[bytes]:
+    blocks = [leaf.cpu().reshape(len(leaf), -1).contiguous().view(torch.uint8).numpy() for leaf in leaves(inputs)]
+    return [_digest(b"".join(row.tobytes() for row in rows)) for rows in zip(*blocks, strict=True)]
 
 
 def _file_digests(files: list[Path], others: list[Path]) -> tuple[list[bytes], set[bytes]]:

@@ -1,7 +1,7 @@
 """How raw data become inputs, as plain values: a run folder holds them as JSON, and a trained model reads new data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from thresher.core.datasets import MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.trees import Tree, as_tree, is_tree, leaves, mapped, named_leaves
 from thresher.data.column_encoders import Encoder, Numbers, decoded, encoder_from_record, inputs_of
 from thresher.data.image_files import ImageFiles, image_format, images_in
 from thresher.data.image_pixels import Ranges
@@ -33,7 +34,7 @@ class Preparation(ABC):
     normalise: Normalise | None = field(default=None, kw_only=True)
 
     @abstractmethod
-    def __call__(self, raw: Any) -> Tensor | MapDataset:
+    def __call__(self, raw: Any) -> Tree | MapDataset:
         """Inputs as `Examples` takes them, before `normalise`."""
 
     @property
@@ -53,7 +54,12 @@ class Preparation(ABC):
         >>> words([[1, 2]])
         tensor([[1., 2.]])
         """
-        kinds = {RowPreparation.kind: _rows, ImagePreparation.kind: _images, ArrayPreparation.kind: _arrays}
+        kinds: dict[str, Callable[[Mapping[str, Any]], Preparation]] = {
+            RowPreparation.kind: _rows,
+            ImagePreparation.kind: _images,
+            ArrayPreparation.kind: _arrays,
+            TreePreparation.kind: _trees,
+        }
         try:
             return kinds[record["kind"]](record)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -67,7 +73,8 @@ class Preparation(ABC):
         A torch Dataset gives inputs as the model takes them; targets that come with them are ignored.
         """
         inputs = _streamed(raw, self.input_shape) if isinstance(raw, Dataset | DataLoader) else self(raw)
-        nothing = torch.zeros(len(inputs), dtype=torch.long)
+        count = len(leaves(inputs)[0]) if is_tree(inputs) else len(inputs)
+        nothing = torch.zeros(count, dtype=torch.long)
         return Examples(inputs, nothing, classes=1, normalise=self.normalise, name="the new data", preparation=self)
 
 
@@ -160,6 +167,40 @@ class ArrayPreparation(Preparation):
         return {"kind": self.kind, **described, "normalise": _normalise_record(self.normalise)}
 
 
+@dataclass(frozen=True, eq=False)
+class TreePreparation(Preparation):
+    """Several tensors by name or place: a mapping that has these names, whatever else is in it, or a tuple of them.
+
+    dtypes  the type of each leaf by its place, such as `input_ids`; lengths may differ from those of the training set
+    """
+
+    kind: ClassVar[str] = "trees"
+    dtypes: Mapping[str, torch.dtype]
+
+    def __call__(self, raw: Any) -> Tree:
+        if isinstance(raw, Mapping):
+            raw = {
+                name: raw[name] for name in dict.fromkeys(each.partition(".")[0] for each in self.dtypes) if name in raw
+            }
+        elif not isinstance(raw, tuple):
+            raise ThresherError(
+                f"The model was trained on {', '.join(self.dtypes)}, and this is a {type(raw).__name__}: give these by "
+                "name or in a tuple, or Examples(inputs, targets, collate=...)."
+            )
+        made = as_tree(raw, "the new data")
+        if (found := [name for name, _ in named_leaves(made)]) != list(self.dtypes):
+            raise ThresherError(
+                f"The new data have {', '.join(found) or 'nothing'}, and the model was trained on "
+                f"{', '.join(self.dtypes)}: give the same."
+            )
+        types = iter(self.dtypes.values())
+        return mapped(lambda leaf: leaf.to(next(types)), made)
+
+    def record(self) -> dict[str, Any]:
+        dtypes = {name: _name(dtype) for name, dtype in self.dtypes.items()}
+        return {"kind": self.kind, "dtypes": dtypes, "normalise": _normalise_record(self.normalise)}
+
+
 def preparation_of(source: Splits | Examples) -> Preparation:
     """How the inputs of these examples were made: as their loader recorded it, or else inferred from the inputs.
 
@@ -169,13 +210,12 @@ def preparation_of(source: Splits | Examples) -> Preparation:
     examples = source if isinstance(source, Examples) else source.train
     if isinstance(examples.preparation, Preparation):
         return examples.preparation
-    if isinstance(examples.inputs, Tensor):
-        first = examples.inputs[:1]
-    elif (scaled := image_format(examples.inputs)) is not None:
+    if not examples.in_memory and (scaled := image_format(examples.inputs)) is not None:
         return ImagePreparation(*scaled, normalise=examples.normalise)
-    else:
-        first = Seeded(examples.inputs, [0], 0, 0)[0][None]
-    return ArrayPreparation(tuple(first.shape[1:]), first.dtype, normalise=examples.normalise)
+    first = examples.first_input()
+    if isinstance(first, Tensor):
+        return ArrayPreparation(tuple(first.shape), first.dtype, normalise=examples.normalise)
+    return TreePreparation({name: leaf.dtype for name, leaf in named_leaves(first)}, normalise=examples.normalise)
 
 
 def _as_trained(rows: Any, encoder: Encoder, name: str) -> Any:
@@ -221,8 +261,7 @@ def _streamed(dataset: Any, wanted: tuple[int, ...] | None) -> MapDataset:
     """A torch Dataset as inputs, if its items have the shape that is wanted."""
     if isinstance(dataset, DataLoader | IterableDataset):
         raise ThresherError(f"A {type(dataset).__name__} has no items to look up: pass a map-style Dataset.")
-    found = tuple(Seeded(dataset, [0], 0, 0)[0].shape)
-    if wanted is not None and found != wanted:
+    if wanted is not None and (found := tuple(Seeded(dataset, [0], 0, 0)[0].shape)) != wanted:
         raise ThresherError(
             f"The items have inputs of shape {list(found)}, and the model was trained on {list(wanted)}: reshape them."
         )
@@ -279,6 +318,11 @@ def _images(record: Mapping[str, Any]) -> ImagePreparation:
     values = record.get("ranges", {})  # which runs of earlier versions lack
     ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in values.items()})
     return ImagePreparation(int(record["size"]), ranges, normalise=_normalise(record["normalise"]))
+
+
+def _trees(record: Mapping[str, Any]) -> TreePreparation:
+    dtypes = {name: _dtype(dtype) for name, dtype in record["dtypes"].items()}
+    return TreePreparation(dtypes, normalise=_normalise(record["normalise"]))
 
 
 def _arrays(record: Mapping[str, Any]) -> ArrayPreparation:

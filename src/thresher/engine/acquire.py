@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import OneOutput, adapted
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, needs_of, parts, signals_of
 from thresher.core.seeding import generator, preserved, seed_global
+from thresher.core.tasks import CLASSES, REAL
 from thresher.engine.device.placement import Precision, autocast_on
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.start.checks import check_round, first_of, output_width
@@ -55,10 +57,12 @@ def acquire(
     given = {"average": average, "labelled": labelled}
     check_round(rule, pool, {name: source for name, source in given.items() if source is not None})
     where = next((tensor.device for tensor in model.parameters()), pool.targets.device)
-    seen, needs = pool.to(where), needs_of(rule)
-    classes = None if pool.is_regression else output_width(model, seen)
-    own = as_objective(objective, classes).to(where)
-    with _folder(on_disk) as folder, preserved(where):
+    seen, needs = pool.to(where).in_type_of(model), needs_of(rule)
+    classes = None if pool.classes is None else output_width(model, seen)
+    adapter = OneOutput(two_classes=True) if classes == 1 else None
+    classes = 2 if adapter is not None else classes
+    own = as_objective(objective, pool.task).to(where)
+    with _folder(on_disk) as folder, preserved(where), adapted(model, adapter), adapted(average, adapter):
         seed_global(where, seed, "acquire")  # for signals that come from dropout
         sweep = Sweep(Sweeper(batch, autocast_on(where, precision), workers), own, classes, signals_of(rule), folder)
         evidence = sweep(model, seen, by_prediction=True)
@@ -89,6 +93,10 @@ def _refuse(rule: object, model: object, pool: object) -> None:
         raise ThresherError(
             f"acquire() chooses from Examples, not from a {type(pool).__name__}: "
             "pass Examples(inputs, targets), with any targets, which are not looked at."
+        )
+    if pool.task not in (CLASSES, REAL):
+        raise ThresherError(
+            f"acquire() knows pools with classes or real targets, not {pool.task} ones: choose by hand."
         )
     for part in parts(rule):
         count = getattr(part, "count", None) if isinstance(part, Rule) else None

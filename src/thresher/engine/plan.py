@@ -1,5 +1,7 @@
 """What settings come to: words become optimizers, schedules and views, and what was left open is settled."""
 
+import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +12,13 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.recipe import View
+from thresher.core.recipe import MixLike, View
+from thresher.core.rule import in_epoch
 from thresher.core.schedules import Schedule, cosine, ramp, step
 from thresher.engine.device.placement import Autocast, Precision, autocast_on, find_device, precision_on
-from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM, TrainSettings
+from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM, OWN_MIX, TrainSettings
 from thresher.engine.step.learner import MakeOptimizer
+from thresher.slots.mix import NAMED_MIXES
 from thresher.slots.views import NAMED_VIEWS
 
 OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {  # what makes it, and its default learning rate
@@ -209,6 +213,20 @@ def make_views(given: str | tuple[View, ...] | None) -> tuple[View, ...]:
     if not isinstance(given, str):
         return tuple(given or ())
     return tuple(one_of("augmentation", name, NAMED_VIEWS)() for name in given.split(",") if name)
+
+
+def make_mix(given: str | MixLike | None, own: MixLike | None, train: Examples) -> MixLike | None:
+    """The mix of the settings, or the recipe's own, which is left out where inputs cannot be blended."""
+    mix: MixLike | None = own if given == OWN_MIX else given  # type: ignore[assignment]
+    if isinstance(mix, str):
+        mix = one_of("mix", mix, NAMED_MIXES)
+    if mix is None or train.can_be_blended:
+        return mix
+    if given != OWN_MIX:
+        raise ThresherError(f"mix={given!r} blends inputs, which needs real numbers: leave mix out for token ids.")
+    name = type(in_epoch(math.inf, mix)).__name__
+    warnings.warn(f"{name} is left out: the inputs hold whole numbers, which cannot be blended.", stacklevel=2)
+    return None
 
 
 def one_of(kind: str, name: str, choices: Mapping[str, Any]) -> Any:

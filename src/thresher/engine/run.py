@@ -1,6 +1,6 @@
 """A run: what training leaves behind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -10,18 +10,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
+from thresher.core.calls import call, one_output
 from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.recipe import Recipe, View
+from thresher.core.recipe import Recipe, View, seen_through
+from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, predicted_classes
+from thresher.core.trees import Tree
 from thresher.data import Preparation
 from thresher.engine.loop.batches import Sweeper
+from thresher.engine.step.learner import evaluating
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
 from thresher.record.issues import Issues
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import ISSUES, REPORT
 
+AT_ONCE = 64  # examples whose outputs at all positions are in memory
 KINDS: dict[str, type] = {"int": int, "bool": bool}  # of labels that are no texts
 
 
@@ -33,9 +39,8 @@ class _Through(nn.Module):
         self.view, self.network = view, network
         self.generator = torch.Generator(device).manual_seed(0)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.network(self.view(inputs, self.generator))
-        return outputs
+    def forward(self, seen: Tree) -> Tensor:
+        return call(self.network, seen_through(self.view, seen, self.generator))
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,6 +73,12 @@ class Run:
     @property
     def model(self) -> nn.Module:
         return self.models[0]
+
+    @property
+    def task(self) -> str:
+        """What its targets are: "classification", "regression", "multi-label" or "dense"."""
+        told: str | None = self.about.get("task")  # which folders of earlier versions lack
+        return told or (REAL if self.about["classes"] is None else CLASSES)
 
     @property
     def class_names(self) -> list[str] | None:
@@ -132,13 +143,20 @@ class Run:
     def predict(self, raw: Any, *, networks: str = "models", views: Sequence[View] = ()) -> NDArray[Any]:
         """The likeliest class of each input [n], as labels were given; or real targets [n, d], in their own unit.
 
-        raw  what the run was trained on: tensors or arrays; rows (a DataFrame, a table's path, a list of dicts); or
-             images (a path, a folder, a list of paths); or a torch Dataset of inputs as the model takes them
+        Of several labels 0 or 1 for each [n, labels]; of tokens or pixels the likeliest class of each [n, ...].
+
+        raw  what the run was trained on: tensors, arrays, or a dict or tuple of such; rows (a DataFrame, a table's
+             path, a list of dicts); images (a path, a folder, a list of paths); or a torch Dataset of inputs as the
+             model takes them
         networks, views  of what it is the mean: "models", "averages" (moving averages of them) or "all" of both, each
              seeing the input as it is and through every view, such as Flip(1.0)
         """
+        if self.task == POSITIONS:
+            return self._at_positions(raw, networks, views)
         outputs = self._outputs(raw, networks, views)
-        if self.about["classes"] is None:
+        if self.task == LABELS:
+            return (outputs.sigmoid().mean(0) > 0.5).long().numpy()
+        if self.task == REAL:
             real, scale = outputs.double().mean(0).numpy(), self.about["target_scale"]
             return np.asarray(real if scale is None else real * np.array(scale[1]) + np.array(scale[0]))
         likeliest = outputs.softmax(2).mean(0).argmax(1).numpy()
@@ -152,22 +170,46 @@ class Run:
         return np.array([name == "True" for name in names] if kind == "bool" else names, dtype=KINDS.get(kind))
 
     def predict_proba(self, raw: Any, *, networks: str = "models", views: Sequence[View] = ()) -> NDArray[Any]:
-        """The probability of each class [n, classes], the mean over networks and views as in `predict`."""
-        if self.about["classes"] is None:
-            raise ThresherError("This run has real targets and so no probabilities: call predict().")
-        return self._outputs(raw, networks, views).softmax(2).mean(0).numpy()
+        """The probability of each class [n, classes], or label, the mean over networks and views as in `predict`."""
+        if self.task not in (CLASSES, LABELS):
+            raise ThresherError(f"This run has {self.task} targets and gives no probabilities: call predict().")
+        outputs = self._outputs(raw, networks, views)
+        chances = outputs.sigmoid() if self.task == LABELS else outputs.softmax(2)
+        return chances.mean(0).numpy()
 
     def _outputs(self, raw: Any, networks: str = "models", views: Sequence[View] = ()) -> Tensor:
         """The outputs of each network, seeing each view [networks · views, n, ...], on the host."""
         examples = self.prepare(raw)
-        objective = as_objective(None, None)
+        objective = as_objective(None, REAL)
         found = []
-        for model in self._networks(networks):
+        for model, placed in self._seeing(examples, networks, views):
+            found.append(Sweeper()(model, objective.to(placed.targets.device), placed).outputs.cpu())
+        outputs = torch.stack(found)
+        one = one_output(outputs[0], self.task, self.about["classes"])
+        return outputs if one is None else torch.stack([one(each) for each in outputs])
+
+    def _seeing(self, examples: Examples, which: str, views: Sequence[View]) -> Iterator[tuple[nn.Module, Examples]]:
+        """Each network, seeing inputs as they are and through every view, with the examples where it is."""
+        for model in self._networks(which):
             device = next((each.device for each in model.parameters()), torch.device("cpu"))
-            placed = examples.to(device)
-            seeing = [model, *(_Through(view, model, device) for view in views)]
-            found += [Sweeper()(each, objective.to(device), placed).outputs.cpu() for each in seeing]
-        return torch.stack(found)
+            placed = examples.to(device).in_type_of(model)
+            for seeing in (model, *(_Through(view, model, device) for view in views)):
+                yield seeing, placed
+
+    def _at_positions(self, raw: Any, which: str, views: Sequence[View]) -> NDArray[Any]:
+        """The likeliest class of each token or pixel, a few examples at a time; shorter rows end in -100."""
+        examples, found = self.prepare(raw), []
+        for rows in torch.split(torch.arange(len(examples)), AT_ONCE):
+            total: Tensor | float = 0.0
+            for model, placed in self._seeing(examples, which, views):
+                inputs = next(placed.batches([rows.to(placed.targets.device)]))
+                with torch.no_grad(), evaluating(model):
+                    outputs = call(model, inputs).float()
+                total = total + outputs.softmax(-1 if outputs.ndim == 3 else 1).cpu()
+            assert isinstance(total, Tensor)
+            found += list(predicted_classes(total, tokens=total.ndim == 3))
+        longest = len({each.shape for each in found}) > 1
+        return (pad_sequence(found, batch_first=True, padding_value=-100) if longest else torch.stack(found)).numpy()
 
     def _networks(self, which: str) -> Sequence[nn.Module]:
         known = {"models": self.models, "averages": self.averages, "all": [*self.models, *self.averages]}

@@ -4,7 +4,8 @@ The keywords of `fit`, the options of the command line, `run.toml`, what makes t
 bench are all derived from the fields of `TrainSettings`: a new setting is a new field here.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar
@@ -12,13 +13,21 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from thresher.core.errors import ThresherError, unknown
-from thresher.core.recipe import Averaging, View
+from thresher.core.objective import ObjectiveLike
+from thresher.core.recipe import Averaging, MixLike, View
 from thresher.core.schedules import Schedule
 from thresher.engine.step.learner import MakeOptimizer
 
 DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM = 128, 60, 0.9
 ELSEWHERE = {"lr": "learning_rate", "batch_size": "batch", "num_epochs": "epochs", "train": "data"}  # what others say
+INSTEAD = {
+    "verbose": "pass watch=, a function of each step's Moment, whose record is there after every epoch",
+    "mixup": 'pass mix="mixup"',
+    "collate": "give it to Examples(inputs, targets, collate=...)",
+    "collate_fn": "give it to Examples(inputs, targets, collate=...), or pass the DataLoader that has it",
+}
 TRAINING, RUN = "How to train", "The run"
+OWN_MIX = "own"  # the mix of the method
 
 Keep = Literal["last", "best_on_validation"]
 
@@ -28,7 +37,8 @@ def option(default: Any, panel: str | None, text: str, *, same_run: bool = True,
 
     panel     the panel of the command line's help; None: not an option there
     same_run  False where a run may go on under another value, because it changes how it is computed and not what
-    more      `flag` (another name of the option), `word` (the type that the command line takes)
+    more      `flag` (another name of the option), `word` (the type that the command line takes), `takes_none` (the
+              word none is a value of it)
     """
     return field(default=default, metadata={"panel": panel, "help": text, "identifies": same_run, **more})
 
@@ -57,11 +67,19 @@ class TrainSettings:
         "weak (crop, flip), strong (also colour, rotation, cutout), or both, as weak,strong.",
         word=str,
     )
+    mix: str | MixLike | None = option(
+        OWN_MIX,
+        TRAINING,
+        "What blends of examples to train on: own (those of the method), mixup, or none.",
+        word=str,
+        takes_none=True,
+    )
     start: str | None = option(
         None,
         TRAINING,
         "Learn the inputs before the labels: represent:200 (epochs, without any label), or the file of such a start.",
     )
+    objective: ObjectiveLike | None = option(None, None, "The loss, for methods that have none of their own.")
     average: float | Averaging | None = option(None, None, "A moving average for methods that have none of their own.")
     clean_batch: int | None = option(
         None, "What to train on", "Clean examples a step looks at (as many as --batch, or all)."
@@ -107,6 +125,27 @@ def _is_of(kind: type, value: Any) -> bool:
 
 
 Kind = TypeVar("Kind", bound=TrainSettings)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def lists_settings(function: Function) -> Function:
+    """A function that takes single settings as **changes, with all of them in its signature and in its help.
+
+    >>> @lists_settings
+    ... def train(data, **changes):
+    ...     "Train."
+    >>> list(inspect.signature(train).parameters)[:4], "seed  Same seed, same result (0)." in train.__doc__
+    (['data', 'epochs', 'steps', 'batch'], True)
+    """
+    own = inspect.signature(function)
+    shown = fields(TrainSettings)
+    parameter = inspect.Parameter
+    named = [parameter(each.name, parameter.KEYWORD_ONLY, default=each.default, annotation=each.type) for each in shown]
+    plain = [each for each in own.parameters.values() if each.kind is not parameter.VAR_KEYWORD]
+    function.__signature__ = own.replace(parameters=[*plain, *named])  # type: ignore[attr-defined]
+    lines = [f"    {each.name}  {each.metadata['help']}" for each in shown]
+    function.__doc__ = "\n".join([function.__doc__ or "", "    Settings, by name:", "", *lines, "    "])
+    return function
 
 
 def changed(settings: Kind, changes: Mapping[str, Any]) -> Kind:
@@ -120,6 +159,8 @@ def changed(settings: Kind, changes: Mapping[str, Any]) -> Kind:
     for name in changes:
         if name in ELSEWHERE:
             raise ThresherError(f"There is no setting '{name}': did you mean '{ELSEWHERE[name]}'?")
+        if name in INSTEAD and name not in known:
+            raise ThresherError(f"There is no setting '{name}': {INSTEAD[name]}.")
         if name not in known:
             raise unknown("setting", name, known)
     made = replace(settings, **changes)

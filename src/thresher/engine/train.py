@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from thresher.core.calls import adapt, call, one_output
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import preserved, seed_global
+from thresher.core.tasks import LABELS, REAL, TASKS, are_zeros_and_ones
+from thresher.core.trees import Tree, leaves
 from thresher.engine.device.placement import compiler_of, compiling, plain
 from thresher.engine.loop.training import Training
-from thresher.engine.plan import Plan, make_plan
+from thresher.engine.plan import Plan, make_mix, make_plan
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.start.checks import first_of
@@ -80,14 +84,20 @@ def train_recipe(
     recipe = replace(
         recipe,
         views=recipe.views or plan.views,
+        mix=make_mix(settings.mix, recipe.mix, train),
+        objective=settings.objective if recipe.objective is None else recipe.objective,
         average=settings.average if recipe.average is None else recipe.average,
     )
     sets = {"train": train, "test": test, "clean": clean, "validation": validation}
-    placed = {name: examples.to(plan.device) for name, examples in sets.items() if examples is not None}
+    known = {name: examples for name, examples in sets.items() if examples is not None}
+    placed = {name: each.to(plan.device) for name, each in _read_as_labels(known, recipe.objective).items()}
     with _determinism() if settings.deterministic else nullcontext():
         given = _models(recipe, model, plan)
         models = [plain(each) for each in given]
+        placed = {name: examples.in_type_of(models[0]) for name, examples in placed.items()}
         taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan)
+        if taught is not None:
+            _adapt_teacher(taught, placed["train"])
         training = Training(recipe, models, placed, plan, taught)
         compiles = _compiles(settings, training)
         compilers = [compiler_of(each, compiles) for each in given]
@@ -108,18 +118,36 @@ def train_recipe(
             training.close()
 
 
+def _adapt_teacher(teacher: nn.Module, train: Examples) -> None:
+    """Let a teacher that gives one logit for two classes, or one real number, give columns; it is a copy."""
+    first = first_of(train, 2)
+    with torch.no_grad(), preserved(first.ids.device), evaluating(teacher):
+        adapter = one_output(call(teacher, first.inputs), train.task, train.classes)
+    if adapter is not None:
+        adapt(teacher, adapter)
+
+
+def _read_as_labels(sets: Mapping[str, Examples], objective: ObjectiveLike | None) -> Mapping[str, Examples]:
+    """The sets, with real targets that are all 0 or 1 as labels where an objective of one's own is to learn them."""
+    train = sets["train"]
+    tasks = objective.tasks if isinstance(objective, Objective) else TASKS
+    if objective is None or LABELS not in tasks or train.task != REAL or not are_zeros_and_ones(train.targets):
+        return sets
+    return {name: replace(each, task=LABELS, checked=False) for name, each in sets.items()}
+
+
 def _compiles(settings: TrainSettings, training: Training) -> bool:
     """Whether to compile the training pass: as the settings say, or on CUDA where the run is long enough to earn it."""
     if settings.compiled is not None:
         return settings.compiled
-    if training.device.type != "cuda" or training.step.passes.looks_inside:
-        return False
+    if training.device.type != "cuda" or training.step.passes.looks_inside or training.train.collate is not None:
+        return False  # a collate function may give every batch a shape of its own
     views = max(1, len(training.recipe.views))
     seen = training.plan.epochs * len(training.train) * views
     return seen * operations(training.learners[0].model, first_of(training.train, 2).inputs) >= WORTH_COMPILING
 
 
-def operations(model: nn.Module, inputs: Tensor) -> float:
+def operations(model: nn.Module, inputs: Tree) -> float:
     """Floating-point operations of a training pass, per example: a forward pass, and twice as many backward.
 
     >>> operations(nn.Linear(3, 5), torch.zeros(4, 3))
@@ -128,9 +156,10 @@ def operations(model: nn.Module, inputs: Tensor) -> float:
     from torch.utils.flop_counter import FlopCounterMode  # takes a second
 
     counter = FlopCounterMode(display=False)
-    with preserved(inputs.device), evaluating(model), torch.no_grad(), counter:
-        model(inputs)
-    return 3 * counter.get_total_flops() / len(inputs)
+    first = leaves(inputs)[0]
+    with preserved(first.device), evaluating(model), torch.no_grad(), counter:
+        call(model, inputs)
+    return 3 * counter.get_total_flops() / len(first)
 
 
 def _loop(

@@ -1,6 +1,7 @@
 """weigh(): a rule's weights in a training loop of one's own."""
 
 from collections.abc import Hashable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -8,13 +9,16 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import adapted, one_output
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.examples import Examples
-from thresher.core.objective import Objective, ObjectiveLike
+from thresher.core.objective import Objective, ObjectiveLike, Plain
 from thresher.core.recipe import Recipe
 from thresher.core.rule import RuleLike, ask, needs_of, signals_of
 from thresher.core.seeding import preserved
+from thresher.core.tasks import CLASSES, expected_shape, fits
+from thresher.core.trees import as_tree, leaves, named_leaves, rows
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
@@ -28,12 +32,12 @@ _STRATEGIES: WeakKeyDictionary[nn.Module, dict[Hashable, Strategy | None]] = Wea
 def weigh(
     rule: RuleLike,
     model: nn.Module,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Any,
+    targets: Any,
     *,
     objective: ObjectiveLike | None = None,
     outputs: Tensor | None = None,
-    clean: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+    clean: tuple[Any, Any] | list[Any] | None = None,
     peer: nn.Module | None = None,
     average: nn.Module | None = None,
     classes: int | None = None,
@@ -44,6 +48,7 @@ def weigh(
     """The raw weights [n] of a batch by this rule (zero: dropped); the model, its buffers and its mode stay.
 
     With the batch's `outputs` given, no forward pass is made unless the rule reads more than outputs.
+    Inputs are a tensor, an array, or a dict or tuple of such, which `thresher.core.calls.call` gives to the model.
     Targets are class ids or real targets; soft labels need `classes=`. `clean` is (inputs, targets), both trusted.
 
     >>> from thresher import signals
@@ -52,31 +57,41 @@ def weigh(
     >>> weigh(rule, nn.Identity(), torch.tensor([[0.0, 3.0], [0.0, 1.0]]), torch.tensor([1, 1])).tolist()
     [1.0, 0.0]
     """
-    examples = Examples(inputs, targets, classes=classes, name="the batch")
-    model_inputs, wanted = examples.as_model_input(inputs), signals_of(rule)
+    examples = _batch(model, inputs, targets, classes, "the batch")
+    device = examples.targets.device
+    model_inputs, wanted = examples.as_model_input(examples.inputs), signals_of(rule)
     passes = "clean" in needs_of(rule) or any(
         signal.prepared is not None for signal in wanted
     )  # which make outputs of their own
-    shown = model_inputs[:2] if outputs is None and passes else model_inputs
+    shown = rows(model_inputs, slice(2)) if outputs is None and passes else model_inputs
+    count = len(leaves(shown)[0])
     if outputs is None:
-        with preserved(inputs.device), torch.no_grad():
+        with preserved(device), torch.no_grad():
             outputs = untraced(model, shown)
-    if classes is None and not examples.is_regression:
+    adapter = one_output(outputs, examples.task, examples.classes)
+    outputs = outputs if adapter is None else adapter(outputs)
+    if classes is None and examples.task == CLASSES:
         examples = replace(examples, classes=outputs.shape[-1], checked=False)
-    if outputs.shape != (len(shown), examples.outputs):
+    if not fits(examples.task, outputs, examples.targets[:count], examples.outputs):
+        shape = expected_shape(examples.task, examples.targets[:count], examples.outputs)
         raise ThresherError(
-            f"The outputs of the batch have shape {list(outputs.shape)}: make them "
-            f"[{len(shown)}, {examples.outputs}], as the targets ask."
+            f"The outputs of the batch have shape {list(outputs.shape)}: make them {shape}, as the targets ask."
         )
-    with preserved(inputs.device):
-        own = as_objective(objective, examples.classes)
-        trusted = None if clean is None else _trusted(clean, examples.classes)
+    own = as_objective(objective, examples.task)
+    if adapter is not None and isinstance(own, Plain):
+        own.shown = adapter.undo
+    networks = (model, peer, average)
+    with preserved(device), ExitStack() as hooks:
+        for network in networks:
+            hooks.enter_context(adapted(network, adapter))
+        trusted = None if clean is None else _trusted(model, clean, examples.classes)
         given = {"peer": peer, "average": average, "clean": trusted}
         check_recipe(Recipe(each_batch=rule), own, examples, given)
         facts: dict[str, Any] = {"classes": examples.classes, "epoch": epoch, "epochs": epochs, "generator": generator}
         batch = Batch(examples.ids, examples.ids, model_inputs, examples.targets, {})
-        if clean is not None and trusted is not None and "clean" in needs_of(rule):
-            facts["clean"] = Batch(trusted.ids, trusted.ids, trusted.as_model_input(clean[0]), trusted.targets, {})
+        if trusted is not None and "clean" in needs_of(rule):
+            seen_as = trusted.as_model_input(trusted.inputs)
+            facts["clean"] = Batch(trusted.ids, trusted.ids, seen_as, trusted.targets, {})
         evidence = _see(model, own, batch, wanted, facts, outputs)
         others = {name: m for name, m in (("peer", peer), ("average", average)) if m is not None}
         if others:
@@ -101,10 +116,18 @@ def _random_states(device: torch.device) -> list[Tensor]:
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
-def _trusted(clean: tuple[Tensor, Tensor] | list[Tensor], classes: int | None) -> Examples:
+def _batch(model: nn.Module, inputs: Any, targets: Any, classes: int | None, name: str) -> Examples:
+    """A batch as examples, where the model is."""
+    tree = inputs if isinstance(inputs, Tensor) else as_tree(inputs, name)
+    made = Examples(tree, targets, classes=classes, name=name).in_type_of(model)
+    where = next((parameter.device for parameter in model.parameters()), made.targets.device)
+    return made if isinstance(inputs, Tensor) else made.to(where)
+
+
+def _trusted(model: nn.Module, clean: tuple[Any, Any] | list[Any], classes: int | None) -> Examples:
     if not (isinstance(clean, tuple | list) and len(clean) == 2):
         raise ThresherError(f"clean= is a {type(clean).__name__}: give the pair (inputs, targets) of clean examples.")
-    return Examples(clean[0], clean[1], classes=classes, name="the clean batch")
+    return _batch(model, clean[0], clean[1], classes, "the clean batch")
 
 
 def _see(
@@ -127,7 +150,7 @@ def _see(
             ids=batch.ids, targets=batch.targets, objective=objective, raw_outputs=outputs.detach().float(),
             inputs=batch.inputs, **facts,
         )  # fmt: skip
-    head = last_linear(model, batch.inputs[:2]) if prepared_as(Prepared.LAST_INPUTS, wanted) else None
+    head = last_linear(model, rows(batch.inputs, slice(2))) if prepared_as(Prepared.LAST_INPUTS, wanted) else None
     strategy = _known_strategy(model, objective, wanted, batch, clean, facts["classes"])
     taps = Taps(model, objective.layers, head)
     try:
@@ -153,7 +176,8 @@ def _known_strategy(
     inputs, known = batch.inputs, _STRATEGIES.setdefault(model, {})
     layers = tuple((type(layer), layer.training) for layer in model.modules())
     learnt = tuple((name, parameter.requires_grad) for name, parameter in model.named_parameters())
-    key = (repr(objective), *wanted, inputs.shape[1:], inputs.dtype, inputs.device, layers, learnt)
+    looks = tuple((name, leaf.shape[1:], leaf.dtype, leaf.device) for name, leaf in named_leaves(inputs))
+    key = (repr(objective), *wanted, looks, layers, learnt)
     if key not in known:
         trusted = None if clean is None else _first(clean)
         known[key] = choose_strategy(model, objective, wanted, _first(batch), trusted, classes)
@@ -162,4 +186,4 @@ def _known_strategy(
 
 def _first(batch: Batch, count: int = 2) -> Batch:
     """The first examples of a batch, enough to find out how a model can be differentiated."""
-    return Batch(batch.rows[:count], batch.ids[:count], batch.inputs[:count], batch.targets[:count], {})
+    return Batch(batch.rows[:count], batch.ids[:count], rows(batch.inputs, slice(count)), batch.targets[:count], {})

@@ -143,7 +143,7 @@ def _measured(run: Run, test: Examples | None, workers: int) -> Record:
     last = run.history[-1]
     found = {"metric": last["metric"], "score": None, "epochs": last["epoch"], "train_score": last["train_score"]}
     if test is not None:
-        objective = as_objective(None if run.recipe is None else run.recipe.objective, test.classes).to(
+        objective = as_objective(None if run.recipe is None else run.recipe.objective, test.task).to(
             test.targets.device
         )
         found["score"] = measure(Sweeper(workers=workers)(run.model, objective, test).outputs, test)[last["metric"]]

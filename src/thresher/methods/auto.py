@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
+from thresher.core.tasks import LABELS, POSITIONS
 from thresher.methods.registry import METHODS
 from thresher.noise import audit_rate, estimated
 from thresher.noise.estimate import Estimate, cannot_tell
@@ -76,6 +77,8 @@ def ranking() -> dict[str, list[dict[str, Any]]]:
 
 def _situation(train: Examples, noise_rate: float | str | None, clean: bool) -> tuple[str | None, str]:
     """The situation of the ranking, None where nothing is wrong, and what was seen in words."""
+    if train.task in (LABELS, POSITIONS):
+        raise ThresherError(f"No method is compared on {train.task} targets yet: name one, such as prl-l or standard.")
     if train.is_regression:
         return "regression", f"{len(train):,} examples with real targets"
     counts = torch.bincount(train.labels.cpu(), minlength=train.outputs)

@@ -31,10 +31,10 @@ def estimated_transition(run: Run, examples: Examples) -> Tensor:
 def outputs_of(run: Run, examples: Examples) -> Tensor:
     """The outputs [n, ...] of a run's first network, on the CPU."""
     placed = examples.to(next(run.model.parameters()).device)
-    swept: Tensor = Sweeper()(run.model, as_objective(None, examples.classes), placed).outputs
+    swept: Tensor = Sweeper()(run.model, as_objective(None, examples.task), placed).outputs
     return swept.to(torch.device("cpu"))
 
 
 def refuse_regression(examples: Examples, method: str) -> None:
-    if examples.is_regression:
+    if examples.classes is None:
         raise ThresherError(f"{method} is defined for classification only: choose another method.")

@@ -11,6 +11,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.schedules import Schedule
+from thresher.core.tasks import TASKS
 from thresher.engine.plan import epochs_for
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
@@ -151,7 +152,7 @@ class Method:
     paper: str
     clock: str = "batch"
     needs: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = BOTH
+    tasks: tuple[str, ...] = TASKS
     procedure: Callable[[Trainer], Run] | None = None
 
     instead: ClassVar[str] = ""  # what a method that trains nothing does, and how to use it; {} is its name
@@ -175,7 +176,7 @@ class Method:
     def train(self, trainer: Trainer, noise_rate: float | str | None = "auto") -> Run:
         """Train by the procedure, or by the recipe for this noise rate; classes and epochs are the trainer's."""
         self._refuse_to_train()
-        task = "regression" if trainer.train.is_regression else "classification"
+        task = trainer.train.task
         if task not in self.tasks:
             raise ThresherError(f"{self.name} is defined for {self.tasks[0]} only: choose another method.")
         known = trainer.changed(

@@ -16,7 +16,7 @@ def noise_layer_from_confusion(train: Trainer, baseline: Recipe | None = None) -
     The confusion is that on the training set in the epoch the baseline is kept from: the last one, or the one that
     early stopping chose (L2RW, section 4.2).
     """
-    if train.train.is_regression:
+    if train.train.classes is None:
         raise ThresherError("A noise layer is defined for classification only: choose another method.")
     first = train(baseline or Recipe(), stage="baseline")
     kept = first.chosen or first.history[-1]["epoch"]

@@ -15,7 +15,7 @@ CHANCE = 3  # deviations by which validation examples may repeat labelled ones m
 
 def check_apart(labelled: Examples, unlabelled: Examples, validation: Examples | None) -> None:
     """Refuse sets that share examples, on which the teacher would judge itself."""
-    if labelled.is_regression:
+    if labelled.classes is None:
         raise ThresherError("Distillation is defined for classification only: give class labels.")
     named = {"labelled": labelled, "validation": validation}
     for name, other in named.items():

@@ -17,6 +17,7 @@ from thresher.core.rule import columns_of, needs_of, schedules_of
 from thresher.core.schedules import observers_of
 from thresher.core.seeding import derive, preserved
 from thresher.core.targets import one_hot_if_ids
+from thresher.core.tasks import CLASSES
 from thresher.data import Predictions, read_predictions
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.run import Run
@@ -174,7 +175,7 @@ def _rehearse(
         said = train.columns[TEACHER_OUTPUT] if network is None else network
         given = {"validation": known, "teacher": said, "peer": recipe.peers > 1 or None, "average": recipe.average}
         given["clean"] = _clean(recipe, known, trainer)
-        check_recipe(recipe, as_objective(recipe.objective, classes), train, {"test": trainer.test, **given})
+        check_recipe(recipe, as_objective(recipe.objective, CLASSES), train, {"test": trainer.test, **given})
         observers_of(schedules_of(recipe), train, trainer.epochs)  # they refuse a run that is too short
 
 

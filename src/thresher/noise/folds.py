@@ -11,6 +11,7 @@ from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import generator
 from thresher.core.signals import loss
+from thresher.core.tasks import CLASSES, REAL
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.train import train_recipe
 from thresher.noise.audit_rate import audit_rate
@@ -32,6 +33,8 @@ def noise_rate_by_folds(
     """
     if not 2 <= folds <= len(train):
         raise ThresherError(f"folds={folds} leaves nothing to train on or to judge: give 2 to {len(train)}.")
+    if train.task not in (CLASSES, REAL):
+        raise ThresherError(f"Folds cannot find the noise rate of {train.task} targets: give a number as noise_rate=.")
     recipe = TRIMMED if train.is_regression else Recipe()
     outputs = out_of_fold(recipe, model, train, folds=folds, epochs=epochs, seed=seed, **settings)
     if train.is_regression:
@@ -49,7 +52,7 @@ def out_of_fold(
         rest = torch.cat([part for other, part in enumerate(parts) if other != place])
         run = train_recipe(recipe, model, train.subset(rest), seed=seed, **settings)
         judged = train.subset(held).to(next(run.model.parameters()).device)
-        found.append(Sweeper()(run.model, as_objective(None, train.classes), judged).outputs.cpu())
+        found.append(Sweeper()(run.model, as_objective(None, train.task), judged).outputs.cpu())
     outputs = torch.cat(found)
     return torch.empty_like(outputs).index_copy_(0, order, outputs)
 

@@ -9,6 +9,7 @@ import numpy as np
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
+from thresher.core.tasks import CLASSES, REAL
 from thresher.noise.audit_rate import OWN_ERRORS, WEAK, WIDEST, Contradictions, contradictions
 from thresher.noise.estimate import Estimate, cannot_tell
 from thresher.noise.residual_rate import CLEAN, LEAN, Separation, separation
@@ -58,6 +59,10 @@ class NoiseRate:
         if len(asked) > 1:
             listed = list(asked)
             raise ThresherError(f"A recipe estimates its noise rate once, not by {listed}: use one of them everywhere.")
+        if train.task not in (CLASSES, REAL):
+            raise ThresherError(
+                f"A run cannot find the noise rate of {train.task} targets: give a number as noise_rate=."
+            )
         self.train = train
         self.after = next(schedule.after for schedule in asked if isinstance(schedule, estimated))
         self.clearest: Separation | None = None

@@ -8,12 +8,14 @@ from thresher.objectives.generalized_cross_entropy import GeneralizedCrossEntrop
 from thresher.objectives.huber import Huber, huber
 from thresher.objectives.near_uniform import NearUniform, near_uniform
 from thresher.objectives.noise_layer import NoiseLayer, smoothed_confusion, smoothed_identity
+from thresher.objectives.several import BinaryCrossEntropy, PositionCrossEntropy
 from thresher.objectives.standard import CrossEntropy, SquaredError, as_objective
 from thresher.objectives.transition import ForwardCorrection, Reweighted, transition_from_anchors
 from thresher.objectives.variational import LayerPair, Variational
 from thresher.objectives.views_agree import Contrastive, CrossCorrelation, contrastive, cross_correlation
 
 __all__ = [
+    "BinaryCrossEntropy",
     "Bootstrap",
     "Contrastive",
     "CrossCorrelation",
@@ -29,6 +31,7 @@ __all__ = [
     "Objective",
     "ObjectiveLike",
     "Plain",
+    "PositionCrossEntropy",
     "Reweighted",
     "SoftBootstrap",
     "SquaredError",

@@ -1,6 +1,7 @@
 """The objectives of plain training, and what a recipe without an objective gets."""
 
 import copy
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -9,6 +10,8 @@ from torch.nn import functional
 
 from thresher.core.evidence import Evidence
 from thresher.core.objective import Objective, ObjectiveLike, Plain
+from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL
+from thresher.objectives.several import BinaryCrossEntropy, PositionCrossEntropy
 
 
 class CrossEntropy(Objective):
@@ -42,9 +45,17 @@ class SquaredError(Objective):
         return evidence.outputs.detach() - evidence.targets
 
 
-def as_objective(given: ObjectiveLike | None, classes: int | None) -> Objective:
+DEFAULTS: Mapping[str, type[Objective]] = {
+    CLASSES: CrossEntropy,
+    REAL: SquaredError,
+    LABELS: BinaryCrossEntropy,
+    POSITIONS: PositionCrossEntropy,
+}
+
+
+def as_objective(given: ObjectiveLike | None, task: str) -> Objective:
     """A copy of the given objective, a wrapped function, or the task's default."""
     if given is None:
-        return SquaredError() if classes is None else CrossEntropy()
+        return DEFAULTS[task]()
     own = copy.deepcopy(given) if isinstance(given, nn.Module) else given
     return own if isinstance(own, Objective) else Plain(own)

@@ -43,10 +43,10 @@ class EpochRows:
 
     def __init__(self, examples: Examples, flush_at: int = 8192):
         self.examples, self.flush_at = examples, flush_at
-        width = examples.targets.shape[1] if examples.is_regression else 1
+        width = examples.targets.shape[1] if examples.is_regression else 1  # or the share that is right
         device = examples.targets.device
         self.table = torch.zeros(len(examples) + 1, len(FIXED) + width, device=device)
-        if not examples.is_regression:
+        if examples.classes is not None:
             self.labels = torch.cat([examples.labels, torch.zeros(1, dtype=torch.long, device=device)])
             counts = torch.zeros(examples.classes or 0, device=device).index_add_(
                 0, examples.labels, torch.ones(len(examples), device=device)
@@ -73,7 +73,7 @@ class EpochRows:
         missing = torch.full_like(self.notes[0].losses, float("nan"))
         signal = torch.cat([missing if note.signal is None else note.signal for note in self.notes])
         self.notes = []
-        if self.examples.is_regression:
+        if self.examples.classes is None:
             p_given = belief = confidence = torch.zeros_like(losses)
             prediction = outputs
         else:
@@ -109,7 +109,7 @@ class EpochRows:
         self.flush()
         rows = self.table[:-1].cpu().numpy().copy()
         self.table.zero_()
-        if not self.examples.is_regression:
+        if self.examples.classes is not None:
             predicted = self.mass / self.mass.sum().clamp_min(1)
             self.shift += torch.log(self.frequencies.clamp_min(1e-6)) - torch.log(predicted.clamp_min(1e-6))
             self.mass.zero_()
@@ -167,9 +167,11 @@ def epoch_table(
         targets = examples.as_given(examples.targets).numpy()
         columns |= {f"prediction_{place}": predictions[:, place] for place in range(targets.shape[1])}
         columns |= {f"target_{place}": targets[:, place] for place in range(targets.shape[1])}
-    else:
+    elif examples.classes is not None:
         columns["prediction"] = rows["prediction"][:, 0].astype(np.int32)
         columns["target"] = examples.labels.cpu().numpy().astype(np.int32)
+    else:
+        columns["right"] = rows["prediction"][:, 0]
     return pa.table({**columns, **extra})
 
 

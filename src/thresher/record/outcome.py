@@ -21,12 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
+from torch.nn.utils.rnn import pad_sequence
 
 from thresher.core.datasets import Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.core.signals import margins
+from thresher.core.tasks import CLASSES, REAL
+from thresher.core.trees import Tree, images_in, leaves
 from thresher.data.image_files import files_of, open_image
 from thresher.record import run_folder
 from thresher.record.ledger import Ledger
@@ -104,10 +107,10 @@ def _judged(validation: Examples) -> pa.Table:
 
 def _facts(train: Examples, trust: torch.Tensor) -> pa.Table:
     columns: dict[str, Any] = {"id": train.ids.cpu().numpy(), "trust": trust.numpy()}
-    if not isinstance(train.inputs, torch.Tensor) and (files := files_of(train.inputs)):
+    if not train.in_memory and (files := files_of(train.inputs)):
         columns["file"] = [str(file) for file in files]
     for name, values in (("target", train.targets), ("true_target", train.columns.get("true_target"))):
-        if values is None:
+        if values is None or train.task not in (CLASSES, REAL):
             continue
         if train.is_regression:
             given = train.as_given(values.reshape(len(train), -1))
@@ -173,26 +176,37 @@ def encoded_images(first: Sequence[Tensor], others: Iterable[Tensor] = ()) -> It
 
 
 def _looks(picked: Examples) -> dict[str, Any]:
-    files = [] if isinstance(picked.inputs, Tensor) else files_of(picked.inputs)
+    files = [] if picked.in_memory else files_of(picked.inputs)
     if files:
         with ThreadPoolExecutor(8) as pool:
             return joined_pictures(pool.map(_of_file, files))
-    raw = _raw_inputs(picked)
+    raw = _shown(picked)
     first = list(islice(raw, LOOKED_AT))
+    if not first:
+        return {}
     if first[0].ndim in (2, 3):
         return joined_pictures(encoded_images(first, raw))
     if first[0].ndim == 1:
-        rows = torch.stack([row[:MOST_VALUES].cpu() for row in chain(first, raw)])
-        return {"inputs": rows, "width": np.array(len(first[0]))}
+        rows = [row[:MOST_VALUES].cpu() for row in chain(first, raw)]
+        return {"inputs": pad_sequence(rows, batch_first=True), "width": np.array(len(first[0]))}
     return {}
 
 
-def _raw_inputs(picked: Examples) -> Iterator[Tensor]:
-    """Each input as it is stored: bytes are not normalised."""
+def _shown(picked: Examples) -> Iterator[Tensor]:
+    """Each input as it is stored: bytes are not normalised. Of a tree, its first image, or else its first tensor."""
     if isinstance(picked.inputs, Tensor):
         return iter(picked.inputs)
+    if picked.in_memory:
+        return iter(next(iter([*images_in(picked.inputs), *leaves(picked.inputs)])))
+    if picked.collate is not None:
+        return iter(())  # its items need not be tensors
     items = Seeded(picked.inputs, picked.ids.tolist(), 0, 0)
-    return (items[place] for place in range(len(picked)))
+    return (_main(items[place]) for place in range(len(picked)))
+
+
+def _main(item: Tree) -> Tensor:
+    parts = leaves(item)
+    return next((leaf for leaf in parts if leaf.ndim == 3), parts[0])
 
 
 def _of_file(path: Path) -> bytes:

@@ -152,7 +152,7 @@ def _recall_figure(run: RunRecord, recalls: Mapping[int, float]) -> Figure:
 
 def _trust_figure(run: RunRecord) -> Figure:
     trust, origins = run.examples["trust"], run.examples.get("origin")
-    if run.is_regression:
+    if run.trusts_by_rank:
         words = "Trust is one minus the mean residual rank over all epochs, from 0 to 1."
     else:
         words = "Trust is the mean over all epochs of the probability of the given label, from 0 to 1, after the "

@@ -60,6 +60,11 @@ class RunRecord:
         return "target_0" in self.examples or "target_0" in self.last_epoch
 
     @property
+    def trusts_by_rank(self) -> bool:
+        """Whether trust is by the ranks of losses: there is no one class whose probability could say it."""
+        return self.is_regression or "right" in self.last_epoch
+
+    @property
     def truth_known(self) -> bool:
         return "origin" in self.examples and bool(np.any(self.examples["origin"] != UNKNOWN))
 
@@ -210,7 +215,7 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
     last = pc.max(ledger.table(["epoch"])["epoch"])
     if not last.is_valid:
         return {}
-    shown = ("id", "peer", "weight", "prediction", "target", "teacher_confidence", "student_confidence")
+    shown = ("id", "peer", "weight", "prediction", "target", "right", "teacher_confidence", "student_confidence")
     known = pq.read_schema(folder / ledger.parts[0]).names
     names = [name for name in known if name in shown or name.startswith(("prediction_", "target_"))]
     columns = _as_arrays(ledger.table(names, pc.field("epoch") == last))

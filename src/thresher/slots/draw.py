@@ -12,7 +12,7 @@ from thresher.core.recipe import shuffled
 
 def class_balanced(positions: Tensor, examples: Examples, generator: torch.Generator) -> Tensor:
     """As many visits as there are examples, with every class equally likely: drawn with replacement."""
-    if examples.is_regression:
+    if examples.classes is None:
         raise ThresherError("class_balanced draws by class, and real targets have none: choose another draw.")
     labels = examples.labels.cpu()[positions]
     share = 1.0 / torch.bincount(labels).double()[labels]

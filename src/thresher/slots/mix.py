@@ -112,3 +112,6 @@ def _check_beta(what: str, **numbers: float) -> None:
     for name, value in numbers.items():
         if not value > 0:
             raise ThresherError(f"{what}({name}={value}) is not a Beta distribution: give {name} above 0.")
+
+
+NAMED_MIXES: Mapping[str, Mixup | None] = {"mixup": Mixup(), "none": None}

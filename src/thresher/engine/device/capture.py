@@ -17,6 +17,7 @@ from thresher.core.objective import Objective
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Reader, parts
 from thresher.core.schedules import Schedule
+from thresher.core.trees import Tree, mapped, named_leaves
 
 WARM_CALLS = 3  # libraries choose their kernels and optimizers create their state in the first calls
 
@@ -34,16 +35,18 @@ class Captured:
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.key: Hashable = None
         self.calls = 0
-        self.places: dict[str, Tensor | None] = {}
+        self.places: dict[str, Tree | None] = {}
         self.result: Any = None
         self.refusal: str | None = None
 
-    def __call__(self, key: Hashable, **inputs: Tensor | None) -> Any:
+    def __call__(self, key: Hashable, **inputs: Tree | None) -> Any:
         if self.refusal is not None:
             return self.function(**inputs)
         if key != self.key:
             self.graph, self.key, self.calls = None, key, 0
         self._place(inputs)
+        if self.refusal is not None:
+            return self.function(**inputs)
         if self.graph is None:
             if self.calls < WARM_CALLS:
                 self.calls += 1
@@ -55,15 +58,17 @@ class Captured:
         self.graph.replay()
         return self.result
 
-    def _place(self, inputs: Mapping[str, Tensor | None]) -> None:
+    def _place(self, inputs: Mapping[str, Tree | None]) -> None:
         for name, value in inputs.items():
             place = self.places.get(name)
             if value is None:
                 self.places[name] = None
-            elif place is None or place.shape != value.shape:
-                self.places[name], self.graph = value.clone(), None
+            elif place is None or not _fits(place, value):
+                if place is not None and self.graph is not None:  # a recording for every shape would cost more
+                    self.refusal = f"{name} change their shape from batch to batch: pad all to one length"
+                self.places[name], self.graph = mapped(torch.clone, value), None
             else:
-                place.copy_(value)
+                mapped(Tensor.copy_, place, value)
 
     def _ordinary(self) -> Any:
         """A call on the stream that will be recorded, as autograd wants it."""
@@ -85,6 +90,14 @@ class Captured:
             torch.cuda.synchronize()
         else:
             self.graph = graph
+
+
+def _fits(place: Tree, value: Tree) -> bool:
+    """Whether the value has the branches and shapes of the place it would be copied into."""
+    if isinstance(value, Tensor):
+        return isinstance(place, Tensor) and place.shape == value.shape
+    ours, theirs = dict(named_leaves(place)), dict(named_leaves(value))
+    return ours.keys() == theirs.keys() and all(ours[name].shape == leaf.shape for name, leaf in theirs.items())
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from thresher.core.calls import call_with
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.signals import output_gradient
+from thresher.core.trees import Tree, rows
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder, record
 from thresher.engine.gradients.replay import Notes, Replayed
@@ -28,7 +29,7 @@ class Forward:
     """A forward pass that was made, as far as derivatives are taken from it afterwards."""
 
     model: nn.Module
-    inputs: Tensor
+    inputs: Tree
     autocast: Autocast
     watcher: AbstractContextManager[object]
     take_layers: Callable[[], Mapping[str, Tensor]]  # the outputs of layers that the latest pass left
@@ -82,8 +83,9 @@ class Unfactored(Strategy):
 
     def prepare(self, forward: Forward, evidence: Evidence, clean: Direction | None, keep_graph: bool) -> None:  # noqa: ARG002
         if self.norms:
-            inputs = forward.inputs[: len(evidence)]
-            norms = norms_by_vmap(forward.model, inputs, evidence.read(output_gradient)).float()
+            inputs = rows(forward.inputs, slice(len(evidence)))
+            gradients = evidence.read(output_gradient).view_as(evidence.outputs)
+            norms = norms_by_vmap(forward.model, inputs, gradients).float()
             evidence.known.update(dict.fromkeys(self.norms, norms))
         if clean is not None:
             evidence.known.update(dict.fromkeys(self.agreements, _agreement(forward, evidence, clean).float()))
@@ -97,7 +99,7 @@ def _agreement(forward: Forward, evidence: Evidence, direction: Direction) -> Te
 
     def losses(values: Mapping[str, Tensor]) -> Tensor:
         with forward.autocast(), as_written(), again:
-            outputs = functional_call(forward.model, dict(values), (forward.inputs,)).float()
+            outputs = call_with(forward.model, dict(values), forward.inputs).float()
         layers = {name: value[:n] for name, value in forward.take_layers().items()}
         return evidence.replace(raw_outputs=outputs[:n], layers=layers).losses
 

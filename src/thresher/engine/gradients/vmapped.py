@@ -2,16 +2,18 @@
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.modules.dropout import _DropoutNd
 
+from thresher.core.calls import call_with
 from thresher.core.errors import ThresherError
+from thresher.core.trees import Tree, mapped, rows
 from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.formulas import refuse_batch_norm, supported
 
 
 def norms_by_vmap(
-    model: nn.Module, inputs: Tensor, output_gradients: Tensor, chunk: int = 16, why_not: str | None = None
+    model: nn.Module, inputs: Tree, output_gradients: Tensor, chunk: int = 16, why_not: str | None = None
 ) -> Tensor:
     """The same norms [n] for models without formulas, by `vmap(grad)`: `chunk` copies of the gradient at a time.
 
@@ -29,20 +31,20 @@ def norms_by_vmap(
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
     others = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
 
-    def along(parameters: dict[str, Tensor], example: Tensor, output_gradient: Tensor) -> Tensor:
+    def along(parameters: dict[str, Tensor], example: Tree, output_gradient: Tensor) -> Tensor:
         buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}  # a pass may write to them
         with as_written():
-            outputs: Tensor = functional_call(model, (parameters, others, buffers), (example[None],))
+            outputs = call_with(model, (parameters, others, buffers), mapped(lambda leaf: leaf[None], example))
         return (outputs[0] * output_gradient).sum()
 
-    def norms(examples: Tensor, output_gradients: Tensor) -> Tensor:
+    def norms(examples: Tree, output_gradients: Tensor) -> Tensor:
         gradients = vmap(grad(along), (None, 0, 0))(trained, examples, output_gradients)
         flat = [each.reshape(len(each), -1) for each in gradients.values()]  # a parameter may be a single number
         return torch.stack([each.float().square().sum(1) for each in flat]).sum(0).sqrt()
 
     try:
-        blocks = zip(torch.split(inputs, chunk), torch.split(output_gradients, chunk), strict=True)
-        return torch.cat([norms(*block) for block in blocks])
+        blocks = [slice(start, start + chunk) for start in range(0, len(output_gradients), chunk)]
+        return torch.cat([norms(rows(inputs, block), output_gradients[block]) for block in blocks])
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from thresher.core.calls import call
 from thresher.core.examples import Examples
+from thresher.core.trees import Tree
 from thresher.engine.device.placement import Autocast, as_written
 
 ENOUGH = 4096  # examples; in a convolution each gives a channel many values
@@ -20,7 +22,7 @@ def some_of(examples: Examples, batch: int) -> list[Tensor]:
 
 
 @torch.no_grad()
-def renew_norms(average: nn.Module, model: nn.Module, inputs: Iterable[Tensor], autocast: Autocast) -> None:
+def renew_norms(average: nn.Module, model: nn.Module, inputs: Iterable[Tree], autocast: Autocast) -> None:
     """Set the statistics of the average's BatchNorm layers to those of their own inputs, while it sees these `inputs`.
 
     Steps in many directions cancel in a mean: averaged weights are shorter than those they come from, and what they
@@ -41,7 +43,7 @@ def renew_norms(average: nn.Module, model: nn.Module, inputs: Iterable[Tensor], 
         layer.train()
     for batch in inputs:
         with autocast(), as_written():
-            average(batch)
+            call(average, batch)
     for layer, momentum in zip(norms, momenta, strict=True):
         layer.momentum = momentum
         layer.eval()

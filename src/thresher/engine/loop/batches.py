@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import one_output
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Signal, Swept
 from thresher.core.examples import Examples
@@ -16,6 +17,8 @@ from thresher.core.objective import Objective
 from thresher.core.recipe import Draw, MixFromSet, MixLike, Pairing, Visits
 from thresher.core.rule import Decision, in_epoch
 from thresher.core.seeding import generator, preserved
+from thresher.core.tasks import POSITIONS, summary
+from thresher.core.trees import Tree, mapped, selected
 from thresher.engine.device.capture import Captured
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.strategy import Strategy
@@ -47,7 +50,7 @@ class BatchSource:
                 _overwrite(kept, decision.columns)
             _overwrite(self.weights, {str(place): decision.weights for place, decision in enumerate(decisions)})
 
-    def batch(self, index: Tensor, rows: Tensor, inputs: Tensor | None) -> Batch:
+    def batch(self, index: Tensor, rows: Tensor, inputs: Tree | None) -> Batch:
         """The examples at these positions; their inputs are gathered here unless a stream has brought them."""
         train, inputs = self.train, self._inputs(self.train, index, inputs)
         columns = _at(self.columns, index)
@@ -69,26 +72,27 @@ class BatchSource:
         """The epoch's weights of the examples at these positions, for each network."""
         return list(_at(self.weights, index).values()) or None
 
-    def clean_batch(self, index: Tensor | None, inputs: Tensor | None) -> Batch | None:
+    def clean_batch(self, index: Tensor | None, inputs: Tree | None) -> Batch | None:
         """The clean examples at these positions, where there are any."""
         return None if self.clean is None or index is None else self._plain_batch(self.clean, index, inputs)
 
-    def partners(self, index: Tensor | None, inputs: Tensor | None) -> Batch | None:
+    def partners(self, index: Tensor | None, inputs: Tree | None) -> Batch | None:
         """The partners at these positions of the training set, where the batch is mixed with such."""
         return None if index is None else self._plain_batch(self.train, index, inputs)
 
-    def _plain_batch(self, examples: Examples, index: Tensor, inputs: Tensor | None) -> Batch:
+    def _plain_batch(self, examples: Examples, index: Tensor, inputs: Tree | None) -> Batch:
         inputs = self._inputs(examples, index, inputs)
         return Batch(index, examples.ids.index_select(0, index), inputs, examples.targets.index_select(0, index), {})
 
-    def _inputs(self, examples: Examples, index: Tensor, streamed: Tensor | None) -> Tensor:
+    def _inputs(self, examples: Examples, index: Tensor, streamed: Tree | None) -> Tree:
         inputs = streamed
         if inputs is None:
-            assert isinstance(examples.inputs, Tensor)
-            inputs = examples.as_model_input(examples.inputs.index_select(0, index))
-        if self.channels_last and inputs.ndim == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
-        return inputs
+            inputs = examples.as_model_input(selected(examples.inputs, index))
+        return mapped(_channels_last, inputs) if self.channels_last else inputs
+
+
+def _channels_last(inputs: Tensor) -> Tensor:
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.ndim == 4 else inputs
 
 
 def _at(kept: Mapping[str, Tensor], index: Tensor) -> dict[str, Tensor]:
@@ -175,7 +179,7 @@ class PartnerStream:
 
 def streamed(
     examples: Examples | None, order: Tensor | None, steps: int, *, seed: int, epoch: int, workers: int
-) -> Iterable[Tensor | None]:
+) -> Iterable[Tree | None]:
     """The inputs that a stream brings for each step; a set in memory is gathered inside the step."""
     if examples is None or order is None or examples.in_memory:
         return [None] * steps
@@ -215,7 +219,10 @@ class Sweeper:
         taps: Taps | None = None,
         positions: Tensor | None = None,
     ) -> Swept:
-        """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order."""
+        """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order.
+
+        Of classes at every token or pixel only a summary [n, 3] is kept.
+        """
         found: list[list[Tensor]] = []
         self.each(found.append, model, objective, examples, wanted=wanted, taps=taps, positions=positions)
         outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
@@ -246,14 +253,18 @@ class Sweeper:
         read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
         source = BatchSource(examples, sorted(read) if wanted else (), self.channels_last)
 
-        def see(index: Tensor, inputs: Tensor | None) -> list[Tensor]:
+        def see(index: Tensor, inputs: Tree | None) -> list[Tensor]:
             batch = source.batch(index, index, inputs)
             evidence = forward_pass(
                 model, objective, taps, batch, wanted=wanted, autocast=self.autocast,
                 by_prediction=by_prediction, strategy=strategy, classes=examples.classes, teacher=teacher,
             ).evidence  # fmt: skip
             read_all(evidence, wanted)
-            return [evidence.outputs.detach(), *(evidence.known[signal].detach() for signal in wanted)]
+            outputs = evidence.outputs.detach()
+            one = one_output(outputs, examples.task, examples.classes)
+            outputs = outputs if one is None else one(outputs)
+            kept = summary(outputs, batch.targets) if examples.task == POSITIONS else outputs
+            return [kept, *(evidence.known[signal].detach() for signal in wanted)]
 
         grad = torch.set_grad_enabled(strategy is not None)
         with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:

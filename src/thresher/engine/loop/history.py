@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
 from thresher.core.signals import loss
+from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, label_scores, position_scores, share_right
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.step.learner import Learner, evaluating
 from thresher.engine.store.checkpoint import Record
@@ -40,7 +41,8 @@ def fill_unseen(
     if len(missing):
         if seen is not None and "outputs" not in seen.known:
             seen = seen.others.get("average")
-        if seen is not None and "outputs" in seen.known and not learner.objective.layers:
+        known = seen is not None and "outputs" in seen.known and train.task != POSITIONS
+        if seen is not None and known and not learner.objective.layers:
             outputs = seen.outputs[missing]
             with torch.no_grad(), evaluating(learner.objective):
                 losses = seen.subset(missing).losses
@@ -49,12 +51,20 @@ def fill_unseen(
                 learner.model, learner.objective, train, wanted=[loss], taps=learner.taps, positions=missing
             )
             outputs, losses = swept.outputs, swept.signals[loss]
+        outputs = _noted(outputs, train, missing)
         counts = torch.ones_like(losses) if weights is None else weights[missing]
         rows.fill(Note(missing, outputs, losses, torch.where(visited[missing], rows.weights()[missing], counts)))
     columns = rows.take()
-    if train.is_regression:
+    if train.classes is None:
         columns["p_given"] = columns["belief"] = residual_belief(columns["loss"])
     return columns
+
+
+def _noted(swept: Tensor, train: Examples, places: Tensor) -> Tensor:
+    """What the ledger keeps of the outputs of a sweep: all, or of labels or positions the share that is right."""
+    if train.task == LABELS:
+        return share_right(train.task, swept, train.targets[places])[:, None]
+    return (swept[:, 0] / swept[:, 1].clamp_min(1))[:, None] if train.task == POSITIONS else swept
 
 
 def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
@@ -78,7 +88,10 @@ def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
         record["clean_share"] = _share(right[kept])
         record["clean_weight"] = float(weights[right].sum() / weights.sum()) if kept.any() else None
     record |= _trust_record(networks, train)
-    if not train.is_regression:
+    if train.task in (LABELS, POSITIONS):
+        right = np.concatenate([columns["prediction"][:, 0] for columns in networks])[visited]
+        record["train_score"] = float(right.mean()) if len(right) else None
+    elif train.classes is not None:
         fits = np.concatenate([columns["prediction"][:, 0] for columns in networks]) == np.tile(
             train.labels.cpu().numpy(), len(networks)
         )
@@ -137,7 +150,9 @@ class Scores:
             found["score"] = found["scores"][self.metric]
             if len(measured) > 1:
                 found["scores"] |= {f"peer{place}": m[self.metric] for place, m in enumerate(measured)}
-                found["scores"]["together"] = measure(_together(outputs, self.metric), self.sets["test"])[self.metric]
+                if self.sets["train"].task != POSITIONS:  # of which no outputs are kept
+                    together = measure(_together(outputs, self.sets["train"].task), self.sets["test"])
+                    found["scores"]["together"] = together[self.metric]
             averages = [
                 self._measure(own.average, own, "test")[self.metric] for own in self.learners if own.average is not None
             ]
@@ -165,10 +180,10 @@ class Scores:
         return self.sweeper(model, learner.objective, self.sets[name]).outputs
 
 
-def _together(outputs: Sequence[Tensor], metric: str) -> Tensor:
+def _together(outputs: Sequence[Tensor], task: str) -> Tensor:
     """The mean over networks, of probabilities where the outputs are of classes."""
     stacked = torch.stack(list(outputs))
-    return (stacked if metric == "r2" else stacked.softmax(2)).mean(0)
+    return (stacked.softmax(2) if task == CLASSES else stacked).mean(0)
 
 
 def _networks(learner: Learner) -> list[nn.Module]:
@@ -183,6 +198,8 @@ def _copied(network: nn.Module) -> dict[str, Tensor]:
 def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
     """How good outputs are: accuracy, balanced accuracy and the recall of each class, or R² (and each target's).
 
+    Of several labels the mean average precision, and how many are right; of positions, how many of all are right.
+
     Real targets that are wrong can rank models backwards by R², so two scores stand beside it that half of them being
     wrong does not reach: `trimmed_r2`, and `median_error`, the median of |y-ŷ|, in the unit of the data.
 
@@ -192,6 +209,10 @@ def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
     """
     if examples.is_regression:
         return _r_squared(outputs, examples.targets) | _robust(outputs, examples)
+    if examples.task == LABELS:
+        return label_scores(outputs, examples.targets)
+    if examples.task == POSITIONS:
+        return position_scores(outputs, tokens=examples.targets.ndim == 2)
     right = (outputs.argmax(1) == examples.labels).double()
     classes, labels = examples.classes or 0, examples.labels
     totals = torch.zeros(classes, dtype=torch.float64, device=right.device).scatter_add(
@@ -248,5 +269,5 @@ def trimmed_r_squared(residuals: Tensor, targets: Tensor) -> float:
 
 
 def metric_of(examples: Examples) -> str:
-    """The name of the score: accuracy, or R² for real targets."""
-    return "r2" if examples.is_regression else "accuracy"
+    """The name of the score: accuracy, R² for real targets, or the mean average precision of several labels."""
+    return {REAL: "r2", LABELS: "mean_average_precision"}.get(examples.task, "accuracy")

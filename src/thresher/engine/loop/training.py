@@ -13,17 +13,18 @@ from thresher.core.errors import ThresherError
 from thresher.core.evidence import Now
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
-from thresher.core.recipe import Recipe
+from thresher.core.recipe import Recipe, seen_through
 from thresher.core.rule import columns_of, needs_of, schedules_of
 from thresher.core.schedules import Schedule, observers_of
 from thresher.core.seeding import derive, preserved, seed_global
+from thresher.core.trees import Tree
 from thresher.engine.device.capture import Captured, obstacle, phase
 from thresher.engine.loop.batch_norm import renew_norms, some_of
 from thresher.engine.loop.batches import BatchSource, CleanStream, PartnerStream, Sweeper, TrainStream, streamed
 from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
 from thresher.engine.loop.history import Scores, epoch_record, fill_unseen
 from thresher.engine.plan import Plan
-from thresher.engine.start.checks import check_recipe, check_run, try_model, try_sets
+from thresher.engine.start.checks import Tried, check_recipe, check_run, try_model, try_sets
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.step import Passes, Step
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
@@ -46,7 +47,7 @@ class Training:
     ):
         self.recipe, self.plan = recipe, plan
         train, needs = sets["train"], needs_of(recipe)
-        objective = as_objective(recipe.objective, train.classes)
+        objective = as_objective(recipe.objective, train.task)
         said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
         given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average, "teacher": said}
         given["view"] = len(recipe.views) > 1 or None
@@ -59,7 +60,7 @@ class Training:
         try_sets(models[0], sets, plan.seed)
         schedules = schedules_of(recipe)
         self.observers = observers_of(schedules, train, plan.epochs) if schedules else []  # may refuse: before hooks
-        self.learners = _learners(recipe, models, train, plan, tried.head)
+        self.learners = _learners(recipe, models, train, plan, tried)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
         captured = self.refusal is None
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
@@ -180,12 +181,12 @@ class Training:
         self,
         index: Tensor,
         rows: Tensor,
-        inputs: Tensor | None,
+        inputs: Tree | None,
         clean: Tensor | None,
-        clean_inputs: Tensor | None,
+        clean_inputs: Tree | None,
         partner: Tensor | None,
         share: Tensor | None,
-        partner_inputs: Tensor | None,
+        partner_inputs: Tree | None,
     ) -> None:
         batch = self.source.batch(index, rows, inputs)
         batches, weights = self.source.as_decided(batch, index, len(self.learners)), self.source.weights_at(index)
@@ -235,11 +236,11 @@ class Training:
         else:
             self.finished = self.steps_done >= self.plan.steps
 
-    def _first_views(self) -> Iterator[Tensor]:
+    def _first_views(self) -> Iterator[Tree]:
         """Part of the training set, in batches, as batch rules read signals on it."""
         rows = some_of(self.train, self.sweeper.batch)
         for inputs in self.train.batches(rows, workers=self.plan.workers):
-            yield self.recipe.views[0](inputs, self.generator) if self.recipe.views else inputs
+            yield seen_through(self.recipe.views[0], inputs, self.generator) if self.recipe.views else inputs
 
     def networks(self) -> tuple[list[nn.Module], list[nn.Module]]:
         return [own.model for own in self.learners], [own.average for own in self.learners if own.average is not None]
@@ -277,9 +278,7 @@ class Training:
             learner.remove_hooks()
 
 
-def _learners(
-    recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan: Plan, head: str | None
-) -> list[Learner]:
+def _learners(recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan: Plan, tried: Tried) -> list[Learner]:
     """A learner for each model, with an objective of its own, whose layers are watched."""
     average, made = recipe.average, []
     rate = (
@@ -288,7 +287,9 @@ def _learners(
         else average.for_epochs_of(len(train) / plan.batch)
     )
     for model in models:
-        objective = as_objective(recipe.objective, train.classes).to(train.targets.device)
+        objective = as_objective(recipe.objective, train.task).to(train.targets.device)
         made.append(Learner(model, objective, plan.make_optimizer, rate))
-        made[-1].watch_layers(objective.layers, head)
+        made[-1].watch_layers(objective.layers, tried.head)
+        if tried.adapter is not None:
+            made[-1].adapt(tried.adapter)
     return made

@@ -4,17 +4,18 @@ A recipe is checked by what it declares, and the model by a dry run on an exampl
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import OneOutput, adapted, call, one_output
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import HOW_TO_GIVE, Prepared, prepared_as
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
-from thresher.core.recipe import MixFromSet, Recipe
+from thresher.core.recipe import MixFromSet, Recipe, seen_through
 from thresher.core.rule import (
     Rule,
     RuleLike,
@@ -28,10 +29,12 @@ from thresher.core.rule import (
     signals_of,
 )
 from thresher.core.seeding import generator, preserved
+from thresher.core.tasks import LABELS, POSITIONS, REAL, expected_shape, fits
+from thresher.core.trees import Tree, images_in, leaves, shapes
 from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
-from thresher.engine.step.forward import Batch, one_tensor
+from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import evaluating
 from thresher.engine.step.teacher import TEACHER_OUTPUT
 
@@ -139,7 +142,7 @@ def check_round(rule: RuleLike, pool: Examples, given: Mapping[str, object]) -> 
 
 def _check_signals(value: Recipe | RuleLike, examples: Examples) -> str:
     """The task, for which every signal has to be defined."""
-    task = "regression" if examples.is_regression else "classification"
+    task = examples.task
     for signal in signals_of(value):
         if task not in signal.tasks:
             raise ThresherError(
@@ -164,15 +167,18 @@ def _check_sets(train: Examples, given: Mapping[str, object]) -> None:
     """Refuse sets whose targets are of another kind than the training set's."""
     for name in ("test", "clean", "validation"):
         other = given.get(name)
-        if isinstance(other, Examples) and (
-            other.is_regression != train.is_regression
-            or other.outputs > train.outputs
-            or (other.targets.ndim == 2 and other.outputs < train.outputs)
-        ):
+        if not isinstance(other, Examples):
+            continue
+        wide = other.outputs > train.outputs or (other.targets.ndim == 2 and other.outputs < train.outputs)
+        if other.task != train.task or (wide and train.task != POSITIONS):
             raise ThresherError(
-                f"The {name} set asks for {other.outputs} {'targets' if other.is_regression else 'classes'} and the "
-                f"training set for {train.outputs} {'targets' if train.is_regression else 'classes'}: make them equal."
+                f"The {name} set asks for {other.outputs} {_asked(other)} and the training set for {train.outputs} "
+                f"{_asked(train)}: make them equal."
             )
+
+
+def _asked(examples: Examples) -> str:
+    return {REAL: "targets", LABELS: "labels", POSITIONS: "classes at positions"}.get(examples.task, "classes")
 
 
 def _check_clocks(recipe: Recipe) -> None:
@@ -196,6 +202,7 @@ class Tried:
     head: str | None
     in_step: Strategy | None
     in_sweep: Strategy | None
+    adapter: OneOutput | None = None  # where the model gives one number for two classes, or a real target
 
 
 def try_model(
@@ -214,52 +221,63 @@ def try_model(
     swept = (recipe.each_epoch, recipe.relabel_on("epoch"))
     with preserved(train.targets.device):
         batch = first_of(train, 2, seed)
-        inputs, expected = batch.inputs, (len(batch.ids), train.outputs)
-        for view in recipe.views:
-            seen = view(inputs, generator(seed, "check", device=inputs.device))
-            if seen.shape != inputs.shape:
-                raise ThresherError(
-                    f"A view turned inputs {list(inputs.shape)} into {list(seen.shape)}: let it keep the shape."
-                )
+        inputs = batch.inputs
+        _try_views(recipe, inputs, seed)
         first = train.subset(batch.rows)
         recipe.draw(torch.arange(len(first)), first, generator(seed, "check"))
-        if recipe.mix is not None and not inputs.is_floating_point():
-            raise ThresherError("mix blends inputs, which needs real numbers: leave mix out for token ids.")
         for layer in objective.layers:
             if layer not in dict(model.named_modules()):
                 raise ThresherError(f"The objective reads the layer {layer!r}: name one of model.named_modules().")
         with torch.no_grad(), evaluating(model):
             outputs = _forward(model, inputs)
-        if tuple(outputs.shape) != expected:
-            raise ThresherError(
-                f"The model gives outputs of shape {list(outputs.shape)} for {expected[0]} examples: "
-                f"make it give {list(expected)}."
-            )
+        adapter = one_output(outputs, train.task, train.classes)
+        _check_shape(outputs if adapter is None else adapter(outputs), outputs, train, batch.targets, "")
         trusted = None if clean is None else first_of(clean, min(2, clean_batch), seed)
         head = last_linear(model, inputs) if prepared_as(Prepared.LAST_INPUTS, signals_of(recipe)) else None
         if all(signal.prepared not in DERIVATIVES for signal in signals_of(recipe)):
-            return Tried(head, None, None)
-        in_step = choose_strategy(model, objective, signals_of(asked), batch, trusted, train.classes)
-        with evaluating(model), evaluating(objective):
-            in_sweep = choose_strategy(model, objective, signals_of(swept), batch, None, train.classes)
-        return Tried(head, in_step, in_sweep)
+            return Tried(head, None, None, adapter)
+        with adapted(model, adapter):
+            in_step = choose_strategy(model, objective, signals_of(asked), batch, trusted, train.classes)
+            with evaluating(model), evaluating(objective):
+                in_sweep = choose_strategy(model, objective, signals_of(swept), batch, None, train.classes)
+        return Tried(head, in_step, in_sweep, adapter)
+
+
+def _try_views(recipe: Recipe, inputs: Tree, seed: int) -> None:
+    if recipe.views and not isinstance(inputs, Tensor) and not images_in(inputs):
+        raise ThresherError(f"Views augment images, and the inputs have none ({shapes(inputs)}): leave augment= out.")
+    for view in recipe.views:
+        seen = seen_through(view, inputs, generator(seed, "check", device=leaves(inputs)[0].device))
+        if shapes(seen) != shapes(inputs):
+            raise ThresherError(f"A view turned inputs {shapes(inputs)} into {shapes(seen)}: let it keep the shape.")
 
 
 def try_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> None:
     """Try the model on an example of every set."""
-    width = sets["train"].outputs
+    train = sets["train"]
     for name, examples in sets.items():
         outputs = _outputs_of_one(model, examples, f" of the {name} set", seed)
-        if tuple(outputs.shape) != (1, width):
-            raise ThresherError(
-                f"The model gives outputs of shape {list(outputs.shape)} for one example of the {name} set: "
-                f"make it give {[1, width]}."
-            )
+        adapter = one_output(outputs, train.task, train.classes)
+        seen = outputs if adapter is None else adapter(outputs)
+        _check_shape(seen, outputs, train, examples.targets[:1], f" of the {name} set")
+
+
+def _check_shape(seen: Tensor, given: Tensor, train: Examples, targets: Tensor, whose: str) -> None:
+    """Refuse outputs of another shape than the targets ask for; `seen` is how the `given` ones are read."""
+    if fits(train.task, seen, targets, train.outputs):
+        return
+    count = f"{len(targets)} examples" if len(targets) > 1 else "one example"
+    wanted = expected_shape(train.task, targets, train.outputs)
+    raise ThresherError(
+        f"The model gives outputs of shape {list(given.shape)} for {count}{whose}: make it give {wanted}."
+    )
 
 
 def output_width(model: nn.Module, examples: Examples) -> int:
     """How many outputs the model gives for an example."""
     outputs = _outputs_of_one(model, examples, f" of {examples.name}")
+    if outputs.ndim == 1:
+        return 1
     if outputs.ndim != 2:
         raise ThresherError(f"The model gives outputs of shape {list(outputs.shape)}: make it give [n, classes].")
     return outputs.shape[1]
@@ -278,12 +296,12 @@ def first_of(examples: Examples, count: int, seed: int = 0) -> Batch:
     return Batch(places, examples.ids[places], inputs, examples.targets[places], {})
 
 
-def _forward(model: Callable[[Tensor], Tensor], inputs: Tensor, whose: str = "") -> Tensor:
+def _forward(model: nn.Module, inputs: Tree, whose: str = "") -> Tensor:
     try:
         with as_written():  # compiling for one or two examples would take long
-            return one_tensor(model(inputs))
-    except (RuntimeError, ValueError, TypeError) as error:
+            return call(model, inputs)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        kinds = ", ".join(dict.fromkeys(str(leaf.dtype) for leaf in leaves(inputs)))
         raise ThresherError(
-            f"The model cannot take inputs{whose} of shape {list(inputs.shape)} ({inputs.dtype}): "
-            f"{str(error).splitlines()[0]}"
+            f"The model cannot take inputs{whose} of shape {shapes(inputs)} ({kinds}): {str(error).splitlines()[0]}"
         ) from error

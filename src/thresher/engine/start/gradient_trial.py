@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import call
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
 from thresher.core.signals import output_gradient
+from thresher.core.trees import Tree
 from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.factored import record
 from thresher.engine.gradients.formulas import refuse_batch_norm
@@ -43,19 +45,20 @@ def choose_strategy(
         return None
     if norms:
         refuse_batch_norm(model)
-    with preserved(batch.inputs.device), torch.enable_grad():
+    with preserved(batch.ids.device), torch.enable_grad():
         why_not = _not_factored(model, objective, batch, classes, bool(norms))
         if why_not is None:
             return Factored(norms, agreements)
         if norms:
             evidence = _evidence_of(batch, objective, untraced(model, batch.inputs).detach(), classes)
-            norms_by_vmap(model, batch.inputs, evidence.read(output_gradient), why_not=why_not)
+            gradients = evidence.read(output_gradient).view_as(evidence.outputs)
+            norms_by_vmap(model, batch.inputs, gradients, why_not=why_not)
     if not agreements:
         return Unfactored(norms)
     taps = Taps(model, objective.layers)
 
     def see(strategy: Strategy | None) -> Evidence:
-        with preserved(batch.inputs.device), torch.enable_grad():  # the same dropout masks each time
+        with preserved(batch.ids.device), torch.enable_grad():  # the same dropout masks each time
             return forward_pass(
                 model, objective, taps, batch, strategy=strategy, clean=clean, leave_no_trace=True,
                 wanted=() if strategy is None else strategy.agreements, classes=classes,
@@ -67,7 +70,7 @@ def choose_strategy(
         taps.remove()
 
 
-def last_linear(model: nn.Module, inputs: Tensor) -> str:
+def last_linear(model: nn.Module, inputs: Tree) -> str:
     """The name of the Linear layer whose output is the model's output; a model without one is refused."""
     results: dict[str, Tensor] = {}
 
@@ -78,7 +81,7 @@ def last_linear(model: nn.Module, inputs: Tensor) -> str:
     handles = [module.register_forward_hook(keep(name)) for name, module in linears.items()]
     try:
         with torch.no_grad(), evaluating(model), as_written():
-            outputs = model(inputs)
+            outputs = call(model, inputs)
     finally:
         for handle in handles:
             handle.remove()

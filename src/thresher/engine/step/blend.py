@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
 from thresher.core.recipe import Pairing, blend
 from thresher.core.targets import one_hot_if_ids
+from thresher.core.trees import Tree, mapped
 from thresher.engine.step.teacher import TEACHER_OUTPUT
 
 
@@ -16,13 +18,13 @@ class Blend:
 
     share: Tensor
     within: Pairing | None = None
-    inputs: Sequence[Tensor] = ()  # of partners from the whole set, one of each view
+    inputs: Sequence[Tree] = ()  # of partners from the whole set, one of each view
     targets: Tensor | None = None  # likewise, where targets are blended too
 
-    def of_inputs(self, views: Sequence[Tensor]) -> list[Tensor]:
+    def of_inputs(self, views: Sequence[Tree]) -> list[Tree]:
         if self.within is not None:
-            return [self.within.blend(view) for view in views]
-        return [blend(self.share, view, other) for view, other in zip(views, self.inputs, strict=True)]
+            return [mapped(self.within.blend, view) for view in views]
+        return [mapped(partial(blend, self.share), view, other) for view, other in zip(views, self.inputs, strict=True)]
 
     def of_targets(self, targets: Tensor, classes: int | None, weights: Tensor | None) -> Tensor:
         """Within a batch labels count as far as their examples do; real targets belong to the blend of the inputs."""

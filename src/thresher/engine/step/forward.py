@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from thresher.core.errors import ThresherError
+from thresher.core.calls import call, call_with
 from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.objective import Objective
+from thresher.core.trees import Tree, concatenated
 from thresher.engine.device.capture import Aside
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder
@@ -28,7 +28,7 @@ class Batch:
 
     rows: Tensor
     ids: Tensor
-    inputs: Tensor
+    inputs: Tree
     targets: Tensor
     columns: dict[str, Tensor]
 
@@ -50,7 +50,7 @@ def forward_pass(
     batch: Batch,
     *,
     wanted: Sequence[Signal] = (),
-    views: Sequence[Tensor] = (),
+    views: Sequence[Tree] = (),
     autocast: Autocast = nullcontext,
     keep_graph: bool = False,
     leave_no_trace: bool = False,
@@ -66,11 +66,11 @@ def forward_pass(
     With `by_prediction` the targets are unknown: what the model predicts stands in for them.
     """
     views = list(views) or [batch.inputs]
-    n, device = len(batch.ids), batch.inputs.device
+    n, device = len(batch.ids), batch.ids.device
     last_inputs = prepared_as(Prepared.LAST_INPUTS, wanted)
     watcher = nullcontext() if strategy is None else strategy.watch(model)
     aside = None if clean is None else Aside(device)
-    forward = partial(untraced, model) if leave_no_trace else model
+    forward = partial(untraced if leave_no_trace else call, model)
     with autocast():
         inputs, outputs, layers = _forward(forward, views, watcher, taps, bool(last_inputs))
     evidence = Evidence(
@@ -107,22 +107,22 @@ def forward_pass(
 
 
 def _forward(
-    forward: Callable[[Tensor], Tensor],
-    views: list[Tensor],
+    forward: Callable[[Tree], Tensor],
+    views: list[Tree],
     watcher: AbstractContextManager[object],
     taps: Taps,
     with_last_inputs: bool,
-) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+) -> tuple[Tree, Tensor, dict[str, Tensor]]:
     """The inputs of the pass that is watched, and the outputs and layers of all views."""
     # Gradients are of the first view alone, so that one is recorded by itself.
     together = views[:1] if isinstance(watcher, Recorder) else views
-    inputs = together[0] if len(together) == 1 else torch.cat(together)
+    inputs = together[0] if len(together) == 1 else concatenated(together)
     with watcher, taps.watching(with_last_inputs) if isinstance(watcher, nullcontext) else as_written():
-        outputs = one_tensor(forward(inputs))
+        outputs = forward(inputs)
     layers = taps.take()
     if len(together) < len(views):
         with taps.watching(with_last_inputs):
-            outputs = torch.cat([outputs, forward(torch.cat(views[1:]))])
+            outputs = torch.cat([outputs, forward(concatenated(views[1:]))])
         layers = {name: torch.cat([layers[name], more]) for name, more in taps.take().items()}
     return inputs, outputs.float(), layers
 
@@ -144,19 +144,11 @@ def prediction(outputs: Tensor, classes: int | None) -> Tensor:
     return outputs.detach() if classes is None else outputs.detach().argmax(1)
 
 
-def untraced(model: nn.Module, inputs: Tensor) -> Tensor:
+def untraced(model: nn.Module, inputs: Tree) -> Tensor:
     """A forward pass that writes to copies of the buffers, such as the running statistics of BatchNorm."""
     copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with as_written():
-        return one_tensor(functional_call(model, copies, (inputs,)))
-
-
-def one_tensor(outputs: object) -> Tensor:
-    """What a model returned, refused if it is more than its outputs."""
-    if not isinstance(outputs, Tensor):
-        kind = type(outputs).__name__
-        raise ThresherError(f"The model returns a {kind}: let it return its outputs alone, as one tensor [n, ...].")
-    return outputs
+        return call_with(model, copies, inputs)
 
 
 def read_all(evidence: Evidence, wanted: Iterable[Signal]) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.utils.hooks import RemovableHandle
 
+from thresher.core.calls import OneOutput, adapt
 from thresher.core.errors import ThresherError
-from thresher.core.objective import Objective
+from thresher.core.objective import Objective, Plain
 from thresher.core.recipe import Averaging
 from thresher.engine.device.placement import as_written
 
@@ -78,6 +80,7 @@ class Learner:
         self.moves = torch.zeros((), device=trainable[0].device)  # how often the average has moved
         self.taps = Taps(model)
         self.average_taps: Taps | None = None
+        self.adapters: list[RemovableHandle] = []
 
     def watch_layers(self, layers: Sequence[str], head: str | None) -> None:
         """Keep these layers of the model, and of its average, at every forward pass."""
@@ -85,7 +88,16 @@ class Learner:
         if self.average is not None:
             self.average_taps = Taps(self.average, layers, head)
 
+    def adapt(self, adapter: OneOutput) -> None:
+        """Let the networks give columns where they have a single output, and the objective get it as it is."""
+        networks = [self.model, *([] if self.average is None else [self.average])]
+        self.adapters = [adapt(network, adapter) for network in networks]
+        if isinstance(self.objective, Plain):
+            self.objective.shown = adapter.undo
+
     def remove_hooks(self) -> None:
+        for handle in self.adapters:
+            handle.remove()
         self.taps.remove()
         if self.average_taps is not None:
             self.average_taps.remove()

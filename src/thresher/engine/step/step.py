@@ -12,9 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import call
 from thresher.core.evidence import Evidence, Now, Prepared, prepared_as
-from thresher.core.recipe import MixFromSet, Recipe
+from thresher.core.recipe import MixFromSet, Recipe, seen_through
 from thresher.core.rule import Decision, ask, in_epoch, needs_of, signals_of
+from thresher.core.tasks import LABELS, POSITIONS, share_right
+from thresher.core.trees import Tree, concatenated
 from thresher.engine.device.placement import Autocast
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.step.blend import Blend
@@ -50,7 +53,7 @@ class Passes:
         self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None
 
     def before_rules(
-        self, batches: Sequence[Batch], views: Sequence[Tensor], now: Now, clean: Batch | None, mixes: bool
+        self, batches: Sequence[Batch], views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
     ) -> list[Pass]:
         """For each network its pass over its batch, with the other evidence its rules read and the signals computed."""
         passes = [self._pass(*own, views, now, clean, mixes) for own in zip(self.learners, batches, strict=True)]
@@ -66,7 +69,7 @@ class Passes:
         return [replace(own, evidence=evidence) for own, evidence in zip(passes, seen, strict=True)]
 
     def _pass(
-        self, learner: Learner, batch: Batch, views: Sequence[Tensor], now: Now, clean: Batch | None, mixes: bool
+        self, learner: Learner, batch: Batch, views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
     ) -> Pass:
         """A pass to learn from; where the batch will be mixed, one for the rules alone, if any are asked."""
         if mixes and not self.asks:
@@ -83,7 +86,7 @@ class Passes:
 
     def _unseen(self, learner: Learner, batch: Batch, now: Now) -> Pass:
         """Evidence about a batch that no rule looks at before it is mixed."""
-        empty = batch.inputs.new_empty(0)
+        empty = torch.empty(0, device=batch.ids.device)
         evidence = Evidence(
             ids=batch.ids, targets=batch.targets, objective=learner.objective, raw_outputs=empty, inputs=batch.inputs,
             columns=batch.columns, classes=self.classes, **vars(now),
@@ -91,7 +94,7 @@ class Passes:
         return Pass(evidence, empty, {}, None)
 
     def _with_average(
-        self, learner: Learner, evidence: Evidence, batch: Batch, views: Sequence[Tensor], now: Now
+        self, learner: Learner, evidence: Evidence, batch: Batch, views: Sequence[Tree], now: Now
     ) -> Evidence:
         """Evidence with the average's beside it, where rules read that."""
         if "average" not in self.needs or learner.average is None:
@@ -107,7 +110,7 @@ class Passes:
         self,
         learner: Learner,
         seen: Pass,
-        views: Sequence[Tensor],
+        views: Sequence[Tree],
         targets: Tensor,
         weights: Tensor,
         blend: Blend | None,
@@ -121,7 +124,7 @@ class Passes:
         else:
             views = blend.of_inputs(views)
             with self.autocast(), learner.taps.watching():
-                outputs = learner.model(torch.cat(views)).float()
+                outputs = call(learner.model, concatenated(views)).float()
             layers = learner.taps.take()
             targets = blend.of_targets(targets, self.classes, weights if self.weighs else None)
             evidence = evidence.replace(columns=blend.of_columns(evidence.columns, self.classes))
@@ -147,6 +150,7 @@ class Step:
     """One step of every network on one batch."""
 
     def __init__(self, recipe: Recipe, passes: Passes, rows: Sequence[EpochRows], batch: int):
+        self.task = rows[0].examples.task
         self.recipe, self.passes, self.learners, self.rows = recipe, passes, passes.learners, rows
         self.relabel = recipe.relabel_on("batch")
         device = next(self.learners[0].model.parameters()).device
@@ -165,9 +169,9 @@ class Step:
         share: Tensor | None = None,
     ) -> None:
         """`batch` is as given, `batches` as each network gets it; `partners` are mixed in by 1 - `share`."""
-        views = [view(batch.inputs, now.generator) for view in self.recipe.views] or [batch.inputs]
+        views = self._views(batch.inputs, now) or [batch.inputs]
         if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
-            clean = replace(clean, inputs=self.recipe.views[0](clean.inputs, now.generator))
+            clean = replace(clean, inputs=seen_through(self.recipe.views[0], clean.inputs, now.generator))
         mixes = self._mixes_within(now.epoch) or partners is not None
         passes = self.passes.before_rules(batches, views, now, clean, mixes)
         seen = [each.evidence for each in passes]
@@ -182,6 +186,9 @@ class Step:
             learnt = self._learn(place, passes[place], views, targets[place], weights.detach(), blend)
             self.rows[place].add(self._note(batch, learnt, weights.detach()))
 
+    def _views(self, inputs: Tree, now: Now) -> list[Tree]:
+        return [seen_through(view, inputs, now.generator) for view in self.recipe.views]
+
     def _decide(self, evidence: Evidence) -> Decision:
         if self.recipe.each_batch is None:
             return Decision(self.equal_weights)
@@ -194,7 +201,7 @@ class Step:
             if partners is None or share is None:
                 return None
             # Partners are augmented as the batch is, by draws of their own.
-            inputs = [view(partners.inputs, now.generator) for view in self.recipe.views] or [partners.inputs]
+            inputs = self._views(partners.inputs, now) or [partners.inputs]
             return Blend(share, inputs=inputs, targets=partners.targets if mix.blends_targets else None)
         if mix is None:
             return None
@@ -202,7 +209,7 @@ class Step:
         return Blend(pairing.share, within=pairing)
 
     def _learn(
-        self, place: int, seen: Pass, views: Sequence[Tensor], targets: Tensor, weights: Tensor, blend: Blend | None
+        self, place: int, seen: Pass, views: Sequence[Tree], targets: Tensor, weights: Tensor, blend: Blend | None
     ) -> Evidence:
         """Differentiate and move one network; the evidence that the ledger is to note."""
         learner, evidence, skip = self.learners[place], seen.evidence, None
@@ -262,7 +269,10 @@ class Step:
         known = evidence.known
         signal = next((known[s] for s in self.passes.wanted if s in known and known[s].ndim == 1), None)
         given = evidence if evidence.targets is batch.targets else evidence.replace(targets=batch.targets)
-        return Note(batch.rows, evidence.outputs.detach(), given.losses.detach(), weights, signal)
+        outputs = evidence.outputs.detach()
+        if self.task in (LABELS, POSITIONS):
+            outputs = share_right(self.task, outputs, batch.targets)[:, None]
+        return Note(batch.rows, outputs, given.losses.detach(), weights, signal)
 
     def _mixes_within(self, epoch: int) -> bool:
         mix = in_epoch(epoch, self.recipe.mix)

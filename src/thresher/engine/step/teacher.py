@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from thresher.core.calls import call
 from thresher.core.evidence import Evidence
 from thresher.engine.step.learner import Taps
 
@@ -25,7 +26,7 @@ class Teacher:
         if self.network is None or self.taps is None:
             return evidence.replace(raw_outputs=evidence.columns[TEACHER_OUTPUT], layers={}, others={})
         with torch.no_grad(), self.taps.watching():
-            outputs = self.network(evidence.inputs).float()
+            outputs = call(self.network, evidence.inputs).float()
         return evidence.replace(raw_outputs=outputs, layers=self.taps.take(), others={})
 
 

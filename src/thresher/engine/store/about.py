@@ -16,13 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from thresher.core.datasets import Picked
+from thresher.core.datasets import Picked, as_input
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of
 from thresher.core.seeding import derive
+from thresher.core.trees import leaves, named_leaves
 from thresher.data import Splits, is_held_out, preparation_of
 from thresher.data.image_files import files_of
 from thresher.engine.plan import Plan
@@ -42,9 +43,10 @@ def describe_run(
     return {
         "format": FORMAT,
         "model": model.name if isinstance(model, NamedModel) else None,
-        "input_shape": list(train.input_shape),
+        "input_shape": list(first.shape) if isinstance(first := train.first_input(), Tensor) else None,
         "outputs": train.outputs,
         "classes": train.classes,
+        "task": train.task,
         "class_names": None if train.class_names is None else list(train.class_names),
         "label_kind": train.label_kind,
         "target_scale": None if train.target_scale is None else [part.tolist() for part in train.target_scale],
@@ -94,7 +96,7 @@ def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: 
         "batch": plan.batch,
         "epochs": plan.epochs,
     }
-    settled |= {"augment": None, "average": None}  # which are in the recipe
+    settled |= {"augment": None, "average": None, "mix": None}  # which are in the recipe
     settled["optimizer"] = [type(optimizer).__name__, learner.base_rates, groups]
     if "clean" in needs:
         settled["clean_batch"] = plan.clean_batch
@@ -110,8 +112,9 @@ def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: 
 
 
 def _identifies(setting: dataclasses.Field[Any]) -> bool:
-    """Whether another value of this setting is another run; rates are in the optimizer."""
-    return setting.metadata["identifies"] and setting.name not in ("learning_rate", "momentum", "weight_decay")
+    """Whether another value of this setting is another run; rates are in the optimizer, the objective in the recipe."""
+    elsewhere = ("learning_rate", "momentum", "weight_decay", "objective")
+    return setting.metadata["identifies"] and setting.name not in elsewhere
 
 
 def checksum(examples: Examples) -> str:
@@ -121,20 +124,27 @@ def checksum(examples: Examples) -> str:
     for name in sorted(examples.columns):
         digest.update(name.encode())
         parts.append(examples.columns[name])
-    if isinstance(examples.inputs, Tensor):
-        parts.append(examples.inputs)
+    if examples.in_memory:
+        for name, leaf in named_leaves(examples.inputs):
+            digest.update(name.encode())
+            parts.append(leaf)
     else:
         for file in files_of(examples.inputs):
             found = file.stat()
             digest.update(f"{file.parent.name}/{file.name} {found.st_size} {found.st_mtime_ns}\n".encode())
         digest.update(f"{type(examples.inputs).__name__} {len(examples)}".encode())
-        parts += _held(examples.inputs)
+        parts += _held(examples.inputs) or _listed(examples.inputs)
     for part in parts:
         digest.update(f"{part.dtype} {list(part.shape)}".encode())
         rows = max(1, AT_ONCE // max(part[:1].numel() * part.element_size(), 1)) if part.ndim else 1
         for block in torch.split(part, rows) if part.ndim else [part]:
             digest.update(block.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _listed(items: Any) -> list[Tensor]:
+    """The tensors of a list of inputs that are more than one tensor each, or lists of numbers."""
+    return [leaf for item in items for leaf in leaves(as_input(item))] if isinstance(items, list) else []
 
 
 def _held(value: Any, depth: int = 3) -> list[Tensor]:
