@@ -1,9 +1,23 @@
-"""What all tests share: one thread, so that they can run side by side, and a cache of their own."""
+"""What all tests share: one thread, so that they can run side by side, a cache of their own, and a browser."""
 
+import os
+import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+MISSING = "Pages were not checked in a browser: there is no chromium on this machine (apt-get install chromium)."
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -19,3 +33,19 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("THRESHER_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A browser; without one the tests are skipped, but for the machines of CI, which must have it."""
+    chromium = shutil.which("chromium")
+    if chromium is None and os.environ.get("CI") == "true":
+        pytest.fail(MISSING)
+    if chromium is None:
+        pytest.skip(MISSING)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield started
+        started.close()

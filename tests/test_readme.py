@@ -6,21 +6,13 @@ from statistics import fmean
 import pytest
 
 from thresher.bench.run.results import read
-from thresher.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_the_table_has_every_method(name: str) -> None:
-    method = METHODS[name]
-    assert f"| [{name}](docs/methods/{name}.md) | {method.summary} | {method.paper} |" in README
-
-
-def test_the_table_has_no_other_method() -> None:
-    rows = [line for line in README.splitlines() if line.startswith("| [")]
-    assert len(rows) == len(METHODS)
+def test_it_is_short() -> None:
+    assert README.count("\n") <= 120
 
 
 REACHED = [

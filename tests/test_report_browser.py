@@ -1,9 +1,6 @@
 """The report in a real browser, opened from a file: it draws everything, asks for nothing and fits the window."""
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +9,6 @@ from fake_run import write_fake_run
 
 from thresher.report import write_report
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 LONG_NAMES = [f"a rather long <b>class</b> name, number {digit}" for digit in range(10)]
 PAGES: dict[str, list[dict[str, Any]]] = {
     "one run": [{}],
@@ -30,25 +18,6 @@ PAGES: dict[str, list[dict[str, Any]]] = {
     "table rows and long names": [{"pictures": False, "class_names": LONG_NAMES}],
     "pictures and long names": [{"class_names": LONG_NAMES}],
 }
-
-
-MISSING = "The report was not checked in a browser: there is no chromium on this machine (apt-get install chromium)."
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A browser; without one the tests are skipped, but for the machines of CI, which must have it."""
-    chromium = shutil.which("chromium")
-    if chromium is None and os.environ.get("CI") == "true":
-        pytest.fail(MISSING)
-    if chromium is None:
-        pytest.skip(MISSING)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,169 @@
+"""The site: the code of every page runs, the build has no warning, and a browser can read and search it offline."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from website.api import has_example, public_names
+from website.executed import code_blocks, outcomes_of, run_page, with_outcomes
+from website.speed import CONTESTS
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = ["thresher"] + [f"thresher.{page.stem}" for page in sorted((ROOT / "docs" / "api").glob("[a-z]*.md"))]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the code of pages gave, so that each runs once."""
+    return tmp_path_factory.mktemp("kept")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if code_blocks(page.read_text("utf-8"))], ids=name_of)
+def test_code_in_pages_runs(page: Path, kept: Path) -> None:
+    outcomes_of(page.read_text(encoding="utf-8"), name_of(page), kept)
+
+
+@pytest.fixture(scope="module")
+def site(kept: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` does it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    told = {"THRESHER_SITE_KEPT": str(kept), "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | told, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, ""), done.stderr[-3000:]
+    return folder
+
+
+def test_pages_ask_for_nothing_from_elsewhere(site: Path) -> None:
+    loading = re.compile(
+        r"<(?:script|img|iframe|link rel=\"(?:stylesheet|icon|preconnect)\")[^>]*(?:src|href)=\"?(https?:)?//"
+    )
+    assert [page.name for page in site.rglob("*.html") if loading.search(page.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("index.html", "labels look wrong"),
+        ("index.html", "of 64 examples count in this step"),
+        ("your-data.html", "right labels: 90.0% before"),
+        ("guides/own-parts.html", "believed by the average: 0."),
+        ("guides/bad-targets.html", "bad-targets-trust-by-target.svg"),
+        ("guides/demo.html", 'src="demo-report.html"'),
+        ("methods/co-prl-l.html", "The paper and ours"),
+        ("which-method.html", "which-classes-cost.svg"),
+        ("speed.html", "speed-facility-growth.svg"),
+        ("api/rules.html", "KeepSmallest"),
+        ("changelog.html", "Unreleased"),
+    ],
+)
+def test_the_site_shows_what_was_run_and_made(site: Path, page: str, shown: str) -> None:
+    text = re.sub(r"<[^>]*>", lambda tag: tag[0] if "src=" in tag[0] else "", (site / page).read_text(encoding="utf-8"))
+    assert shown in text
+
+
+def test_pictures_and_the_report_are_there(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        if page.name.endswith("-report.html"):
+            continue
+        for name in re.findall(r'<(?:img|iframe)[^>]* src="([^":]+)"', page.read_text(encoding="utf-8")):
+            assert (page.parent / name).exists(), f"{page.name}: {name}"
+    assert (site / "guides" / "demo-report.html").stat().st_size > 100_000
+
+
+def test_the_reference_shows_public_names_only(site: Path) -> None:
+    for page in (site / "api").glob("*.html"):
+        shown = re.findall(r'<h[345] id="(thresher[\w.]*)"', page.read_text(encoding="utf-8"))
+        assert shown
+        assert [name for name in shown if re.search(r"\._", name)] == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_fit_the_window_and_ask_for_nothing(site: Path, browser: Any, width: int) -> None:
+    page, asked, errors = browser.new_page(viewport={"width": width, "height": 800}), list[str](), list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    for name in ("index", "which-method", "speed", "methods/co-prl-l", "api/rules", "guides/demo", "results/prl-small"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than {width}"
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert errors == []
+    page.close()
+
+
+def test_search_works_without_a_server(site: Path, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto((site / "index.html").as_uri())
+    page.click("[data-md-component=search-query]")
+    page.keyboard.type("facility location")
+    page.wait_for_selector(".md-search-result__item", timeout=15_000)
+    assert "acility location" in page.inner_text("[data-md-component=search-result]")
+    page.close()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_has_an_example(module: str) -> None:
+    assert [name for name in public_names(module) if not has_example(ROOT, module, name)] == []
+
+
+def test_a_page_shows_what_its_blocks_print_and_save() -> None:
+    text = (
+        "# Title\n\n```python\na = 2\nprint(a)\n```\n\n```text\nnot run\n```\n\n```sh\nthresher --version\n```\n\n"
+        "```python\nfrom pathlib import Path\nPath('a-plot.svg').write_text('<svg/>')\nprint(a + 1)\n```\n"
+    )
+    outcomes = run_page(text, "page")
+    assert [each.printed.split()[0] for each in outcomes] == ["2", "thresher", "3"]
+    assert outcomes[2].files == {"a-plot.svg": b"<svg/>"}
+    shown = with_outcomes(text, outcomes, "page")
+    assert shown.index("print(a)") < shown.index("\n2\n") < shown.index("not run") < shown.index("\n3\n")
+    assert "![a plot](page-a-plot.svg)" in shown
+
+
+def test_code_that_fails_names_the_line_of_the_page() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_page("# Title\n\n```python\na = 1\n1 / 0\n```\n", "broken.md")
+    assert caught.traceback[-1].lineno == 4
+
+
+def test_other_programs_are_refused() -> None:
+    with pytest.raises(ValueError, match="no thresher command"):
+        run_page("```sh\nrm -r data\n```\n", "page")
+
+
+def test_outcomes_are_kept_until_the_code_changes(tmp_path: Path) -> None:
+    first = outcomes_of("```python\nimport time\nprint(time.time_ns())\n```\n", "a.md", tmp_path)
+    again = outcomes_of("other words\n\n```python\nimport time\nprint(time.time_ns())\n```\n", "a.md", tmp_path)
+    changed = outcomes_of("```python\nimport time\nprint(time.time_ns() + 1)\n```\n", "a.md", tmp_path)
+    assert first == again != changed
+
+
+def test_ratios_of_speed_are_those_that_are_stored() -> None:
+    rows = [json.loads(line) for line in (ROOT / "results" / "coreset-cpu.jsonl").read_text().splitlines()]
+    seconds = {
+        who: median(row["seconds"] for row in rows if (row["who"], row["n"], row["part"]) == (who, 20000, "peers"))
+        for who in ("exact", "submodlib lazy")
+    }
+    picture = CONTESTS["facility-location"](ROOT / "results").files["speed-facility-20000.svg"]
+    assert f"{seconds['submodlib lazy'] / seconds['exact']:.2f}×" in picture
+
+
+@pytest.mark.parametrize("contest", CONTESTS)
+def test_every_contest_of_speed_has_a_picture_and_a_command(contest: str) -> None:
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    section = page.split(f"<!-- made: speed {contest} -->")[1].split("\n## ")[0]
+    assert "    python benchmarks/" in section
+    made = CONTESTS[contest](ROOT / "results")
+    assert made.files
+    assert all(f"({name})" in made.text for name in made.files)

@@ -1,0 +1,34 @@
+"""Parts of pages that are made from stored results and from the source: `<!-- made: NAME -->` stands for one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Made:
+    """Markdown, and the pictures that it shows, by the names of their files beside the page."""
+
+    text: str
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def _ranking(root: Path) -> Made:
+    from website.ranking import ranking_part
+
+    return ranking_part(root)
+
+
+def _speed(root: Path, contest: str) -> Made:
+    from website.speed import CONTESTS
+
+    return CONTESTS[contest](root / "results")
+
+
+def _api(root: Path, module: str) -> Made:
+    from website.api import api_part
+
+    return api_part(root, module)
+
+
+MADE: dict[str, Callable[..., Made]] = {"ranking": _ranking, "speed": _speed, "api": _api}

@@ -1,0 +1,127 @@
+"""Speed against peers, as pictures of ratios and of growth, from what the benchmarks have stored."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from website.charts import bars, lines
+from website.made import Made
+
+OURS = {"exact": "Thresher, exact", "partitioned": "Thresher, partitioned", "streamed": "Thresher, streamed",
+        "stochastic": "Thresher, stochastic"}  # fmt: skip
+Stored = dict[str, Any]
+
+
+def _read(folder: Path, name: str) -> list[Stored]:
+    return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines() if line]
+
+
+def _medians(rows: Iterable[Stored], value: str, *by: str) -> dict[tuple[Any, ...], float]:
+    found: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        if value in row:
+            found.setdefault(tuple(row[key] for key in by), []).append(row[value])
+    return {key: median(values) for key, values in found.items()}
+
+
+def _ratios(seconds: dict[str, float], first: str) -> list[Stored]:
+    """A point for each name, the fastest first: its time as a multiple of that of `first`."""
+    ordered = sorted(seconds, key=lambda name: seconds[name])
+    return [
+        {
+            "who": OURS.get(who, who),
+            "times": seconds[who] / seconds[first],
+            "told": f"{seconds[who] / seconds[first]:.2f}×",
+        }
+        for who in ordered
+    ]
+
+
+def facility_location(folder: Path) -> Made:
+    rows = [row for row in _read(folder, "coreset-cpu") if row["status"] == "done"]
+    against = _medians([row for row in rows if row["part"] == "peers"], "seconds", "n", "who")
+    files, text = {}, []
+    for n in sorted({n for n, _ in against}):
+        points = _ratios({who: each for (size, who), each in against.items() if size == n}, "exact")
+        files[f"speed-facility-{n}.svg"] = bars(points, "times", "time, times ours", own=OURS["exact"], log=True)
+        text.append(
+            f"{n:,} examples, half of them chosen:\n\n![Facility location, {n:,} examples](speed-facility-{n}.svg)"
+        )
+    growth = _medians([row for row in rows if row["part"] == "growth"], "seconds", "who", "n")
+    files["speed-facility-growth.svg"] = lines(
+        [{"who": OURS.get(who, who), "n": n, "seconds": each} for (who, n), each in sorted(growth.items())],
+        "n", "seconds", ("examples", "seconds, 1,000 medoids"),
+    )  # fmt: skip
+    text.append("![How facility location grows](speed-facility-growth.svg)")
+    return Made("\n\n".join(text), files)
+
+
+def badge(folder: Path) -> Made:
+    rows = _read(folder, "acquire-cpu")
+    against = {row["who"]: row["seconds"] for row in rows if row["kind"] == "against"}
+    points = _ratios(against, "thresher")
+    growth = [
+        {"who": f"{row['classes']:,} classes", "n": row["n"], "seconds": row["seconds"]}
+        for row in sorted(rows, key=lambda row: row["n"])
+        if row["kind"] == "growth"
+    ]
+    files = {
+        "speed-badge.svg": bars(points, "times", "time, times ours", own="thresher", log=True),
+        "speed-badge-growth.svg": lines(growth, "n", "seconds", ("examples", "seconds, 100 picks")),
+    }
+    return Made("![BADGE against peers](speed-badge.svg)\n\n![How BADGE grows](speed-badge-growth.svg)", files)
+
+
+def gradient_norms(folder: Path) -> Made:
+    rows = [
+        row
+        for row in _read(folder, "engine-cpu")
+        if "prl-g by vmap" in row["who"] or row["contest"].startswith("GroupNorm")
+    ]
+    points = [
+        {"who": row["who"], "times": row["against_standard"], "told": f"{row['against_standard']:.2f}×"}
+        for row in sorted(rows, key=lambda row: row["against_standard"])
+        if row["who"].startswith("prl-g")
+    ]
+    picture = bars(points, "times", "time of an epoch, times plain training", own="prl-g")
+    return Made("![PRL(G) by factors, by opacus and by vmap](speed-prl-g.svg)", {"speed-prl-g.svg": picture})
+
+
+def l2rw(folder: Path) -> Made:
+    times = _medians(_read(folder, "l2rw-cpu"), "cpu_against_standard", "model", "clean_batch", "who")
+    points = [
+        {"who": f"{who}, {model}, {clean} clean", "times": each, "told": f"{each:.2f}×"}
+        for (model, clean, who), each in sorted(times.items(), key=lambda item: item[1])
+        if who != "standard"
+    ]
+    picture = bars(points, "times", "CPU time of a step, times plain training")
+    return Made("![A step of L2RW](speed-l2rw.svg)", {"speed-l2rw.svg": picture})
+
+
+def engine(folder: Path) -> Made:
+    cpu = [
+        {"who": f"{row['who']}, {row['contest']}", "times": row["against_hand"]}
+        for row in _read(folder, "engine-cpu")
+        if row["who"] != "by hand" and " by " not in row["who"]
+    ]
+    gpu = [
+        {"who": f"{row['who']}, {row['model']}, batch {row['batch']}", "times": row["against_hand"]}
+        for row in _read(folder, "engine-gpu")
+        if row["kind"] == "speed" and row["who"] != "by hand"
+    ]
+    files = {}
+    for name, points in (("cpu", cpu), ("gpu", gpu)):
+        ordered = [{**each, "told": f"{each['times']:.2f}×"} for each in sorted(points, key=lambda each: each["times"])]
+        files[f"speed-engine-{name}.svg"] = bars(
+            ordered, "times", "time of an epoch, times a hand-written loop of plain training"
+        )
+    text = "On a CPU:\n\n![fit on a CPU](speed-engine-cpu.svg)\n\nOn an H200:\n\n![fit on a GPU](speed-engine-gpu.svg)"
+    return Made(text, files)
+
+
+CONTESTS: dict[str, Callable[[Path], Made]] = {
+    "facility-location": facility_location, "badge": badge, "gradient-norms": gradient_norms, "l2rw": l2rw,
+    "engine": engine,
+}  # fmt: skip
