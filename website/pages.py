@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 from website.executed import code_blocks, outcomes_of, with_outcomes
 from website.made import MADE, Made
 from website.methods import method_parts
+from website.notebooks import PAGES as NOTEBOOKS
+from website.notebooks import notebook
 
 MARKER = re.compile(r"^<!-- made: ([a-z-]+)(?: (\S+))? -->$", re.MULTILINE)
 OTHER_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
@@ -42,6 +44,9 @@ class SitePage:
         text = MARKER.sub(make, self.text + method_parts(self.root, self.name))
         if code_blocks(text):
             outcomes = outcomes_of(text, self.name, kept)
+            if self.name in NOTEBOOKS:
+                files[str(path.with_suffix(".ipynb"))] = notebook(text, outcomes)
+                text = text.replace("\n", f"\n\n[Download this page as a notebook]({path.stem}.ipynb)\n", 1)
             text = with_outcomes(text, outcomes, path.stem)
             for outcome in outcomes:
                 files |= {str(path.with_name(f"{path.stem}-{name}")): data for name, data in outcome.files.items()}
