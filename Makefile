@@ -1,4 +1,4 @@
-.PHONY: demo test pages lock clean
+.PHONY: demo test pages docs dist lowest lock clean
 .DEFAULT_GOAL := demo
 
 VENV := .venv
@@ -20,6 +20,22 @@ pages: $(STAMP)
 	for file in results/*-small.jsonl results/*-paper.jsonl; do name=$$(basename $$file .jsonl); \
 		$(VENV)/bin/thresher bench show $${name%-*} --scale $${name##*-} >/dev/null || exit 1; done
 
+# The site, into build/site: the code of its pages runs, and nothing is fetched.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
+# sdist and wheel, their metadata, and the wheel in clean environments: without and with extras, on every Python that is there.
+dist: $(STAMP)
+	rm -rf dist
+	$(UV) build --quiet --no-build-isolation --python $(VENV)/bin/python
+	$(VENV)/bin/twine check --strict dist/*
+	$(VENV)/bin/python release/check.py dist/*.whl --uv "$(UV)" --mypy $(VENV)/bin/mypy
+
+# The same with the lowest versions of what pyproject.toml names.
+lowest: $(STAMP)
+	$(UV) build --quiet --no-build-isolation --python $(VENV)/bin/python
+	$(VENV)/bin/python release/check.py dist/*.whl --uv "$(UV)" --resolution lowest-direct --pythons 3.11
+
 # The stamp is newer than both files when nothing has to be installed.
 $(STAMP): requirements.lock pyproject.toml
 	@command -v uv >/dev/null 2>&1 || python3 -m uv --version >/dev/null 2>&1 || python3 -m pip install --quiet uv \
@@ -35,4 +51,4 @@ lock: requirements.constraints
 		--python-version 3.11 --constraints $< --output-file requirements.lock
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
