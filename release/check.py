@@ -46,6 +46,7 @@ def _check(options: argparse.Namespace, version: str, extras: str, folder: Path)
     _run(*options.uv, "venv", "--quiet", "--no-python-downloads", "--python", version, folder / "env")
     wheel = f"thresher{extras} @ {options.wheel.resolve().as_uri()}"
     _run(*options.uv, "pip", "install", "--quiet", "--python", python, "--resolution", options.resolution, wheel)
+    _run(python, "-c", "import thresher; thresher.fit")  # compiles it, which an installer may not have done
     _run(python, ROOT / "release" / "smoke.py", *(["--extras"] if extras else []), cwd=folder)
     if options.mypy is not None and extras:
         examples = sorted(map(str, (ROOT / "examples").glob("*.py")))
