@@ -26,7 +26,12 @@ NEEDS = {
     "labelled": "the examples that are labelled already, to stay away from them",
     "validation": "a validation set that the teacher has not learnt from",
 }
-TASKS = {"classification": "classes", "regression": "real targets"}
+TASKS = {
+    "classification": "classes",
+    "regression": "real targets",
+    "multi-label": "several labels an example",
+    "dense": "a label for every token or pixel",
+}
 CLOCKS = {
     "batch": "It decides anew in every batch.",
     "epoch": "It decides once an epoch, about the whole training set.",
@@ -112,6 +117,7 @@ def _mean(rows: Sequence[Stored]) -> Mean:
 
 
 def _needs(known: Method) -> str:
-    tasks = " and ".join(TASKS[task] for task in known.tasks)
+    first, *others = [TASKS[task] for task in known.tasks]
+    tasks = first if not others else f"{', '.join([first, *others[:-1]])} and {others[-1]}"
     needs = [f"- {NEEDS[need]}" for need in known.needs] or ["- nothing beside the data and a model"]
     return "\n".join([f"It is for {tasks}. {CLOCKS[known.clock]} It needs", "", *needs])
