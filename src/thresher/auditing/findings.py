@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from thresher.auditing.duplicates import Alike, contradicting
 from thresher.auditing.neighbours import Nearest
 from thresher.core.examples import Examples
 from thresher.data.image_files import files_of
-from thresher.noise import Estimate, audit_rate, noise_matrix
+from thresher.noise import Estimate, audit_rate, confident_joint, noise_matrix
 from thresher.record.issues import AMBIGUOUS, DISAGREEMENT, DUPLICATE, OUTLIER, Issues
 
 Array = NDArray[Any]
@@ -38,7 +39,7 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
     rate = audit_rate(probabilities, labels, votes=votes, trust=trust)
     names = np.array(list(examples.class_names or map(str, range(classes))))
     suggested = probabilities.argmax(1)
-    wrong = suspects(trust, suggested != labels, probabilities, rate)
+    wrong = suspects(trust, probabilities, labels, rate)
     double = contradicting(facts.alike, labels, trust)
     far = _far(facts.near, len(labels))
     top = np.sort(probabilities, 1)
@@ -64,16 +65,22 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
     return _issues(facts, columns, rate, told)
 
 
-def suspects(trust: Array, contradicted: Array, probabilities: Array, rate: Estimate) -> Array:
-    """Which labels [n] look wrong: of those that judges contradict, as many of the least trusted as the rate says.
+def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate) -> Array:
+    """Which labels [n] look wrong: some of the least trusted, of those that the judges contradict.
 
-    Where the rate cannot be told: those that judges contradict with a probability above a half.
+    How many: the middle of three counts that err in different ways, and no more than the high end of the rate's
+    interval. They are the rate, the labels outside the diagonal of the confident joint, and those with trust below a
+    half. Where the rate cannot be told, the confident joint alone says how many.
     """
-    if rate.rate is None:
-        return np.asarray(contradicted & (probabilities.max(1) > 0.5))
+    joint = confident_joint(torch.from_numpy(probabilities), torch.from_numpy(labels)).double().numpy()
+    shares = 1 - joint.diagonal() / np.maximum(joint.sum(1), 1)  # of the labels of each class
+    shares[joint.sum(1) == 0] = 0
+    confident = float(shares @ np.bincount(labels, minlength=len(joint)))
+    counts = [confident] if rate.rate is None else [confident, rate.rate * len(trust), float((trust < 0.5).sum())]
+    count = min(float(np.median(counts)), rate.high * len(trust))
     among = np.zeros(len(trust), bool)
-    among[np.argsort(trust, kind="stable")[: round(rate.rate * len(trust))]] = True
-    return among & contradicted
+    among[np.argsort(trust, kind="stable")[: round(count)]] = True
+    return np.asarray(among & (probabilities.argmax(1) != labels))
 
 
 def issues_of_targets(facts: Facts, columns: Mapping[str, Array], rate: Estimate, wrong: Array) -> Issues:
