@@ -142,6 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=["digits"], choices=list(SETS))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--evidence", type=Path, help="Where to keep what judges say, to measure it again.")
@@ -154,7 +155,7 @@ def main() -> None:
         make, count = SETS[name]
         chosen = make(count, given.data_dir)
         for noise in noises(chosen):
-            for seed in range(1 if noise == "people" else given.seeds):
+            for seed in range(given.first_seed, 1 if noise == "people" else given.first_seed + given.seeds):
                 if (name, noise, seed) in known:
                     continue
                 with TemporaryDirectory() as folder:

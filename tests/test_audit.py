@@ -133,6 +133,18 @@ def test_weak_judges_name_issues_and_correct_only_the_likely_ones() -> None:
     assert (issues.column("probability")[chosen] > 0.5).all()
 
 
+def test_no_class_loses_all_weight() -> None:
+    draws = np.random.default_rng(0)
+    labels = np.array([0] * 180 + [1] * 20)
+    said = np.where(
+        draws.random((200, 1)) < 0.99, [[0.97, 0.03]], [[0.5, 0.5]]
+    )  # every label of class 1 is contradicted
+    issues = th.audit(draws.normal(size=(200, 3)), labels, probabilities=said)
+    weights = issues.weights()
+    assert 1 <= (weights[labels == 1] > 0).sum() <= 4
+    assert (weights[labels == 0] > 0).mean() > 0.9
+
+
 def test_every_row_of_a_table_gets_a_verdict() -> None:
     inputs, given, wrong = blobs()
     issues = th.audit(inputs, given)

@@ -18,6 +18,7 @@ from thresher.record.issues import AMBIGUOUS, DISAGREEMENT, DUPLICATE, OUTLIER, 
 
 Array = NDArray[Any]
 CLOSE = 0.1  # of each other: two probabilities between which a label is ambiguous
+KEPT = 0.1  # of the labels of a class: what keeps its weight, whatever judges say
 FAR = 6.0  # robust deviations of the logarithm of the distance to the neighbours
 
 
@@ -46,7 +47,7 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
     unsure = top[:, -1] - top[:, -2] < CLOSE
     reasons = [(double, DUPLICATE), (wrong & unsure, AMBIGUOUS), (wrong, DISAGREEMENT), (far, OUTLIER)]
     is_issue = double | wrong | far
-    weight = np.where(double | (wrong & ~unsure), 0.0, np.minimum(1.0, 2 * trust))
+    left_out = (double | (wrong & ~unsure)) & ~most_trusted(trust, labels)
     columns = {
         "label": pa.array(names[labels].tolist(), pa.string()),
         "suggested": pa.array(names[suggested].tolist(), pa.string()),
@@ -54,7 +55,7 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
         "trust": trust,
         "is_issue": is_issue,
         "reason": pa.array(_reason(reasons, len(labels)), pa.string()),
-        "weight": weight,
+        "weight": np.where(left_out, 0.0, np.minimum(1.0, 2 * trust)),
     }
     matrix = noise_matrix(probabilities, labels)
     told = {
@@ -81,6 +82,19 @@ def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate) 
     among = np.zeros(len(trust), bool)
     among[np.argsort(trust, kind="stable")[: round(count)]] = True
     return np.asarray(among & (probabilities.argmax(1) != labels))
+
+
+def most_trusted(trust: Array, labels: Array) -> Array:
+    """Which examples [n] are the most trusted tenth of their class, or its best one: no class may lose all weight.
+
+    >>> most_trusted(np.array([0.1, 0.2, 0.9, 0.8]), np.array([0, 0, 1, 1])).tolist()
+    [False, True, True, False]
+    """
+    found = np.zeros(len(trust), bool)
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        found[own[np.argsort(-trust[own], kind="stable")[: max(1, round(KEPT * len(own)))]]] = True
+    return found
 
 
 def issues_of_targets(facts: Facts, columns: Mapping[str, Array], rate: Estimate, wrong: Array) -> Issues:
