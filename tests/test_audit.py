@@ -19,6 +19,7 @@ from thresher.corruption import corrupt
 from thresher.data import digits
 from thresher.engine.settings import TrainSettings
 from thresher.noise.estimate import Estimate, cannot_tell
+from thresher.record.outcome import stored_picture
 
 Array = np.ndarray[Any, Any]
 
@@ -275,6 +276,15 @@ def test_wrong_values_get_what_was_expected() -> None:
     inside = (issues.column("low")[order] <= true) & (true <= issues.column("high")[order])
     assert inside.mean() > 0.8
     assert wrong[issues.column("id")[issues.column("is_issue")]].mean() > 0.9
+
+
+def test_the_worst_images_are_kept_without_a_run(tmp_path: Path) -> None:
+    train = digits().train.subset(range(60))
+    issues = th.audit(train, probabilities=np.full((60, 10), 0.1), method=None, out=tmp_path)
+    assert not (tmp_path / "run.toml").exists()
+    with np.load(tmp_path / "previews.npz") as stored:
+        assert stored["ids"].tolist() == issues.column("id").tolist()
+        assert stored_picture(stored, 59).startswith(b"\x89PNG")
 
 
 def test_a_run_with_all_examples_is_left_behind(tmp_path: Path) -> None:
