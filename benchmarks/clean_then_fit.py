@@ -120,7 +120,8 @@ Accuracy in percent on {test:,} rows with true labels, after training on {train:
 label; means over the seeds. *alone*: the learner on all rows; *cleanlab*: `CleanLearning` of cleanlab {cleanlab} around
 the learner, {folds} folds; *audit: weights*: with `th.audit(X, y).weights()` as `sample_weight`; *audit: dropped*: on
 the rows whose weight is not 0; *true labels only*: on the rows whose label is right, which nobody knows. The audit's
-judges are its own, whatever the learner, and its settings are the default ones.
+judges are its own, whatever the learner, so that a weak learner profits from stronger judges, for more fits than
+cleanlab's; its settings are the default ones. Seeds from {development} on served for choosing how weights are made.
 
 {learners}
 """
@@ -150,6 +151,7 @@ def page(results: list[dict[str, Any]]) -> str:
         test=TEST,
         train=TRAIN,
         folds=FOLDS,
+        development=DEVELOPMENT,
         cleanlab=", ".join(sorted({row["versions of peers"]["cleanlab"] for row in reported})),
         learners="\n".join(sections),
     )
