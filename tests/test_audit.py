@@ -12,11 +12,14 @@ from thresher.auditing import networks
 from thresher.auditing.classes import checked_probabilities
 from thresher.auditing.combine import combined, trust_of
 from thresher.auditing.duplicates import digests, equal, similar
+from thresher.auditing.findings import suspects
 from thresher.auditing.judges import forest, probabilities_of, split_into_folds
 from thresher.auditing.neighbours import feature_space, nearest, votes
 from thresher.corruption import corrupt
 from thresher.data import digits
 from thresher.engine.settings import TrainSettings
+from thresher.noise.estimate import Estimate, cannot_tell
+from thresher.record.outcome import stored_picture
 
 Array = np.ndarray[Any, Any]
 
@@ -98,6 +101,49 @@ def test_folds_keep_groups_together_and_judge_everyone_once() -> None:
     assert all(not set(groups[fitted]) & set(groups[judged]) for fitted, judged in parts)
     with pytest.raises(th.ThresherError, match="give fewer folds"):
         split_into_folds(labels, 5, 0, np.zeros(60))
+
+
+@pytest.mark.parametrize(
+    ("rate", "count"),
+    [
+        (Estimate(0.04, 0.0, 1.0, ""), 11),  # the middle of 4, 11 (10 of the 90 confident ones are wrong) and 16
+        (Estimate(0.5, 0.0, 1.0, ""), 16),
+        (Estimate(0.5, 0.0, 0.05, ""), 5),
+        (cannot_tell("weak"), 11),
+    ],
+)
+def test_the_number_of_issues_does_not_rest_on_the_rate_alone(rate: Estimate, count: int) -> None:
+    labels = np.arange(100) % 2
+    probabilities = np.where(np.eye(2)[labels] > 0, 0.9, 0.1)
+    probabilities[:10] = probabilities[:10, ::-1]  # contradicted, and surely of the other class
+    probabilities[10:20] = np.where(np.eye(2)[labels[10:20]] > 0, 0.49, 0.51)  # contradicted, and sure of nothing
+    trust = np.where(np.arange(100) < 16, 0.1 + np.arange(100) / 100, 0.9)
+    flagged = suspects(trust, probabilities, labels, rate)
+    assert np.flatnonzero(flagged).tolist() == list(range(count))
+    assert not suspects(trust[::-1].copy(), probabilities, labels, rate)[50:].any()
+
+
+def test_weak_judges_name_issues_and_correct_only_the_likely_ones() -> None:
+    draws = np.random.default_rng(0)
+    labels = draws.integers(0, 5, 400)
+    guesses = draws.dirichlet(np.ones(5), 400)
+    issues = th.audit(draws.normal(size=(400, 3)), labels, probabilities=guesses)
+    assert issues.summary["noise_rate"]["rate"] is None
+    chosen = issues.chosen()
+    assert 0 < chosen.sum() < issues.column("is_issue").sum()
+    assert (issues.column("probability")[chosen] > 0.5).all()
+
+
+def test_no_class_loses_all_weight() -> None:
+    draws = np.random.default_rng(0)
+    labels = np.array([0] * 180 + [1] * 20)
+    said = np.where(
+        draws.random((200, 1)) < 0.99, [[0.97, 0.03]], [[0.5, 0.5]]
+    )  # every label of class 1 is contradicted
+    issues = th.audit(draws.normal(size=(200, 3)), labels, probabilities=said)
+    weights = issues.weights()
+    assert 1 <= (weights[labels == 1] > 0).sum() <= 4
+    assert (weights[labels == 0] > 0).mean() > 0.9
 
 
 def test_every_row_of_a_table_gets_a_verdict() -> None:
@@ -230,6 +276,15 @@ def test_wrong_values_get_what_was_expected() -> None:
     inside = (issues.column("low")[order] <= true) & (true <= issues.column("high")[order])
     assert inside.mean() > 0.8
     assert wrong[issues.column("id")[issues.column("is_issue")]].mean() > 0.9
+
+
+def test_the_worst_images_are_kept_without_a_run(tmp_path: Path) -> None:
+    train = digits().train.subset(range(60))
+    issues = th.audit(train, probabilities=np.full((60, 10), 0.1), method=None, out=tmp_path)
+    assert not (tmp_path / "run.toml").exists()
+    with np.load(tmp_path / "previews.npz") as stored:
+        assert stored["ids"].tolist() == issues.column("id").tolist()
+        assert stored_picture(stored, 59).startswith(b"\x89PNG")
 
 
 def test_a_run_with_all_examples_is_left_behind(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thresher import ThresherError
-from thresher.noise import audit_rate, corrected_accuracy, noise_matrix, residual_rate
+from thresher.noise import audit_rate, confident_joint, corrected_accuracy, noise_matrix, residual_rate
 from thresher.noise.audit_rate import beyond_chance, contradictions
 from thresher.noise.estimate import Estimate
 from thresher.noise.noise_matrix import scaled_to
@@ -200,3 +201,11 @@ def test_inliers_are_found_beside_a_large_group() -> None:
     middle, deviation = inliers(values)
     assert middle[0] == pytest.approx(3, abs=0.2)
     assert deviation[0] == pytest.approx(2, abs=0.2)
+
+
+def test_the_confident_joint_is_that_of_cleanlab() -> None:
+    count = pytest.importorskip("cleanlab.count")
+    probabilities, labels, _ = judged(0.3, 0.7)
+    theirs = count.compute_confident_joint(labels, probabilities, calibrate=False)
+    ours = confident_joint(torch.from_numpy(probabilities), torch.from_numpy(labels))
+    assert ours.tolist() == theirs.tolist()

@@ -233,6 +233,21 @@ def test_a_table_with_other_marks_and_labels_that_are_written_otherwise() -> Non
     assert Path("new/rows.csv").read_bytes() == text.encode()
 
 
+def test_the_separator_that_the_audit_was_told_is_remembered() -> None:
+    text = "size:more:kind\n" + "".join(f"{id_};2:a,b:{label}\n" for id_, label in enumerate(LABELS))
+    Path("rows.csv").write_text(text)
+    write_issues(RUN, "rows.csv:kind", {"row": range(COUNT)}, LABELS)
+    (RUN / "run.toml").write_text('data = "rows.csv:kind"\nsep = ":"\n')
+    asked = told("review", str(RUN), "--count", "3", "--json")
+    assert asked.exit_code == 0, asked.output
+    tasks = json.loads((Path(json.loads(asked.output)["out"]) / "tasks.json").read_text())
+    assert "0;2" in json.dumps(tasks[0])
+    done("--out", "new")
+    assert [line.split(":")[3] for line in Path("new/rows.csv").read_text().splitlines()] == ["kind_corrected", *TRUE]
+    undone()
+    assert Path("new/rows.csv").read_text() == text
+
+
 def test_the_target_is_known_from_the_model_where_only_the_table_is_told() -> None:
     tables("rows.csv", LABELS)
     fit("standard", "mlp:4", pd.read_csv("rows.csv"), target="kind", epochs=1, device="cpu", out="trained")

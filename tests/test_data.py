@@ -21,7 +21,7 @@ from PIL import Image
 from thresher import Recipe, fit
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples, join
-from thresher.data import Splits, in_memory, load, load_clean, names, standardise_targets
+from thresher.data import Splits, in_memory, load, load_clean, loading, names, standardise_targets
 from thresher.data.arrays import channel_statistics
 from thresher.data.splits import hold_out
 
@@ -649,3 +649,21 @@ def test_importing_the_package_stays_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert "digits" in names()
+
+
+def test_digits_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = loading.digits()
+    monkeypatch.setattr(loading, "find_spec", lambda name: None)  # noqa: ARG005
+    for ours, theirs in zip(quick, loading.digits(), strict=True):
+        assert torch.equal(ours.inputs, theirs.inputs)
+        assert torch.equal(ours.labels, theirs.labels)
+
+
+def test_a_training_on_digits_needs_no_scikit_learn() -> None:
+    code = (
+        "import sys, torch, thresher as th\n"
+        "found = th.methods.choose(th.load('digits').train, torch.nn.Identity(), epochs=9)\n"
+        "assert 'sklearn' not in sys.modules, found"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

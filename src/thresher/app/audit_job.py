@@ -77,7 +77,7 @@ def find_issues(job: AuditJob, out: Path, tell: Callable[[str], Watch | None]) -
 
 def leave_run(job: AuditJob, issues: Issues, out: Path, watch: Watch | None, commit_every: float) -> Choice | None:
     """Train on all examples in the same folder, by a method that tolerates the noise found; say how it was chosen."""
-    settings, sets = replace(job.settings, noise_rate=rate_to_assume(issues)), Sets(job.examples, job.test)  # type: ignore[arg-type]
+    settings, sets = replace(job.settings, noise_rate=rate_to_assume(issues)), Sets(job.examples, job.test)
     chosen = choose_for(settings, sets) if settings.method == AUTO else None
     if chosen is not None:
         settings = replace(settings, method=chosen.method)

@@ -29,7 +29,7 @@ def write_copy(out: Path, source: Source, issues: Issues, changes: Sequence[Chan
             changes = write_images(folder, source, changes, copy=copy)
         elif source.kind == TABLE:
             write_table(folder, source, issues, changes)
-            about["column"] = source.target + CORRECTED
+            about |= {"column": source.target + CORRECTED, "sep": source.sep}
         else:
             about["column"] = write_arrays(folder, source, issues, changes)
             about["file"] = source.path.name if source.kind == ARRAYS else LABELS_FILE

@@ -17,7 +17,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
 from thresher.data.column_encoders import plain_column
 from thresher.data.corrected_column import CORRECTED
-from thresher.data.table_files import read_table
+from thresher.data.table_files import read_table, separator_of
 from thresher.record.issues import Issues
 
 DROPPED = "dropped-"  # what the name of the file of rows that were left out begins with
@@ -26,7 +26,7 @@ DROPPED = "dropped-"  # what the name of the file of rows that were left out beg
 def write_table(folder: Path, source: Source, issues: Issues, changes: Sequence[Change]) -> None:
     """Write the table with the column TARGET_corrected; rows that are left out go into a file of their own."""
     is_parquet = source.path.suffix == ".parquet"
-    rows: Any = read_table(source.path) if is_parquet else read_cells(source.path)
+    rows: Any = read_table(source.path) if is_parquet else read_cells(source.path, source.sep)
     names = rows.column_names if is_parquet else rows[0]
     if source.target not in names:
         raise ThresherError(f"There is no column {source.target} in {source.path}: give --data {source.path}:COLUMN.")
@@ -57,7 +57,7 @@ def _values(path: Path, given: Sequence[Any], issues: Issues) -> dict[Any, Any]:
 def undo_table(folder: Path) -> int:
     """Take the corrected column away again, and put rows that were left out back where they were."""
     changes, about = read_changes(folder)
-    path, column = folder / Path(about["file"]).name, str(about["column"])
+    path, column, sep = folder / Path(about["file"]).name, str(about["column"]), about.get("sep")
     aside = folder / f"{DROPPED}{path.name}"
     left_out = [int(change.place) for change in changes if not change.new]
     if path.suffix == ".parquet":
@@ -69,13 +69,13 @@ def undo_table(folder: Path) -> int:
             table = both.take(order).replace_schema_metadata(table.schema.metadata)
         write_whole(path, lambda place: pq.write_table(table, place))
     else:
-        head, *rows = read_cells(path)
+        head, *rows = read_cells(path, sep)
         at = head.index(column) if column in head else None
         head, *rows = ([cell for place, cell in enumerate(row) if place != at] for row in (head, *rows))
         if aside.exists():
-            both = [*rows, *read_cells(aside)[1:]]
+            both = [*rows, *read_cells(aside, sep)[1:]]
             rows = [both[place] for place in _order(len(rows), left_out)]
-        _save_cells(path, path, [head, *rows])
+        _save_cells(path, path, [head, *rows], sep)
     forget_changes(folder, aside)
     return len(changes)
 
@@ -117,17 +117,17 @@ def _write_csv(
             aside.append(row)
         else:
             kept.append([*row, in_text(new[place]) if place in new else old])
-    _save_cells(folder / source.path.name, source.path, kept)
+    _save_cells(folder / source.path.name, source.path, kept, source.sep)
     if len(aside) > 1:
-        _save_cells(folder / f"{DROPPED}{source.path.name}", source.path, aside)
+        _save_cells(folder / f"{DROPPED}{source.path.name}", source.path, aside, source.sep)
 
 
-def read_cells(path: Path) -> list[list[str]]:
+def read_cells(path: Path, sep: str | None = None) -> list[list[str]]:
     """All cells of a text file, the names of columns first, as they are written there; rows of equal length."""
     raw = _bytes(path)
     before = csv.field_size_limit(max(len(raw), 1))
     try:
-        found = csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline=""), delimiter=_delimiter(path))
+        found = csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline=""), delimiter=sep or separator_of(path))
         rows = [row for row in found if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ThresherError(f"{path} cannot be read as a table ({error}): correct or replace the file.") from error
@@ -149,14 +149,8 @@ def _line_end(path: Path) -> str:
     return "\r\n" if b"\r\n" in _bytes(path).partition(b"\n")[0] + b"\n" else "\n"
 
 
-def _save_cells(path: Path, like: Path, rows: Sequence[Sequence[str]]) -> None:
+def _save_cells(path: Path, like: Path, rows: Sequence[Sequence[str]], sep: str | None) -> None:
     text = io.StringIO()
-    csv.writer(text, delimiter=_delimiter(like), lineterminator=_line_end(like)).writerows(rows)
+    csv.writer(text, delimiter=sep or separator_of(like), lineterminator=_line_end(like)).writerows(rows)
     packed: Callable[[bytes], bytes] = gzip.compress if like.suffix == ".gz" else bytes
     write_whole(path, lambda place: place.write_bytes(packed(text.getvalue().encode())))
-
-
-def _delimiter(path: Path) -> str:
-    """The tab of a .tsv; of a .csv the comma, or what its first line has in place of commas."""
-    first = _bytes(path).partition(b"\n")[0].decode(errors="replace")
-    return "\t" if ".tsv" in path.suffixes else next((mark for mark in ",;\t|" if mark in first), ",")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from thresher.core.errors import ThresherError
-from thresher.data import names
+from thresher.data import TableOptions, names
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.engine.store.about import read_about
 from thresher.record.issues import Issues
@@ -18,13 +18,14 @@ IMAGES, TABLE, ARRAYS, LABELS = "images", "table", "arrays", "labels"  # the las
 
 @dataclass(frozen=True)
 class Source:
-    """What was audited: of which kind it is, where it lies now and lay then, its target column, and its name."""
+    """What was audited: its kind, where it lies now and lay then, its target, its name, and how cells are separated."""
 
     kind: str
     path: Path = Path()
     audited: Path = Path()
     target: str = ""
     name: str | None = None
+    sep: str | None = None  # None: by the first line
 
     def inside(self, file: str) -> Path:
         """The path of an audited file, from the folder that was audited on."""
@@ -37,7 +38,8 @@ class Source:
 
 def source_of(run: Path, issues: Issues, given: str | None = None) -> Source:
     """Where the examples of the run in this folder lie: as told, or else as the audit or the training remembers it."""
-    stored: str | None = issues.summary.get("data") or _trained_on(run)
+    told = _told(run)
+    stored: str | None = issues.summary.get("data") or told.get("data")
     name = given or stored
     if name is None and "file" in issues.table.column_names:
         root = _root(issues)
@@ -52,7 +54,8 @@ def source_of(run: Path, issues: Issues, given: str | None = None) -> Source:
         _needs(issues, "file", path)
         return Source(IMAGES, path, audited, name=name)
     if path.name.endswith(TABLE_SUFFIXES):
-        return Source(TABLE, path, audited, option or target or _trained_target(run) or "target", name)
+        sep = TableOptions.from_words(sep=told.get("sep")).sep
+        return Source(TABLE, path, audited, option or target or _trained_target(run) or "target", name, sep)
     return Source(ARRAYS, path, audited, name=name) if path.suffix == ".npz" else Source(LABELS, name=name)
 
 
@@ -62,15 +65,15 @@ def rows_of(issues: Issues) -> list[int]:
     return [int(row) for row in rows]
 
 
-def _trained_on(run: Path) -> str | None:
-    """The data that the run.toml of a folder names."""
+def _told(run: Path) -> dict[str, str]:
+    """The texts among the settings in the run.toml of a folder, such as data and sep."""
     try:
-        named = tomllib.loads((run / SETTINGS).read_text(encoding="utf-8")).get("data")
+        stored = tomllib.loads((run / SETTINGS).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return None
+        return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ThresherError(f"{run / SETTINGS} is no TOML ({error}): correct it.") from error
-    return named if isinstance(named, str) else None
+    return {name: value for name, value in stored.items() if isinstance(value, str)}
 
 
 def _trained_target(run: Path) -> str | None:

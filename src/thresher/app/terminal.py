@@ -198,13 +198,13 @@ def one_run(found: Result) -> Table:
     return table
 
 
-def what_the_score_means(found: Result, settings: Settings, run: Run, test: Examples) -> str | None:
+def what_the_score_means(found: Result, settings: Settings, run: Run, test: Examples | None) -> str | None:
     """That the score is against labels which may be wrong, where it is, and what it would be against right ones."""
     if not found["against_given_labels"]:
         return None
     rate = settings.noise_rate if found["noise_rate"] is None else found["noise_rate"]
     corrected = None
-    if test.classes is not None and found["last"] is not None:
+    if test is not None and test.classes is not None and found["last"] is not None:
         corrected = against_true_labels(run, test, found["last"])
         rate = {"rate": corrected.rate}
     return against_labels(found["last"], found["metric"], rate, corrected)

@@ -40,7 +40,7 @@ class Sets:
     """What to train on, to measure on, to trust, and to validate on, which is as noisy as the training set."""
 
     train: Examples
-    test: Examples
+    test: Examples | None  # None: nothing to measure on
     clean: Examples | None = None
     validation: Examples | None = None
 

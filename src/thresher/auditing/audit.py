@@ -31,6 +31,7 @@ from thresher.methods import AUTO
 from thresher.models import NamedModel, model_for
 from thresher.noise import noise_matrix, residual_rate
 from thresher.record.issues import Issues
+from thresher.record.outcome import keep_worst
 from thresher.record.run_folder import AUDIT
 
 Array = NDArray[Any]
@@ -98,6 +99,7 @@ def audit(
     if out is not None:
         tell("writing issues")
         issues.write(Path(out))
+        keep_worst(Path(out), examples, issues.column("id").tolist())
         if method is not None:
             _leave_run(method, given, model, issues, Path(out), how, tell)
     return issues

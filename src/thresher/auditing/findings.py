@@ -6,17 +6,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from thresher.auditing.duplicates import Alike, contradicting
 from thresher.auditing.neighbours import Nearest
 from thresher.core.examples import Examples
 from thresher.data.image_files import files_of
-from thresher.noise import Estimate, audit_rate, noise_matrix
+from thresher.noise import Estimate, audit_rate, confident_joint, noise_matrix
 from thresher.record.issues import AMBIGUOUS, DISAGREEMENT, DUPLICATE, OUTLIER, Issues
 
 Array = NDArray[Any]
 CLOSE = 0.1  # of each other: two probabilities between which a label is ambiguous
+KEPT = 0.1  # of the labels of a class: what keeps its weight, whatever judges say
 FAR = 6.0  # robust deviations of the logarithm of the distance to the neighbours
 
 
@@ -38,14 +40,14 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
     rate = audit_rate(probabilities, labels, votes=votes, trust=trust)
     names = np.array(list(examples.class_names or map(str, range(classes))))
     suggested = probabilities.argmax(1)
-    wrong = suspects(trust, suggested != labels, probabilities, rate)
+    wrong = suspects(trust, probabilities, labels, rate)
     double = contradicting(facts.alike, labels, trust)
     far = _far(facts.near, len(labels))
     top = np.sort(probabilities, 1)
     unsure = top[:, -1] - top[:, -2] < CLOSE
     reasons = [(double, DUPLICATE), (wrong & unsure, AMBIGUOUS), (wrong, DISAGREEMENT), (far, OUTLIER)]
     is_issue = double | wrong | far
-    weight = np.where(double | (wrong & ~unsure), 0.0, np.minimum(1.0, 2 * trust))
+    left_out = (double | (wrong & ~unsure)) & ~most_trusted(trust, labels)
     columns = {
         "label": pa.array(names[labels].tolist(), pa.string()),
         "suggested": pa.array(names[suggested].tolist(), pa.string()),
@@ -53,7 +55,7 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
         "trust": trust,
         "is_issue": is_issue,
         "reason": pa.array(_reason(reasons, len(labels)), pa.string()),
-        "weight": weight,
+        "weight": np.where(left_out, 0.0, np.minimum(1.0, 2 * trust)),
     }
     matrix = noise_matrix(probabilities, labels)
     told = {
@@ -64,16 +66,35 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
     return _issues(facts, columns, rate, told)
 
 
-def suspects(trust: Array, contradicted: Array, probabilities: Array, rate: Estimate) -> Array:
-    """Which labels [n] look wrong: of those that judges contradict, as many of the least trusted as the rate says.
+def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate) -> Array:
+    """Which labels [n] look wrong: some of the least trusted, of those that the judges contradict.
 
-    Where the rate cannot be told: those that judges contradict with a probability above a half.
+    How many: the middle of three counts that err in different ways, and no more than the high end of the rate's
+    interval. They are the rate, the labels outside the diagonal of the confident joint, and those with trust below a
+    half. Where the rate cannot be told, the confident joint alone says how many.
     """
-    if rate.rate is None:
-        return np.asarray(contradicted & (probabilities.max(1) > 0.5))
+    joint = confident_joint(torch.from_numpy(probabilities), torch.from_numpy(labels)).double().numpy()
+    shares = 1 - joint.diagonal() / np.maximum(joint.sum(1), 1)  # of the labels of each class
+    shares[joint.sum(1) == 0] = 0
+    confident = float(shares @ np.bincount(labels, minlength=len(joint)))
+    counts = [confident] if rate.rate is None else [confident, rate.rate * len(trust), float((trust < 0.5).sum())]
+    count = min(float(np.median(counts)), rate.high * len(trust))
     among = np.zeros(len(trust), bool)
-    among[np.argsort(trust, kind="stable")[: round(rate.rate * len(trust))]] = True
-    return among & contradicted
+    among[np.argsort(trust, kind="stable")[: round(count)]] = True
+    return np.asarray(among & (probabilities.argmax(1) != labels))
+
+
+def most_trusted(trust: Array, labels: Array) -> Array:
+    """Which examples [n] are the most trusted tenth of their class, or its best one: no class may lose all weight.
+
+    >>> most_trusted(np.array([0.1, 0.2, 0.9, 0.8]), np.array([0, 0, 1, 1])).tolist()
+    [False, True, True, False]
+    """
+    found = np.zeros(len(trust), bool)
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        found[own[np.argsort(-trust[own], kind="stable")[: max(1, round(KEPT * len(own)))]]] = True
+    return found
 
 
 def issues_of_targets(facts: Facts, columns: Mapping[str, Array], rate: Estimate, wrong: Array) -> Issues:

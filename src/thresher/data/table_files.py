@@ -77,7 +77,7 @@ def _read_csv(path: Path, na: Sequence[str], sep: str | None) -> Any:
     markers = [before + marker for marker in (UNKNOWN, *na) for before in ("", " ")]
     rows = csv.read_csv(
         path,
-        parse_options=csv.ParseOptions(delimiter=sep or _separator(path)),
+        parse_options=csv.ParseOptions(delimiter=sep or separator_of(path)),
         convert_options=csv.ConvertOptions(null_values=[*csv.ConvertOptions().null_values, *markers]),
     )
     for place, name in enumerate(rows.column_names):  # which decodes the names
@@ -90,7 +90,7 @@ def _read_csv(path: Path, na: Sequence[str], sep: str | None) -> Any:
     return rows
 
 
-def _separator(path: Path) -> str:
+def separator_of(path: Path) -> str:
     """The tab of a .tsv; of a .csv the comma, or what its first line has in place of commas."""
     if ".tsv" in path.suffixes:
         return "\t"

@@ -108,13 +108,11 @@ def neighbours_rate(train: Examples) -> Estimate:
     """The noise rate by the votes of the nearest neighbours among some of the examples, as their inputs are."""
     if not isinstance(train.inputs, Tensor) or not train.inputs.dtype.is_floating_point:
         return cannot_tell("the inputs are no numbers that could be compared")
-    from sklearn.neighbors import NearestNeighbors
-
     some = torch.randperm(len(train), generator=generator(0, "neighbours"))[:LOOKED_AT]
     if len(some) <= NEIGHBOURS:
         return cannot_tell(f"{len(some)} examples are too few")
-    inputs = train.inputs[some.to(train.inputs.device)].flatten(1).float().cpu().numpy()
+    inputs = train.inputs[some.to(train.inputs.device)].flatten(1).double().cpu()
     labels = train.labels.cpu()[some].numpy()
-    near = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(inputs).kneighbors(return_distance=False)
+    near = torch.cdist(inputs, inputs).fill_diagonal_(torch.inf).topk(NEIGHBOURS, largest=False).indices.numpy()
     votes = np.stack([(labels[near] == each).mean(1) for each in range(train.outputs)], axis=1)
     return audit_rate(votes, labels)

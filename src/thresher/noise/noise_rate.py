@@ -10,7 +10,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
 from thresher.core.tasks import CLASSES, REAL
-from thresher.noise.audit_rate import OWN_ERRORS, WEAK, WIDEST, Contradictions, contradictions
+from thresher.noise.audit_rate import LEARNED_ERRORS, OWN_ERRORS, WEAK, WIDEST, Contradictions, contradictions
 from thresher.noise.estimate import Estimate, cannot_tell
 from thresher.noise.residual_rate import CLEAN, LEAN, Separation, separation
 
@@ -20,6 +20,7 @@ Array = np.ndarray[Any, Any]
 # benchmarks/noise_rate.py reports on some of the same sets. Where clean and corrupt sets look alike, a set passes for
 # clean, so that no data is dropped without a reason.
 HALF_AS_GOOD = 0.5  # how well the networks of an epoch must predict, beside those of the best epoch
+FALLS_TO = 0.5  # of the share of contradictions an epoch before: less may be wrong labels that were memorised
 SEPARATE = 8.0  # of squared residuals in the warm-up, whose networks have not fitted all targets yet
 
 
@@ -27,10 +28,11 @@ def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
     """From how the predictions of each epoch contradict the labels, of which the commonest has the share `commonest`.
 
     The first epoch's predictions were made before their examples were learned from, by networks that know less: its
-    share is rather too high, and counts where they predict at least half as well as later. The last epoch's may be
-    memorised: its share is rather too low. The interval spans the epochs and some of the contradictions beyond the
-    surest ones; the middle epoch's upper limit is the rate, because assuming a little too much costs less than too
-    little (PRL, Table 3).
+    share is rather too high, and counts where they predict at least half as well as later, or where the share falls to
+    less than half of itself in the last epoch, as it does when wrong labels are memorised. The last epoch's may be
+    memorised: its share is rather too low. The interval spans the epochs and, on either side, some of the
+    contradictions beyond the surest ones; the middle epoch's upper limit is the rate, because assuming a little too
+    much costs less than too little (PRL, Table 3).
     """
     learned = [0.0 if commonest == 1.0 else (1 - each.everywhere - commonest) / (1 - commonest) for each in seen]
     if max(learned) < WEAK:
@@ -38,18 +40,24 @@ def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
         return cannot_tell(
             f"the networks predict {1 - last:.0%} of the labels, and always saying the commonest gives {commonest:.0%}"
         )
-    seen = [each for each, much in zip(seen, learned, strict=True) if much >= HALF_AS_GOOD * max(learned)]
-    middle = sorted(seen, key=lambda each: each.high)[(len(seen) - 1) // 2]
-    beyond = max(min(each.everywhere for each in seen) - middle.surest, 0.0)
-    low = min(each.low for each in seen)
-    high = min(max(each.high for each in seen) + OWN_ERRORS * beyond, 1.0)
+    good = [each for each, much in zip(seen, learned, strict=True) if much >= HALF_AS_GOOD * max(learned)]
+    middle = sorted(good, key=lambda each: each.high)[(len(good) - 1) // 2]
+    beyond = max(min(each.everywhere for each in good) - middle.surest, 0.0)
+    low = max(min(each.low for each in good) - OWN_ERRORS * beyond - LEARNED_ERRORS * middle.surest, 0.0)
+    high = min(max(each.high for each in (seen if _memorised(seen) else good)) + OWN_ERRORS * beyond, 1.0)
     why = f"of the {middle.count} labels the networks are surest about they contradict {middle.surest:.0%}"
-    if middle.surest < CLEAN:
-        return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
     if high - low > WIDEST:
         epochs = ", ".join(f"{each.surest:.0%}" for each in seen)
         return cannot_tell(f"of the labels the networks are surest about they contradict {epochs} in turn", low, high)
+    if middle.surest < CLEAN:
+        return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
     return Estimate(middle.high, low, high, why)
+
+
+def _memorised(seen: Sequence[Contradictions]) -> bool:
+    """Whether the share of contradictions falls so quickly that wrong labels may have been learned."""
+    before = seen[-2].surest if len(seen) > 1 else 0.0
+    return before >= CLEAN and seen[-1].surest < FALLS_TO * before
 
 
 class NoiseRate:
@@ -93,8 +101,10 @@ class NoiseRate:
         if self.train.is_regression:
             outputs = np.mean([columns["prediction"] for columns in networks], axis=0)
             seen = separation(self.train.targets.cpu().numpy() - outputs)
+            flat = seen.flat or (self.clearest is not None and self.clearest.flat)  # in any epoch
             if self.clearest is None or seen.times > self.clearest.times:
                 self.clearest = seen
+            self.clearest = replace(self.clearest, flat=flat)
             if epoch == self.after:
                 self.estimate = self.clearest.estimate(SEPARATE, LEAN)
         else:

@@ -85,6 +85,8 @@ class Issues:
     def chosen(self, *, below: float | None = None, count: int | None = None) -> NDArray[np.bool_]:
         """Which examples to act on [n], in the order of the table: the issues, or others by trust or number.
 
+        Where the noise rate cannot be told, only issues whose suggested label is likelier than not.
+
         below  those that are trusted less
         count  so many of the worst
         """
@@ -98,7 +100,11 @@ class Issues:
             if not 0 < below <= 1:
                 raise ThresherError(f"Trust lies between 0 and 1, and {below:g} does not: give a number such as 0.1.")
             return np.asarray(self.column("trust") < below)
-        return self.column("is_issue").astype(bool)
+        issues = self.column("is_issue").astype(bool)
+        told = (self.summary.get("noise_rate") or {"rate": 0.0})["rate"] is not None
+        if told or "probability" not in self.table.column_names:
+            return issues
+        return np.asarray(issues & (self.column("probability") > 0.5))
 
     def corrected(self, *, below: float | None = None, count: int | None = None) -> NDArray[Any]:
         """The label of each example [n], in the order of the data; of those `chosen` the suggested or expected one.

@@ -54,19 +54,26 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
     place = torch.argsort(train.ids.cpu())
     trusted = torch.empty(len(train))
     trusted[place] = trust[torch.argsort(ids)]
-    save_previews(folder / run_folder.PREVIEWS, train.subset(_worst(folder, train, trusted)[:PREVIEW_COUNT]))
+    keep_worst(folder, train, _worst(folder, train, trusted))
     if validation is not None and "teacher_output" in validation.columns:
         _write(folder / run_folder.TEACHER, _judged(validation))
     _write(folder / run_folder.EXAMPLES, _facts(train, trusted))
 
 
-def _worst(folder: Path, train: Examples, trust: torch.Tensor) -> torch.Tensor:
-    """Positions, the worst first: as the audit in this folder has them, if there is one, otherwise by trust."""
+def keep_worst(folder: Path, examples: Examples, ids: Iterable[int]) -> None:
+    """Write previews.npz: the first of these examples by id, the worst first."""
+    place = {id_: at for at, id_ in enumerate(examples.ids.tolist())}
+    picked = [place[id_] for id_ in ids if id_ in place]
+    save_previews(folder / run_folder.PREVIEWS, examples.subset(picked[:PREVIEW_COUNT]))
+
+
+def _worst(folder: Path, train: Examples, trust: torch.Tensor) -> list[int]:
+    """Ids, the worst first: as the audit in this folder has them, if there is one, otherwise by trust."""
     if not (folder / run_folder.ISSUES).is_file():
-        return torch.argsort(trust, stable=True)
-    place = {id_: at for at, id_ in enumerate(train.ids.tolist())}
-    audited = pq.read_table(folder / run_folder.ISSUES, columns=["id"])["id"].to_pylist()
-    return torch.tensor([place[id_] for id_ in audited if id_ in place], dtype=torch.long)
+        ids: list[int] = train.ids.cpu()[torch.argsort(trust, stable=True)].tolist()
+        return ids
+    audited: list[int] = pq.read_table(folder / run_folder.ISSUES, columns=["id"])["id"].to_pylist()
+    return audited
 
 
 def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:

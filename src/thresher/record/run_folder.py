@@ -17,7 +17,7 @@ ISSUES = "issues.parquet"  # one row for every example, the worst first
 ISSUES_CSV = "issues.csv"  # the same, for people and spreadsheets
 ISSUES_SUMMARY = "issues.json"  # what they say together: the noise rate, the noise matrix, duplicates
 AUDIT = "audit"  # a folder: the trainings that judged examples they had not seen
-OF_AN_AUDIT = (ISSUES, ISSUES_CSV, ISSUES_SUMMARY, AUDIT)
+OF_AN_AUDIT = (ISSUES, ISSUES_CSV, ISSUES_SUMMARY, PREVIEWS, AUDIT)
 
 # Runs inside a run, each in a folder of its own
 STAGES = "stages"

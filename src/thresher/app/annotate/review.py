@@ -66,7 +66,7 @@ def _images(run: Path, source: Source, issues: Issues, places: Sequence[int]) ->
 
 def _rows(run: Path, source: Source, issues: Issues, places: Sequence[int]) -> list[Shown]:  # noqa: ARG001
     rows = rows_of(issues)
-    found = read_table(source.path).to_pylist() if source.path.suffix == ".parquet" else _texts(source.path)
+    found = read_table(source.path).to_pylist() if source.path.suffix == ".parquet" else _texts(source)
     wanted = [rows[place] for place in places]
     if max(wanted) >= len(found) or source.target not in found[0]:
         raise ThresherError(f"{source.path} is not what was audited: put it back, or audit it again.")
@@ -76,9 +76,9 @@ def _rows(run: Path, source: Source, issues: Issues, places: Sequence[int]) -> l
     ]
 
 
-def _texts(path: Path) -> list[dict[str, str]]:
+def _texts(source: Source) -> list[dict[str, str]]:
     """The rows of a text file as they are written there."""
-    head, *rows = read_cells(path)
+    head, *rows = read_cells(source.path, source.sep)
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 

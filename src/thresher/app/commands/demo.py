@@ -74,9 +74,10 @@ def _train_all(folder: Path, epochs: int, aside: "Console") -> "list[Result]":
     from thresher.app.train_job import prepare_job, start
 
     jobs = [prepare_job(demo_settings(name, epochs)) for name in METHODS]
+    test = jobs[0].sets.test
     aside.print(
         f"{len(jobs[0].train):,} handwritten digits to learn from, {NOISE_RATE:.0%} of their labels wrong; "
-        f"{len(jobs[0].sets.test)} with right labels to test on.\n"
+        f"{0 if test is None else len(test)} with right labels to test on.\n"
         f"The methods are told how much is wrong (noise rate {NOISE_RATE}), and never which; "
         f"l2rw is given {CLEAN} examples with right labels instead, and crust is told nothing.\n",
     )

@@ -91,10 +91,11 @@ def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console
     corrupted = f" with {settings.corruption}" if settings.corruption else ""
     if job.chosen is not None:
         aside.print(job.chosen, soft_wrap=True)
-    trusted = f"{len(job.sets.clean):,} clean ones, " if job.sets.clean is not None else ""
+    trusted = f", {len(job.sets.clean):,} clean ones" if job.sets.clean is not None else ""
+    tested = f", {len(job.sets.test):,} to test on" if job.sets.test is not None else ""
     aside.print(
-        f"{settings.method} on {settings.data}{corrupted}: {settings.model}, {len(job.train):,} examples to train on, "
-        f"{trusted}{len(job.sets.test):,} to test on",
+        f"{settings.method} on {settings.data}{corrupted}: {settings.model}, {len(job.train):,} examples to train on"
+        f"{trusted}{tested}",
         soft_wrap=True,
     )
     said = about_time(settings.model, job.train, job.epochs, find_device(settings.device))

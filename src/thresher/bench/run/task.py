@@ -44,7 +44,7 @@ def load_task(
         seed=job.seed,
         given_is_true=cell.clean is not None,
     )
-    return Task(job, sets.train, sets.test, sets.clean, sets.validation, device, data_dir, out, watch)
+    return Task(job, sets.train, splits.test, sets.clean, sets.validation, device, data_dir, out, watch)
 
 
 def run_task(task: Task) -> Measured:
