@@ -267,8 +267,9 @@ def test_a_run_on_a_tree_is_a_folder_that_opens_resumes_and_tells_other_leaves_a
         opened.predict({"left": new["left"]})
     with pytest.raises(ThresherError, match=r"trained on left, right, and this is a Tensor"):
         opened.predict(new["left"])
-    changed = replace(train, inputs={**train.inputs, "right": train.inputs["right"] + 1}, checked=False)
-    assert checksum(changed) != checksum(train)
+    for leaf in ("left", "right"):
+        changed = replace(train, inputs={**train.inputs, leaf: train.inputs[leaf] + 1}, checked=False)
+        assert checksum(changed) != checksum(train)
     named = replace(train, inputs={"a": train.inputs["left"], "b": train.inputs["right"]}, checked=False)
     assert checksum(named) != checksum(train)
     with pytest.raises(ThresherError, match=r"its train set differs"):
