@@ -30,15 +30,16 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from thresher import Recipe, signals
-from thresher.core.evidence import Evidence, Now
-from thresher.core.objective import Objective
+from thresher import Examples, Recipe, signals
+from thresher.core.evidence import Now
 from thresher.core.rule import needs_of, signals_of
 from thresher.engine.device.placement import autocast_on
 from thresher.engine.start.gradient_trial import choose_strategy
 from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.step import Passes, Step
+from thresher.objectives import PositionCrossEntropy
+from thresher.record.ledger import EpochRows
 from thresher.rules import KeepSmallest, MetaGradient
 
 KEPT = 0.6
@@ -73,7 +74,7 @@ TINY = Size(words=500, width=64, layers=2, heads=2, length=48, batch=16, clean=4
 
 
 class Tokens(nn.Module):
-    """A language model as a function of token ids [n, T] that returns its outputs alone, as [n, T · words]."""
+    """A language model as a function of token ids [n, T] that returns its outputs alone, [n, T, words]."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -81,29 +82,13 @@ class Tokens(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         outputs: Tensor = self.model(input_ids=ids, use_cache=False).logits
-        return outputs.flatten(1)
-
-
-class NextToken(Objective):
-    """The mean over each sequence of the cross entropy of its next tokens; targets [n, T], -100 for none."""
-
-    timeless = True
-
-    def forward(self, evidence: Evidence) -> Tensor:
-        return next_token(evidence.outputs, evidence.targets)
-
-    def output_gradient(self, evidence: Evidence) -> Tensor:
-        targets = evidence.targets
-        shares = evidence.outputs.detach().reshape(*targets.shape, -1).softmax(2)
-        shares.scatter_add_(2, targets.clamp_min(0)[..., None], shares.new_full((*targets.shape, 1), -1.0))
-        counted = (targets != -100).float()
-        return shares.mul_((counted / counted.sum(1, keepdim=True))[..., None]).flatten(1)
+        return outputs
 
 
 def next_token(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Losses [n] of outputs [n, T · words]."""
-    flat = outputs.reshape(targets.numel(), -1)
-    tokens = functional.cross_entropy(flat, targets.flatten(), reduction="none").reshape(targets.shape)
+    """The mean loss of each sequence [n], from outputs [n, T, words] and targets [n, T], -100 for none."""
+    flat = functional.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
+    tokens = flat.reshape(targets.shape)
     return tokens.sum(1) / (targets != -100).sum(1)
 
 
@@ -172,13 +157,6 @@ class Setting:
         return autocast_on(self.device, self.precision)()
 
 
-class NoRows:
-    """Stands in for the ledger's rows, which know classes and real targets."""
-
-    def add(self, note: object) -> None:
-        pass
-
-
 def by_hand(given: Setting) -> Contestant:
     model = network(given.size, given.lora, given.device)
     optimizer = torch.optim.AdamW(trained(model), lr=1e-4, fused=True)
@@ -194,13 +172,14 @@ def by_hand(given: Setting) -> Contestant:
 
 
 def ours(given: Setting, name: str) -> Contestant:
-    """A step of the engine, but for the ledger."""
-    model, recipe, objective = network(given.size, given.lora, given.device), RECIPES[name], NextToken()
+    """A step of the engine, ledger included."""
+    model, recipe, objective = network(given.size, given.lora, given.device), RECIPES[name], PositionCrossEntropy()
     learner = Learner(model, objective, adamw, None)
     clean = given.clean if "clean" in needs_of(recipe.each_batch) else None
     few = [None if batch is None else _first(batch) for batch in (given.batch, clean)]
     strategy = choose_strategy(model, objective, signals_of(recipe.each_batch), *few, None)
-    step = Step(recipe, Passes(recipe, [learner], None, given.autocast, strategy, None), [NoRows()], given.size.batch)
+    rows = EpochRows(Examples(given.batch.inputs, given.batch.targets))
+    step = Step(recipe, Passes(recipe, [learner], None, given.autocast, strategy, None), [rows], given.size.batch)
     now = Now(0, 1.0, torch.Generator(given.device), {})
     return Contestant(lambda: step(given.batch, [given.batch], None, now, clean=clean), model, learner.optimizer)
 
@@ -250,7 +229,7 @@ class EachItsPositions(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         positions = torch.arange(ids.shape[1], device=ids.device).repeat(len(ids), 1)
         outputs: Tensor = self.model(input_ids=ids, position_ids=positions, use_cache=False).logits
-        return outputs.flatten(1)
+        return outputs
 
 
 def with_linear_layers(model: nn.Module) -> nn.Module:
