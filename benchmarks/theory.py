@@ -14,9 +14,9 @@ HEAD = """# Both sides of the bounds
 
 <!-- Made by `python benchmarks/theory.py` from the code in the pages of this folder. -->
 
-Each line is a small case of a statement in [PRL](prl.md), [L2RW](l2rw.md), [CRUST](crust.md) or [weighted distillation](distillation.md):
-what was
-found there, and what the statement says it is at most. The tests run the same code.
+Each line is a small case of a statement in [PRL](prl.md), [L2RW](l2rw.md), [CRUST](crust.md) or
+[weighted distillation](distillation.md): what was found there, and what the statement says it is at most.
+The tests run the same code.
 
 | paper | statement | found | at most |
 |---|---|---|---|
