@@ -187,10 +187,10 @@ def test_a_claim_is_held_against_every_cell() -> None:
     lines = claims_table(PRL, compare(PRL, "small", results_of(PRL, score)), PRL.claims)
     found = {(line[0], line[1]): line[2:] for line in lines}
     assert found["PRL(L)", "SPL"] == [
-        "71.7 against 60.0", "6", "5", "digits-pairflip-45 (30.0 against 60.0)",
+        "71.7 against 60.0: it holds (+11.7 ± 0.0, 2 seeds)", "6", "5", "0", "digits-pairflip-45 (30.0 against 60.0)",
     ]  # fmt: skip
-    assert found["PRL(G)", "Huber"][0] == "0.125 against 0.250: **it does not hold**"
-    assert found["PRL(G)", "Huber"][1:3] == ["20", "0"]
+    assert found["PRL(G)", "Huber"][0] == "0.125 against 0.250: **it does not hold** (-0.125 ± 0.000, 2 seeds)"
+    assert found["PRL(G)", "Huber"][1:4] == ["20", "0", "0"]
     assert ("PRL(G)", "Normclip") not in found
     assert ("Co-PRL(L)", "Co-teaching") not in found
 
@@ -202,8 +202,36 @@ def test_a_claim_that_fails_on_one_data_set_says_so() -> None:
         return {"spl": 0.5, "prl-l": 0.4 if job.cell.data == "digits" else 0.9}[job.entry.name]
 
     (line,) = claims_table(PRL, compare(PRL, "small", results_of(PRL, score)), PRL.claims)
-    assert line[2] == "65.0 against 50.0, but not on digits (40.0 against 50.0)"
-    assert line[3:5] == ["12", "6"]
+    assert line[2] == (
+        "65.0 against 50.0: it holds (+15.0 ± 0.0, 2 seeds), the other way on digits (40.0 against 50.0)"
+    )
+    assert line[3:6] == ["12", "6", "0"]
+
+
+@pytest.mark.parametrize(
+    ("gains", "said", "counts"),
+    [
+        ((0.1, 0.11), "it holds", ["6", "0"]),
+        ((0.01, 0.2), "**undecided**", ["0", "6"]),
+        ((-0.1, -0.11), "**it does not hold**", ["0", "0"]),
+    ],
+)
+def test_a_claim_needs_differences_that_agree_over_seeds(
+    gains: tuple[float, float], said: str, counts: list[str]
+) -> None:
+    def score(job: Job) -> float | None:
+        if job.entry.name not in ("spl", "prl-l") or job.cell.data != "digits":
+            return None
+        return (0.5 + 0.2 * job.seed) + (gains[job.seed] if job.entry.name == "prl-l" else 0.0)
+
+    results = results_of(PRL, score)
+    (line,) = claims_table(PRL, compare(PRL, "small", results), PRL.claims)
+    assert f": {said} (" in line[2]
+    assert line[4:6] == counts
+    first = [result for result in results if result["seed"] == 0]
+    (line,) = claims_table(PRL, compare(PRL, "small", first), PRL.claims)
+    assert line[2].endswith("one seed)")
+    assert line[4:6] == ["0", "6"]
 
 
 def test_averages_are_over_equal_cells_or_not_there() -> None:
@@ -254,7 +282,7 @@ def test_the_page_has_notes_conclusions_and_a_picture_for_each_data_set(tmp_path
         "prl-small-digits.svg", "prl-small-fashion-mnist.svg", "prl-small-faces.svg", "prl-small-regression.svg",
     ]  # fmt: skip
     assert all(note in page for note in PRL.scale("small").notes)
-    assert "| PRL(L) | SPL | 50.0 against 50.0: **it does not hold** | 2 | 0 |" in page
+    assert "| PRL(L) | SPL | 50.0 against 50.0: **undecided** (+0.0 ± 0.0, 2 seeds) | 2 | 0 | 2 |" in page
     faces = (tmp_path / "prl-small-faces.svg").read_text()
     labels = re.findall(r"<text[^>]*>([^<]*)</text>", faces)
     assert "0.42" in labels

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from statistics import fmean
 
+from thresher.bench.compare.paired import paired, scores_by_seed
 from thresher.bench.compare.rows import PERCENT_METRICS, Row
 from thresher.bench.definition.grid import Cell
 from thresher.bench.definition.suite import Claim, Suite
 
-ScorePair = tuple[float, float]  # the scores of two methods in the same cell
+RowPair = tuple[Row, Row]  # two methods in the same cell
 
-CLAIM_HEADS = ("above", "below", "on average", "cells", "it holds in", "not in")
+CLAIM_HEADS = ("above", "below", "on average", "cells", "it holds in", "undecided in", "not in")
+SAID = {"holds": "it holds", "undecided": "**undecided**", "not": "**it does not hold**"}
 
 
 def averages_table(suite: Suite, rows: Sequence[Row], score: str = "last") -> tuple[list[str], list[list[str]]]:
@@ -42,40 +44,41 @@ def claims_table(suite: Suite, rows: Sequence[Row], claims: Sequence[Claim]) -> 
 
 
 def _claim_line(suite: Suite, claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[str] | None:
-    scores = {(row.cell.name, row.entry.name): row.last.value for row in rows if row.last is not None}
+    found = {(row.cell.name, row.entry.name): row for row in rows if row.last is not None}
     cells = {row.cell.name: row.cell for row in rows if claim.applies_to(row.cell)}
     pairs = [
-        (cell, (scores[name, better], scores[name, worse]))
+        (cell, (found[name, better], found[name, worse]))
         for name, cell in cells.items()
-        if (name, better) in scores and (name, worse) in scores
+        if (name, better) in found and (name, worse) in found
     ]
     if not pairs:
         return None
     digits = digits_of(claim.metric)
-    against = [f"{cell.name} ({_versus(pair, digits)})" for cell, pair in pairs if not pair[0] > pair[1]]
+    verdicts = {cell.name: paired([_by_seed(pair)]).verdict for cell, pair in pairs}
+    against = [f"{cell.name} ({_versus([pair], digits)})" for cell, pair in pairs if verdicts[cell.name] == "not"]
     labels = {entry.name: entry.label or entry.name for entry in suite.methods}
-    held = [str(len(pairs)), str(len(pairs) - len(against))]
-    return [labels[better], labels[worse], _on_average(pairs, digits), *held, ", ".join(against)]
+    counts = [str(sum(verdict == each for verdict in verdicts.values())) for each in ("holds", "undecided")]
+    return [labels[better], labels[worse], _on_average(pairs, digits), str(len(pairs)), *counts, ", ".join(against)]
 
 
-def _on_average(pairs: Sequence[tuple[Cell, ScorePair]], digits: int) -> str:
-    """Both averages, and those of each data set that contradicts them."""
-    whole = _means([pair for _, pair in pairs])
-    holds = whole[0] > whole[1]
-    words = _versus(whole, digits) + ("" if holds else ": **it does not hold**")
+def _on_average(pairs: Sequence[tuple[Cell, RowPair]], digits: int) -> str:
+    """Both averages, the verdict on their paired difference, and each data set whose difference contradicts it."""
+    whole = paired([_by_seed(pair) for _, pair in pairs])
+    words = f"{_versus([pair for _, pair in pairs], digits)}: {SAID[whole.verdict]} ({whole.words(digits)})"
     for data in dict.fromkeys(cell.data for cell, _ in pairs):
-        part = _means([pair for cell, pair in pairs if cell.data == data])
-        if (part[0] > part[1]) != holds:
-            words += f", {'but not' if holds else 'though it does'} on {data} ({_versus(part, digits)})"
+        part = [pair for cell, pair in pairs if cell.data == data]
+        if paired([_by_seed(pair) for pair in part]).mean * whole.mean < 0:
+            words += f", the other way on {data} ({_versus(part, digits)})"
     return words
 
 
-def _means(pairs: Sequence[ScorePair]) -> ScorePair:
-    return fmean(high for high, _ in pairs), fmean(low for _, low in pairs)
+def _by_seed(pair: RowPair) -> tuple[dict[int, float], dict[int, float]]:
+    return scores_by_seed(pair[0]), scores_by_seed(pair[1])
 
 
-def _versus(pair: ScorePair, digits: int) -> str:
-    return f"{pair[0]:.{digits}f} against {pair[1]:.{digits}f}"
+def _versus(pairs: Sequence[RowPair], digits: int) -> str:
+    high, low = (fmean(last.value for pair in pairs if (last := pair[place].last)) for place in (0, 1))
+    return f"{high:.{digits}f} against {low:.{digits}f}"
 
 
 def digits_of(metric: str) -> int:

@@ -28,6 +28,11 @@ READING = {  # how to read the scores, where they belong to epochs and where the
     "The clean share is that of clean examples among all that were chosen after the start.",
 }
 
+DECIDED = (
+    "Differences are paired by seed, with the 95% interval of Student's t: a comparison is decided, on average or in a "
+    "cell, where the interval excludes zero. One seed decides nothing."
+)
+
 
 def write_page(suite: Suite, scale: str, results: Sequence[Result], folder: Path, source: Path) -> Path:
     """Write SUITE-SCALE.md and its plots beside it, and remove plots of an earlier page that this one does not show."""
@@ -114,11 +119,15 @@ def _conclusions(suite: Suite, rows: Sequence[Row]) -> list[str]:
     if of_the_paper:
         parts += [
             "## What the paper concludes",
-            "Each line is a comparison that comes out this way in the paper, and how it comes out here.",
+            "Each line is a comparison that comes out this way in the paper, and how it comes out here. " + DECIDED,
             table(CLAIM_HEADS, of_the_paper),
         ]
     if own:
-        parts += ["## Our own questions", "Comparisons of our own, and how they come out.", table(CLAIM_HEADS, own)]
+        parts += [
+            "## Our own questions",
+            f"Comparisons of our own, and how they come out. {DECIDED}",
+            table(CLAIM_HEADS, own),
+        ]
     return parts
 
 

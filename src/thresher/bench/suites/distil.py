@@ -43,6 +43,7 @@ METHODS = (
 )
 CLAIMS = (
     Claim(("debias", "debias-consistent"), ("unweighted",)),
+    Claim(("debias",), ("fidelity",)),
     Claim(("debias-every",), ("debias",)),
     Claim(("composition",), ("debias", "fidelity")),
     Claim(("vid-debias",), ("vid",)),

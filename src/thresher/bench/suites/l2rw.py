@@ -207,7 +207,8 @@ PAPER_SCALE = Scale(
         "MNIST: 4,990 fours and nines, of which nines dominate, and ten clean ones, five of each; so methods without a "
         "clean set see as many fours as in the released code (25 at 200:1). 8,000 steps for every method, as the paper "
         "says, with momentum 0.9, as its code has; the code gives L2RW half of the steps, and tests on 500 images, "
-        "where we take all fours and nines of the test set. The paper prints Figure 2 and no numbers.",
+        "where we take all fours and nines of the test set. The paper prints "
+        "Figure 2, and in section 4.1 that the error at 200:1 grows by about 2%.",
     ),
 )
 

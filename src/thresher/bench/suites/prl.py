@@ -157,8 +157,8 @@ PAPER_SCALE = Scale(
         "cnn9 has BatchNorm, so there is no PRL(G) and no Ignormclip on classes, as in the paper.",
         "On the gaps. Standard ends above the paper because a quarter of the epochs leaves less time to memorise "
         "wrong labels: its best epochs show how much it had learnt before. Co-teaching and Co-PRL(L) end above it "
-        "too: the steps are divided by the kept weights once, where Co-teaching's released loss divides by the count "
-        "twice and so learns ever more slowly as it keeps less. PRL(L) ends a little below on pairflip-45 and "
+        "too, and we do not know why: the released loss of Co-teaching divides by the count twice, but Adam does not "
+        "notice the scale of a loss. PRL(L) ends a little below on pairflip-45 and "
         "above on symmetric-50. SPL is far below the paper on both, with a keep rate that is fixed "
         "from the first step as in Algorithm 3: the half that an untrained network finds easy is the half it then "
         "learns. The released code lowers the rate over ten epochs for SPL too; the small page shows what that "
