@@ -115,6 +115,8 @@ def path_of(base: str, folder: Path) -> Path:
     """The file or folder at this path, or the .npz file of this name in the data folder."""
     path = Path(base).expanduser()
     if path.exists():
+        if not (path.is_file() or path.is_dir()):
+            raise ThresherError(f"{path} is a pipe or a device, which may never end: give a file or a folder.")
         return path
     if "/" in base or path.suffix:
         raise ThresherError(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, printable
 from thresher.core.files import alone_in, write_whole
 from thresher.engine.store.about import same_description, write_about
 from thresher.record.ledger import Ledger
@@ -105,6 +105,9 @@ class RunFolder:
 
     def _make(self) -> None:
         """Make the folder now, so that a place that cannot be written to is known before training."""
+        if printable(str(self.path)) != str(self.path):
+            name = printable(str(self.path))
+            raise ThresherError(f"The folder {name} has a name that is no plain text: choose another name.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
