@@ -34,7 +34,7 @@ Loader = Callable[[str, Path, int], Splits]
 
 
 def load(
-    name: str,
+    name: str | Path,
     *,
     data_dir: str | Path | None = None,
     seed: int = 0,
@@ -55,6 +55,7 @@ def load(
     >>> len(train), train.classes
     (100, 3)
     """
+    name = str(name)
     folder = data_folder(data_dir)
     base, option = base_and_option(name)
     if base in REGISTRY:

@@ -47,11 +47,13 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
 
 
 def refuse_lost_parts(folder: Path, parts: Sequence[str]) -> None:
-    """Refuse a run whose ledger lacks one of its parts."""
+    """Refuse a run whose ledger lacks one of its parts, or has one that cannot be read to its end."""
     for part in parts:
         try:
-            pq.read_metadata(folder / LEDGER / part)
-        except (OSError, pa.ArrowInvalid) as error:
+            with pq.ParquetFile(folder / LEDGER / part) as file:
+                for _ in file.iter_batches():  # damage inside a page shows only when it is read
+                    pass
+        except (OSError, pa.ArrowException, ValueError) as error:
             raise ThresherError(
                 f"{part} of the ledger is lost or damaged: delete {folder} to start the run again."
             ) from error
