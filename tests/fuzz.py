@@ -5,8 +5,10 @@
 
 import argparse
 import json
+import platform
 import random
 import shutil
+import subprocess
 import tempfile
 import time
 import warnings
@@ -81,6 +83,7 @@ def fuzz(rounds: int, seed: int) -> dict[str, dict[str, int]]:
         for name, (path, read) in sound_files(folder).items():
             draws, sound = random.Random(f"{seed} {name}"), path.read_bytes()
             counts = found[name] = {"read": 0, "refused": 0, "bad": 0}
+            read(path)  # the sound file has to be read, or refusals would show nothing
             for _ in range(rounds):
                 path.write_bytes(mutated(sound, draws))
                 try:
@@ -103,7 +106,16 @@ if __name__ == "__main__":
     told = options.parse_args()
     began = time.perf_counter()
     counts = fuzz(told.rounds, told.seed)
-    line = {"kind": "fuzz", **vars(told), "seconds": round(time.perf_counter() - began), "readers": counts}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    about = {"commit": commit.strip(), "python": platform.python_version(), "torch": torch.__version__}
+    line = {
+        "kind": "fuzz",
+        **vars(told),
+        **about,
+        "machine": platform.machine(),
+        "seconds": round(time.perf_counter() - began),
+        "readers": counts,
+    }
     with open(ROOT / "results" / "reliability.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
     print(json.dumps(line, indent=1))
