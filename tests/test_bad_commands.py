@@ -46,7 +46,7 @@ BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "a pipe": (pipe, [], "pipe or a device"),
     "a device": (lambda _: "/dev/zero", [], "pipe or a device"),
     "pickled objects": (objects, [], "allow_pickle"),
-    "a header of a terabyte": (terabyte, [], "memory"),
+    "a header of a terabyte": (terabyte, [], "931"),
     "blobs beyond memory": (lambda _: "blobs:1000000000000,5", [], "memory"),
     "a model beyond memory": (table, ["--model", "mlp:100000000000"], "GB"),
     "a schedule at nan": (table, ["--schedule", "step:nan"], "schedule"),
