@@ -1,4 +1,4 @@
-.PHONY: demo test pages docs dist lowest lock clean
+.PHONY: demo test fuzz pages docs dist lowest lock clean
 .DEFAULT_GOAL := demo
 
 VENV := .venv
@@ -14,6 +14,10 @@ test: $(STAMP)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+
+# Mutated bytes for every reader, for minutes; the counts are appended to results/reliability.jsonl.
+fuzz: $(STAMP)
+	$(VENV)/bin/python tests/fuzz.py --rounds 400
 
 # docs/results from results/: `thresher bench show` for every stored file of a suite.
 pages: $(STAMP)

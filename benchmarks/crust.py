@@ -74,8 +74,8 @@ ABOUT = """\
 
 An epoch of CRUST looks at all examples once, selects half of each predicted class, and trains on that half. So it saves
 half of the training and pays for one forward pass over the set, for the selection, and for partners to mix with. Epochs
-are past the warm-up, and everything is in them, the ledger too. A ratio is the median of those of single rounds, so it need
-not be that of the times beside it.
+are past the warm-up, and everything is in them, the ledger too. A ratio is the median of those of single rounds, so it
+need not be that of the times beside it.
 """
 
 

@@ -147,8 +147,8 @@ def test_numbers_alone_are_all_of_an_input() -> None:
 @pytest.mark.parametrize(
     ("form", "says"),
     [
-        ("words", "input is a str, "),
-        ("ragged", r"shapes \[1\] and \[4\] .* bring all to one shape"),
+        ("words", "is a str, "),
+        ("ragged", r"shape \[4\] and one before it \[1\]: bring all to one shape"),
     ],
 )
 def test_items_that_make_no_batch_are_refused_with_what_would(form: str, says: str, workers: int) -> None:

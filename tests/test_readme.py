@@ -24,9 +24,7 @@ REACHED = [
 ]
 
 
-ELSEWHERE = {
-    "standard-short": ("inputs-paper", "cifar10n-worse-in-200-epochs")
-}  # plain training in 30 epochs, before it memorises
+ELSEWHERE = {"standard-short": ("inputs-paper", "cifar10n-worse-in-200-epochs")}  # in 30 epochs
 
 
 def scores(file: str, cell: str, method: str) -> list[float]:

@@ -160,7 +160,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     # the sets
     "NaN inputs": (lambda: call(train=bad_inputs(float("nan"))), "1 examples with NaN or infinite inputs: remove"),
     "infinite inputs": (lambda: call(train=bad_inputs(float("inf"))), "remove or fill them"),
-    "NaN in a stream": (lambda: call(train=nan_stream()), "clean them before training"),
+    "NaN in a stream": (lambda: call(train=nan_stream()), "clean it before training"),
     "NaN targets": (lambda: Examples(zeros(2, 1), torch.tensor([0.0, float("nan")])), "remove or correct"),
     "labels too large": (lambda: Examples(zeros(2, 1), ids(0, 3), classes=3), r"renumber the labels to 0..2"),
     "labels below 0": (lambda: Examples(zeros(2, 1), ids(0, -1), classes=3), "renumber the labels"),

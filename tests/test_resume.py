@@ -392,7 +392,7 @@ def test_a_finished_run_is_returned_without_training(case: dict[str, Any], tmp_p
 
 def worse(epoch: float, epochs: float) -> float:  # noqa: ARG001
     """A learning rate that spoils the model from the third epoch on, by climbing the loss."""
-    return 1.0 if epoch < 2 else -10.0
+    return 1.0 if epoch < 2 else 3000.0
 
 
 def test_a_resumed_run_that_was_best_on_validation_early_returns_that_epoch(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.kinds import check_call
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
 from thresher.core.seeding import preserved
@@ -74,13 +75,19 @@ def fit(
     >>> fit("prl-l", "mlp:8", (inputs, targets), noise_rate=0.25, epochs=1, batch=100).history[-1]["kept"]
     0.75
     """
+    check_call(
+        until=until, watch=watch, out=out, target=target, noise_rate=noise_rate, settings=settings,
+        settings_kind=TrainSettings,
+    )  # fmt: skip
     if isinstance(data, Splits) and test is None:
         test = data.test
     if isinstance(data, DataLoader):
         changes = _of_loader(data, settings) | changes
     train = as_examples(data, target=target)
-    if train.classes is not None and train.classes < 2 and not isinstance(data, Examples | Splits):
+    if train.classes is not None and train.classes < 2:
         raise ThresherError("The training data have examples of one class only: give examples of at least two.")
+    if train.is_regression and len(train) > 1 and bool((train.targets == train.targets[0]).all()):
+        raise ThresherError("The training data have the same target everywhere, so nothing can be learnt: give others.")
     train = train if features is None else with_features(train, features)
     if teacher is not None and not isinstance(teacher, nn.Module):
         raise ThresherError(f"A {type(teacher).__name__} is given as teacher: pass a trained torch.nn.Module.")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, printable
 
 if TYPE_CHECKING:
     from thresher.engine.settings import TrainSettings
@@ -40,6 +40,12 @@ class PlainErrors(TyperGroup):
             raise typer.Exit(WRONG_INPUT) from None
         except BrokenPipeError:
             raise
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and "allocate" not in str(error):
+                raise
+            reason = str(error).splitlines()[0] if str(error) else "not enough memory"
+            _say(f"This does not fit into memory ({reason}): choose a smaller model, or fewer examples or classes.")
+            raise typer.Exit(WRONG_INPUT) from None
         except OSError as error:
             _say(in_words(error))
             raise typer.Exit(WRONG_INPUT) from None
@@ -141,4 +147,4 @@ def in_words(error: OSError) -> str:
 
 
 def _say(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    print(printable(sentence), file=sys.stderr)

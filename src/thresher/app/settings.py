@@ -115,6 +115,9 @@ def make_settings(
         chosen["epochs"] = DEFAULT_EPOCHS
     if isinstance(chosen.get("noise_rate"), str):
         chosen["noise_rate"] = _noise_rate(chosen["noise_rate"])
+    steps = chosen.get("fine_tune_steps")
+    if isinstance(steps, int) and steps < 1:
+        raise ThresherError(f"Fine-tuning takes at least 1 step, not {steps}.")
     takes_none = {field.name for field in dataclasses.fields(kind) if field.metadata.get("takes_none")}
     return kind(**{name: value for name, value in chosen.items() if value != "none" or name in takes_none})
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from thresher.app.settings import Settings
+from thresher.core.errors import printable
 from thresher.core.examples import Examples
 from thresher.engine.run import Run
 from thresher.engine.store.checkpoint import Record
@@ -187,7 +188,7 @@ def one_run(found: Result) -> Table:
     if found["balanced_accuracy"] is not None:
         table.add_row("balanced accuracy, mean of the last ten epochs", percent(found["balanced_accuracy"]))
         worst = min(found["recalls"], key=found["recalls"].__getitem__)
-        table.add_row(f"recall of the worst class ({worst})", percent(found["recalls"][worst]))
+        table.add_row(f"recall of the worst class ({printable(worst)})", percent(found["recalls"][worst]))
     if found["trimmed_r2"] is not None:
         table.add_row("trimmed R², which wrong targets hardly move", score_text(found["trimmed_r2"], metric))
         table.add_row("median error, in the unit of the target", f"{found['median_error']:.4g}")

@@ -111,12 +111,19 @@ def adapted(model: nn.Module | None, adapter: OneOutput | None) -> Iterator[None
 def one_tensor(outputs: object) -> Tensor:
     """What a model returned, or its `logits` where it returned more; refused where there is no one tensor in it."""
     if isinstance(outputs, Tensor):
-        return outputs
+        return _real(outputs)
     logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
     if isinstance(logits, Tensor):
-        return logits
+        return _real(logits)
     kind = type(outputs).__name__
     raise ThresherError(
         f"The model returns a {kind}: let it return its outputs alone, as one tensor [n, ...], or an object with "
         "them as .logits."
     )
+
+
+def _real(outputs: Tensor) -> Tensor:
+    if not outputs.is_floating_point():
+        kind = "complex" if outputs.is_complex() else str(outputs.dtype)
+        raise ThresherError(f"The model gives outputs that are {kind} numbers: let it give real ones, as floats.")
+    return outputs

@@ -1,7 +1,7 @@
 """Map-style datasets as inputs: subsets, concatenation, and batches loaded by workers."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from numbers import Number
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, default_collate
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, raised_in
 from thresher.core.seeding import everything_seeded, generator
 from thresher.core.trees import Tree, as_tree, concatenated, in_single_precision, is_tree, leaves, mapped
 
@@ -46,17 +46,35 @@ class Seeded:
 
     def __init__(self, dataset: MapDataset, ids: list[int], seed: int, epoch: int, whole: bool = False):
         self.dataset, self.ids, self.seed, self.epoch, self.whole = dataset, ids, seed, epoch, whole
+        self.shapes: list[torch.Size] = []  # of the first item that was read
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, position: int) -> Tree:
-        with everything_seeded(self.seed, self.epoch, self.ids[position]):
+        where = f"the item at position {position}, the example {self.ids[position]}"
+        with everything_seeded(self.seed, self.epoch, self.ids[position]), raised_in(where):
             item = self.dataset[position]
-            return item if self.whole else as_input(item)
+        if self.whole:
+            return item
+        made = as_input(item, where)
+        if any(leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()) for leaf in leaves(made)):
+            raise ThresherError(f"The input of {where}, is NaN or infinite: clean it before training.")
+        shapes = [leaf.shape for leaf in leaves(made)]
+        self.shapes = self.shapes or shapes
+        if shapes != self.shapes:
+            raise ThresherError(
+                f"The input of {where}, has the shape {_said(shapes)} and one before it {_said(self.shapes)}: bring "
+                "all to one shape, or give Examples a collate= that pads a batch."
+            )
+        return made
 
 
-def as_input(item: Any) -> Tree:
+def _said(shapes: list[torch.Size]) -> str:
+    return " and ".join(str(list(shape)) for shape in shapes)
+
+
+def as_input(item: Any, where: str = "a batch") -> Tree:
     """The input of an item: its first part, or all of it where it is made of numbers (also nested in lists)."""
     plain = (Number, list) if isinstance(item, list) else Number
     if isinstance(item, (tuple, list)) and not isinstance(item[0], plain):
@@ -67,7 +85,7 @@ def as_input(item: Any) -> Tree:
         return in_single_precision(torch.as_tensor(item))
     except (TypeError, ValueError, RuntimeError):
         raise ThresherError(
-            f"An item's input is a {type(item).__name__}, which cannot become a tensor: "
+            f"The input of {where}, is a {type(item).__name__}, which cannot become a tensor: "
             "let the dataset give a tensor, a dict of tensors, or a tuple that starts with one."
         ) from None
 
@@ -143,7 +161,7 @@ def loaded(
     """The items of each row of `order`, as batches; by workers, unless the dataset holds them ready."""
     if collate is None and len(items) and gathered(items.dataset, [0, len(items) - 1]) is not None:
         return (batch for row in order if (batch := gathered(items.dataset, row.tolist())) is not None)
-    return DataLoader(
+    batches: DataLoader[Tree] = DataLoader(
         items,  # type: ignore[arg-type]
         batch_sampler=[row.tolist() for row in order],
         num_workers=workers,
@@ -151,6 +169,15 @@ def loaded(
         pin_memory=pinned,
         generator=generator(items.seed, "loader", items.epoch),
     )
+    return batches if workers == 0 else _in_one_sentence(batches)
+
+
+def _in_one_sentence(batches: Iterable[Tree]) -> Iterator[Tree]:
+    """The batches of workers, whose refusals come with the traceback of their process."""
+    try:
+        yield from batches
+    except ThresherError as error:
+        raise ThresherError(str(error).strip().splitlines()[-1].partition("ThresherError: ")[2]) from None
 
 
 def joined(parts: Sequence[Tree | MapDataset]) -> Tree | MapDataset:

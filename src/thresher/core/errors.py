@@ -1,6 +1,7 @@
 """The error for wrong input: one sentence that names the fix; also for unknown names and missing packages."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.util import find_spec
 
@@ -36,3 +37,32 @@ def needs_extra(what: str, extra: str, *modules: str, otherwise: str = "") -> No
         if find_spec(module) is None:
             fix = f"pip install 'thresher[{extra}]'" + (f", or {otherwise}" if otherwise else "")
             raise ThresherError(f"{what} needs {PACKAGES.get(module, module)}: {fix}.")
+
+
+def printable(text: str) -> str:
+    """The text without what would steer a terminal, or break its encoding: such characters are written out.
+
+    >>> print(printable(chr(27) + "[31mred"))
+    \\x1b[31mred
+    """
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+@contextmanager
+def raised_in(stage: str | Callable[[], str]) -> Iterator[None]:
+    """Errors of other people's code pass through, with a note of where they were raised.
+
+    >>> try:
+    ...     with raised_in("the objective"):
+    ...         raise KeyError("mine")
+    ... except KeyError as error:
+    ...     print(error.__notes__)
+    ['Raised in the objective.']
+    """
+    try:
+        yield
+    except ThresherError:
+        raise
+    except Exception as error:
+        error.add_note(f"Raised in {stage if isinstance(stage, str) else stage()}.")
+        raise

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, raised_in
 from thresher.core.schedules import Schedule
 from thresher.core.tasks import TASKS
 from thresher.core.trees import Tree, rows
@@ -114,7 +114,11 @@ class Evidence:
     def losses(self) -> Tensor:
         """The objective's losses [n], attached to the graph where there is one."""
         if "losses" not in self.known:
-            losses = self.objective(self)
+            with raised_in("the objective"):
+                losses = self.objective(self)
+            if not isinstance(losses, Tensor) or not losses.is_floating_point():
+                kind = f"{losses.dtype}" if isinstance(losses, Tensor) else type(losses).__name__
+                raise ThresherError(f"The objective gave losses of type {kind}: return a tensor [n] of real numbers.")
             if losses.shape != self.outputs.shape[:1]:
                 raise ThresherError(
                     f"The objective gave losses of shape {list(losses.shape)} for outputs {list(self.outputs.shape)}: "

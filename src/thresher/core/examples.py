@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from thresher.core.datasets import Collate, Collated, MapDataset, Picked, Seeded, joined, loaded
 from thresher.core.errors import ThresherError
+from thresher.core.kinds import check_example_parts, text_labels
 from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, TASKS, task_of
 from thresher.core.trees import (
     Tree,
@@ -70,10 +71,17 @@ class Examples:
 
     def __post_init__(self) -> None:
         fill = object.__setattr__
+        if is_column(self.targets):
+            fill(self, "targets", as_leaf(self.targets, f"{self.name}, its targets,"))
+        if not self.checked:
+            self._take_texts()
+            check_example_parts(
+                self.name, self.inputs, self.targets, self.ids, self.classes, self.columns, self.class_names,
+                self.normalise,
+            )  # fmt: skip
         if not isinstance(self.inputs, Tensor):
             fill(self, "inputs", _as_inputs(self.inputs, self.name))
-        targets = as_leaf(self.targets, f"{self.name}, its targets,") if is_column(self.targets) else self.targets
-        fill(self, "targets", torch.as_tensor(targets))
+        fill(self, "targets", torch.as_tensor(self.targets))
         if self.ids is None:
             fill(self, "ids", torch.arange(len(self.targets), device=self.targets.device))
         fill(self, "ids", torch.as_tensor(self.ids))
@@ -95,6 +103,14 @@ class Examples:
         if not self.checked:
             _check(self)
             fill(self, "checked", True)
+
+    def _take_texts(self) -> None:
+        """Labels that are texts become class ids, and the names of the classes."""
+        named = text_labels(self.targets)
+        if named is not None:
+            object.__setattr__(self, "targets", named[0])
+            if self.class_names is None:
+                object.__setattr__(self, "class_names", named[1])
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -318,6 +334,10 @@ def _check_classes(examples: Examples) -> None:
     name, targets, classes = examples.name, examples.targets, examples.classes
     if classes is None:
         return
+    if examples.class_names is not None and len(examples.class_names) < classes:
+        raise ThresherError(
+            f"{name} has {classes} classes and {len(examples.class_names)} class_names: give one for each class."
+        )
     if targets.ndim == 1 and targets.is_floating_point():
         raise ThresherError(f"{name} has classes={classes} but real labels: give whole numbers, or leave classes= out.")
     if targets.ndim == 1 and (targets.min() < 0 or targets.max() >= classes):

@@ -1,8 +1,10 @@
 """A recipe, which is a method as a value, and the protocols of its slots."""
 
+import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import ClassVar, Literal, Protocol
 
 import torch
@@ -11,6 +13,7 @@ from torch import Generator, Tensor, nn
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
+from thresher.core.kinds import is_number, is_whole, refuse_class, refuse_unless
 from thresher.core.objective import ObjectiveLike
 from thresher.core.rule import Reader, RuleLike, warmup
 from thresher.core.trees import Tree, mapped
@@ -131,6 +134,18 @@ class Relabel(Reader, ABC):
     def __call__(self, evidence: Evidence) -> Tensor: ...
 
 
+KINDS = {
+    "each_batch": "a rule, such as KeepSmallest(...), or a function of evidence",
+    "each_epoch": "a rule, such as Centrality(...), or a function of evidence",
+    "relabel": "a relabelling, such as AverageLabels()",
+    "objective": "an Objective, or a function of outputs and targets",
+    "mix": "a mix, such as Mixup()",
+    "draw": "a function, such as class_balanced",
+    "clip": "a number above 0, or a function of the parameters",
+    "average": "a rate from 0 up to 1, over(1) or Growing(0.999)",
+}
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How to train on data that cannot be fully trusted; the default of every slot is plain training.
@@ -160,6 +175,7 @@ class Recipe:
     divide_by: Literal["weights", "batch"] = "weights"
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         if self.peers < 1:
             raise ThresherError(f"peers={self.peers} trains nothing: give at least 1.")
         if isinstance(self.average, (int, float)) and not 0 <= self.average < 1:
@@ -168,6 +184,23 @@ class Recipe:
             raise ThresherError(f"clip={self.clip} clips everything away: give a number above 0.")
         if self.divide_by not in ("weights", "batch"):
             raise ThresherError(f'divide_by={self.divide_by!r} is unknown: give "weights" or "batch".')
+
+    def _check_kinds(self) -> None:
+        """Refuse what cannot fill its slot."""
+        refuse_unless("peers", self.peers, is_whole(self.peers, -sys.maxsize), "a whole number of at least 1")
+        for name in ("each_batch", "each_epoch", "relabel", "objective", "mix", "draw"):
+            part = getattr(self, name)
+            refuse_class(f"The recipe's {name}", part)
+            refuse_unless(
+                f"The recipe's {name}", part, part is None or callable(part) or is_dataclass(part), KINDS[name]
+            )
+        views = self.views
+        fits = isinstance(views, tuple | list) and all(map(callable, views))
+        refuse_unless("The recipe's views", views, fits, "a tuple of views, such as (Flip(),)")
+        for name in ("clip", "average"):
+            part = getattr(self, name)
+            fits = part is None or is_number(part) or part == math.inf or not isinstance(part, str | int | float)
+            refuse_unless(f"The recipe's {name}", part, fits, KINDS[name])
 
     def relabel_on(self, clock: str) -> Relabel | None:
         """The relabelling, if it is asked on this clock: "batch" or "epoch"."""

@@ -95,6 +95,8 @@ def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
     decision = answer if isinstance(answer, Decision) else Decision(answer)
     if not isinstance(decision.weights, Tensor):
         raise ThresherError(f"A rule gave a {type(decision.weights).__name__}: return a tensor of weights [n].")
+    if decision.weights.is_complex():
+        raise ThresherError("A rule gave weights that are complex numbers: return real ones.")
     if decision.weights.shape != evidence.ids.shape:
         shape, n = list(decision.weights.shape), len(evidence)
         raise ThresherError(f"A rule gave weights of shape {shape} for {n} examples: return [{n}].")

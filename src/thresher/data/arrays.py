@@ -2,6 +2,7 @@
 
 import gzip
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ CLASS_NAMES = {
     "mnist": TEN_DIGITS,
     "svhn": TEN_DIGITS,
 }
+
+UNREADABLE = (  # what NumPy and zipfile raise where an .npz file is damaged, or would not fit into memory
+    ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def known_images(name: str, folder: Path) -> Splits:
@@ -69,7 +74,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
             return {key: file[key] for key in file.files}
     except FileNotFoundError:
         raise ThresherError(f"There is no file {path}: check the path.") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise ThresherError(f"{path} cannot be read ({error}): write it again with numpy.savez.") from error
 
 

@@ -37,7 +37,7 @@ Loader = Callable[[str, Path, int], Splits]
 
 
 def load(
-    name: str,
+    name: str | Path,
     *,
     data_dir: str | Path | None = None,
     seed: int = 0,
@@ -58,6 +58,7 @@ def load(
     >>> len(train), train.classes
     (100, 3)
     """
+    name = str(name)
     folder = data_folder(data_dir)
     base, option = base_and_option(name)
     if base in REGISTRY:
@@ -118,6 +119,8 @@ def path_of(base: str, folder: Path) -> Path:
     """The file or folder at this path, or the .npz file of this name in the data folder."""
     path = Path(base).expanduser()
     if path.exists():
+        if not (path.is_file() or path.is_dir()):
+            raise ThresherError(f"{path} is a pipe or a device, which may never end: give a file or a folder.")
         return path
     if "/" in base or path.suffix:
         raise ThresherError(

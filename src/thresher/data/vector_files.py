@@ -1,6 +1,5 @@
 """Vectors in files: .npy and .npz arrays, and columns of lists in Parquet files."""
 
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from pyarrow import compute, parquet
 
 from thresher.core.errors import ThresherError
+from thresher.data.arrays import UNREADABLE
 from thresher.data.table_files import read_table
 
 INPUTS = ("inputs", "embeddings", "features", "X", "x")  # what the array to learn from may be called
@@ -54,7 +54,7 @@ def _one_of(path: Path) -> NDArray[Any]:
                 raise ThresherError(f"{path} has several arrays: name the one to predict 'inputs'.")
             array: NDArray[Any] = arrays[wanted or arrays.files[0]]
             return array
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise ThresherError(f"{path} cannot be read ({error}): write it again with numpy.savez.") from error
 
 

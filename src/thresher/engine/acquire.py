@@ -21,6 +21,7 @@ from thresher.engine.device.placement import Precision, autocast_on
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.start.checks import check_round, first_of, output_width
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
+from thresher.engine.step.first_step import check_outputs
 from thresher.engine.step.forward import prediction
 from thresher.engine.step.learner import Taps, evaluating
 from thresher.objectives import as_objective
@@ -66,6 +67,8 @@ def acquire(
         seed_global(where, seed, "acquire")  # for signals that come from dropout
         sweep = Sweep(Sweeper(batch, autocast_on(where, precision), workers), own, classes, signals_of(rule), folder)
         evidence = sweep(model, seen, by_prediction=True)
+        with torch.no_grad():
+            check_outputs(evidence.outputs, evidence.ids)
         others = {}
         if average is not None and "average" in needs:
             others["average"] = sweep(average, replace(seen, targets=evidence.targets.to(where), classes=classes))

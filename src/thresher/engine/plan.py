@@ -12,6 +12,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
+from thresher.core.kinds import check_schedule, is_number
 from thresher.core.recipe import MixLike, View
 from thresher.core.rule import in_epoch
 from thresher.core.schedules import Schedule, cosine, ramp, step
@@ -185,7 +186,10 @@ def make_schedule(given: str | Schedule | None, epochs: float) -> Schedule | Non
     >>> make_schedule("step:60,120:0.2", 200)(130, 200).__round__(3), make_schedule("linear:80", 200)(140, 200)
     (0.04, 0.5)
     """
-    if given is None or callable(given):
+    if given is None:
+        return None
+    if callable(given):
+        check_schedule(given, epochs)
         return given
     if not isinstance(given, str):
         raise ThresherError(f"schedule must be a name such as 'cosine', or a schedule, not {given!r}.")
@@ -196,6 +200,9 @@ def make_schedule(given: str | Schedule | None, epochs: float) -> Schedule | Non
         return cosine(1.0)
     at, _, times = rest.partition(":")
     try:
+        numbers = [float(each) for each in (*at.split(","), times) if each]
+        if not all(is_number(each) and each >= 0 for each in numbers):
+            raise ValueError(rest)
         if name == "step":
             return step(1.0, at=tuple(float(epoch) for epoch in at.split(",")), times=float(times or 0.1))
         if name == "linear" and not times and float(at or 0) < epochs:

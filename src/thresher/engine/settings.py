@@ -11,8 +11,10 @@ from numbers import Integral, Real
 from typing import Any, Literal, TypeVar
 
 import torch
+from torch.optim import Optimizer
 
 from thresher.core.errors import ThresherError, unknown
+from thresher.core.kinds import is_number
 from thresher.core.objective import ObjectiveLike
 from thresher.core.recipe import Averaging, MixLike, View
 from thresher.core.schedules import Schedule
@@ -110,10 +112,33 @@ class TrainSettings:
         for each in fields(TrainSettings):
             kind, words = next((known for known in NUMBERS if each.type in (known[0], known[0] | None)), (None, ""))
             value = getattr(self, each.name)
-            if kind is not None and value is not None and not _is_of(kind, value):
+            if kind is not None and (value is not None or each.type is kind) and not _is_of(kind, value):
                 raise ThresherError(f"{each.name} must be {words}, not {value!r}.")
+        for name, (fits, wanted) in LIMITS.items():
+            value = getattr(self, name)
+            if value is not None and not fits(value):
+                raise ThresherError(f"{name} must be {wanted}, not {value!r}.")
 
 
+LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "learning_rate": (lambda rate: is_number(rate) and rate >= 0, "a finite number of at least 0"),
+    "momentum": (lambda share: is_number(share) and 0 <= share < 1, "a number from 0 up to, but below, 1"),
+    "weight_decay": (lambda decay: is_number(decay) and decay >= 0, "a finite number of at least 0"),
+    "commit_every": (lambda seconds: is_number(seconds) and seconds >= 0, "a finite number of seconds"),
+    "optimizer": (lambda made: isinstance(made, str) or callable(made) or isinstance(made, Optimizer), "a name"),
+    "precision": (
+        lambda kind: isinstance(kind, str) or kind in (torch.float32, torch.bfloat16),
+        "float32 or bfloat16, as a name or torch's",
+    ),
+    "device": (lambda place: isinstance(place, str | torch.device), "cpu, cuda or another name"),
+    "start": (lambda start: isinstance(start, str), "a text, such as represent:200"),
+    "keep": (lambda keep: isinstance(keep, str), '"last" or "best_on_validation"'),
+    "average": (lambda rate: not isinstance(rate, str | bool | list), "a number, or Growing(0.999)"),
+    "augment": (
+        lambda views: isinstance(views, str) or (isinstance(views, tuple | list) and all(map(callable, views))),
+        "a name such as weak, or a tuple of views",
+    ),
+}
 NUMBERS: tuple[tuple[Any, str], ...] = ((bool, "True or False"), (int, "a whole number"), (float, "a number"))
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from thresher.core.calls import adapt, call, one_output
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, raised_in
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.recipe import Recipe
@@ -221,9 +221,11 @@ def _watched_epoch(
     with closing(training.run_epoch()) as epoch:  # so that an error in `watch` leaves the random state as it was
         for step, steps in epoch:
             if watch is not None:
-                watch(Moment(training.epoch, training.plan.epochs, step, steps))
+                with raised_in("watch"):
+                    watch(Moment(training.epoch, training.plan.epochs, step, steps))
     record = training.history[-1]
-    training.stopped = until is not None and until(record)
+    with raised_in("until"):
+        training.stopped = until is not None and until(record)
     training.finished = training.finished or training.stopped
     if watch is not None:
         watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))

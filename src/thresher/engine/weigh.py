@@ -22,6 +22,7 @@ from thresher.core.trees import as_tree, leaves, named_leaves, rows
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
+from thresher.engine.step.first_step import check_outputs
 from thresher.engine.step.forward import Batch, forward_pass, read_all, untraced
 from thresher.engine.step.learner import Taps
 from thresher.objectives import as_objective
@@ -57,6 +58,10 @@ def weigh(
     >>> weigh(rule, nn.Identity(), torch.tensor([[0.0, 3.0], [0.0, 1.0]]), torch.tensor([1, 1])).tolist()
     [1.0, 0.0]
     """
+    if not callable(rule):
+        raise ThresherError(f"weigh() asks a rule, not a {type(rule).__name__}: pass one, such as KeepSmallest(...).")
+    if not isinstance(model, nn.Module):
+        raise ThresherError(f"weigh() asks a model, not a {type(model).__name__}: pass a torch.nn.Module.")
     examples = _batch(model, inputs, targets, classes, "the batch")
     device = examples.targets.device
     model_inputs, wanted = examples.as_model_input(examples.inputs), signals_of(rule)
@@ -97,6 +102,8 @@ def weigh(
         if others:
             seen = {name: _see(m, own, batch, wanted, facts) for name, m in others.items()}
             evidence = evidence.replace(others=seen)
+        with torch.no_grad():
+            check_outputs(evidence.outputs, evidence.ids)
         return _weights(rule, evidence)
 
 
@@ -104,6 +111,8 @@ def _weights(rule: RuleLike, evidence: Evidence) -> Tensor:
     """The rule's weights; a rule that draws is refused without a generator, or it would draw the same each time."""
     before = _random_states(evidence.ids.device)
     weights = ask(rule, evidence).weights.detach()
+    if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
+        raise ThresherError("The rule gave weights that are negative, NaN or infinite: let it give finite ones from 0.")
     if evidence.generator is None and not all(map(torch.equal, before, _random_states(evidence.ids.device))):
         raise ThresherError(
             "This rule draws random numbers: pass generator=torch.Generator(device), the same one in every call."

@@ -1,6 +1,8 @@
 """Plain networks, built by name; each ends in a Linear layer named `head`."""
 
 import math
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -160,7 +162,24 @@ class NamedModel:
     outputs: int
 
     def __call__(self) -> nn.Module:
+        refuse_larger_than_memory(self.name, self.input_shape, self.outputs)
         return build(self.name, input_shape=self.input_shape, outputs=self.outputs)
+
+
+def refuse_larger_than_memory(name: str, input_shape: tuple[int, ...], outputs: int) -> None:
+    """Refuse a network of a known name whose parameters alone would not fit into this machine's memory."""
+    largest = max([outputs, *(int(each) for each in re.findall(r"\d+", name.partition(":")[2]))])
+    if largest < 100_000 or is_foreign(name) or name.startswith("timm"):  # an ordinary one, which need not be counted
+        return
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):
+        made = build(name, input_shape=input_shape, outputs=outputs)
+    size = sum(each.numel() * each.element_size() for each in made.parameters())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > memory:
+        raise ThresherError(
+            f"The model {name} with {outputs} outputs would take {size / 1e9:,.0f} GB of this machine's "
+            f"{memory / 1e9:,.0f} GB: choose a smaller one, or renumber the labels."
+        )
 
 
 def is_foreign(name: str) -> bool:

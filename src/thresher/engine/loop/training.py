@@ -4,12 +4,13 @@ import math
 import time
 import warnings
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, raised_in
 from thresher.core.evidence import Now
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
@@ -134,27 +135,33 @@ class Training:
                     for learner in self.learners:
                         learner.set_learning_rate(plan.schedule(epoch + done / len(order), plan.epochs))
                 seed_global(self.device, plan.seed, epoch, done)
-                self._take_step(
-                    key,
-                    index=order[done],
-                    rows=rows[done],
-                    inputs=brought[0],
-                    clean=None if clean is None else clean[done],
-                    clean_inputs=brought[1],
-                    partner=None if drawn is None else drawn.partner[done],
-                    share=None if drawn is None else drawn.share[done],
-                    partner_inputs=brought[2],
-                )
+                with raised_in(partial(self._place_of, order[done], done)):
+                    self._take_step(
+                        key,
+                        index=order[done],
+                        rows=rows[done],
+                        inputs=brought[0],
+                        clean=None if clean is None else clean[done],
+                        clean_inputs=brought[1],
+                        partner=None if drawn is None else drawn.partner[done],
+                        share=None if drawn is None else drawn.share[done],
+                        partner_inputs=brought[2],
+                    )
                 self.steps_done += 1
                 yield done + 1, len(order)
         self._end_epoch(started, len(order), decided, self.step.sees_only_blends(epoch, drawn is not None))
+
+    def _place_of(self, positions: Tensor, done: int) -> str:
+        first = ", ".join(map(str, self.train.ids[positions[:3]].tolist()))
+        return f"step {done + 1} of epoch {self.epoch + 1}, on the examples {first}, ..."
 
     def _decided(self) -> EpochDecisions | None:
         """What the recipe decides about the whole set before the first step, where it has anything that does."""
         if self.recipe.each_epoch is None and self.recipe.relabel_on("epoch") is None:
             return None
         columns, validation = self.source.columns, self.sets.get("validation")
-        made = decide_epoch(self.recipe, self.learners, self.train, columns, validation, self.sweeper, self.now)
+        with raised_in("each_epoch"):
+            made = decide_epoch(self.recipe, self.learners, self.train, columns, validation, self.sweeper, self.now)
         self.source.begin(made.decisions, made.new_targets)
         return made
 
@@ -205,6 +212,8 @@ class Training:
         found = {name: values for observer in self.observers for name, values in observer.columns().items()}
         for place, (own, extra) in enumerate(zip(columns, extras, strict=True)):
             self.ledger.add(epoch_table(self.train, own, extra | found, epoch=self.epoch + 1, peer=place))
+        if any(bool((own["weight"] < 0).any()) for own in columns):
+            raise ThresherError("A batch rule gave negative weights: let it give weights of at least 0.")
         record = epoch_record(columns, self.train)
         length = nn.utils.get_total_norm([p.detach() for own in self.learners for p in own.model.parameters()])
         if not math.isfinite(record["loss"] or 0.0) or not length.isfinite():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.calls import OneOutput, adapted, call, one_output
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, raised_in
 from thresher.core.evidence import HOW_TO_GIVE, Prepared, prepared_as
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
@@ -222,7 +222,8 @@ def try_model(
     with preserved(train.targets.device):
         batch = first_of(train, 2, seed)
         inputs = batch.inputs
-        _try_views(recipe, inputs, seed)
+        with raised_in("a view"):
+            _try_views(recipe, inputs, seed)
         first = train.subset(batch.rows)
         recipe.draw(torch.arange(len(first)), first, generator(seed, "check"))
         for layer in objective.layers:
@@ -298,7 +299,7 @@ def first_of(examples: Examples, count: int, seed: int = 0) -> Batch:
 
 def _forward(model: nn.Module, inputs: Tree, whose: str = "") -> Tensor:
     try:
-        with as_written():  # compiling for one or two examples would take long
+        with raised_in("the model"), as_written():  # compiling for one or two examples would take long
             return call(model, inputs)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         kinds = ", ".join(dict.fromkeys(str(leaf.dtype) for leaf in leaves(inputs)))

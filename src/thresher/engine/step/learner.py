@@ -1,6 +1,7 @@
 """A learner: one network with its objective, its moving average, and an optimizer that can skip a step."""
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -60,6 +61,27 @@ class Taps:
             handle.remove()
 
 
+def _made(make_optimizer: MakeOptimizer, trainable: list[nn.Parameter]) -> Optimizer:
+    """The optimizer, refused where it would not move these parameters."""
+    try:
+        made = make_optimizer(trainable)
+    except ThresherError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ThresherError(
+            f"The optimizer cannot be made ({error}): pass lambda parameters: torch.optim.SGD(parameters, lr=0.1)."
+        ) from error
+    if isinstance(made, Optimizer):
+        ours = set(map(id, trainable))
+        if any(id(each) not in ours for group in made.param_groups for each in group["params"]):
+            raise ThresherError(
+                "The optimizer moves other parameters than the model's: make it of the parameters that it is given."
+            )
+        if not all(math.isfinite(float(group["lr"])) for group in made.param_groups):
+            raise ThresherError("The optimizer has a learning rate that is not finite: give it a number.")
+    return made
+
+
 class Learner:
     """One network in training."""
 
@@ -73,7 +95,7 @@ class Learner:
         trainable = [p for p in [*model.parameters(), *objective.parameters()] if p.requires_grad]
         if not trainable:
             raise ThresherError("The model has no trainable parameter: call requires_grad_() on what should learn.")
-        self.optimizer = fused_where_possible(make_optimizer(trainable))
+        self.optimizer = fused_where_possible(_made(make_optimizer, trainable))
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.batch_memory: dict[str, Tensor] = {}
         self.epoch_memory: dict[str, Tensor] = {}

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.calls import call
+from thresher.core.errors import raised_in
 from thresher.core.evidence import Evidence, Now, Prepared, prepared_as
 from thresher.core.recipe import MixFromSet, Recipe, seen_through
 from thresher.core.rule import Decision, ask, in_epoch, needs_of, signals_of
@@ -21,6 +22,7 @@ from thresher.core.trees import Tree, concatenated
 from thresher.engine.device.placement import Autocast
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.step.blend import Blend
+from thresher.engine.step.first_step import check_first_step
 from thresher.engine.step.forward import Batch, Pass, forward_pass, read_all
 from thresher.engine.step.learner import Learner, Taps, step_unless
 from thresher.engine.step.teacher import Teacher
@@ -156,6 +158,7 @@ class Step:
         device = next(self.learners[0].model.parameters()).device
         self.equal_weights = torch.ones(batch, device=device)
         self.equal_shares = self.equal_weights / batch
+        self.is_first = True  # of this process: it is looked at before any parameter moves
         self.skipped = [torch.zeros((), device=device) for _ in self.learners]
 
     def __call__(
@@ -176,7 +179,8 @@ class Step:
         passes = self.passes.before_rules(batches, views, now, clean, mixes)
         seen = [each.evidence for each in passes]
         targets = [evidence.targets if self.relabel is None else self.relabel(evidence).detach() for evidence in seen]
-        decisions = [self._decide(evidence) for evidence in seen]
+        with raised_in("each_batch"):
+            decisions = [self._decide(evidence) for evidence in seen]
         blend = self._blend(seen[0], partners, share, now)
         for place, learner in enumerate(self.learners):
             learner.remember(decisions[place].memory)
@@ -185,6 +189,7 @@ class Step:
                 weights = weights * epoch_weights[place]
             learnt = self._learn(place, passes[place], views, targets[place], weights.detach(), blend)
             self.rows[place].add(self._note(batch, learnt, weights.detach()))
+        self.is_first = False
 
     def _views(self, inputs: Tree, now: Now) -> list[Tree]:
         return [seen_through(view, inputs, now.generator) for view in self.recipe.views]
@@ -221,9 +226,13 @@ class Step:
                 parameter.grad = None
         as_seen = blend is None and len(views) == 1 and self.relabel is None
         if as_seen and seen.factors is not None:
+            if self.is_first:
+                check_first_step(learner.model, evidence, weights)
             self._differentiate_factored(learner, seen, self._shares(weights))
         else:
             trained = self.passes.to_learn(learner, seen, views, targets, weights, blend)
+            if self.is_first:
+                check_first_step(learner.model, trained[0], weights)
             counted = weights if blend is None else blend.of_weights(weights)
             shares = self._shares(counted) / len(trained) if len(trained) > 1 else self._shares(counted)
             torch.autograd.backward([shares.dot(each.losses) for each in trained])

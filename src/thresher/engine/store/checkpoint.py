@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, printable
 from thresher.core.files import alone_in, write_whole
 from thresher.engine.store.about import same_description, write_about
 from thresher.record.ledger import Ledger
@@ -47,11 +47,13 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
 
 
 def refuse_lost_parts(folder: Path, parts: Sequence[str]) -> None:
-    """Refuse a run whose ledger lacks one of its parts."""
+    """Refuse a run whose ledger lacks one of its parts, or has one that cannot be read to its end."""
     for part in parts:
         try:
-            pq.read_metadata(folder / LEDGER / part)
-        except (OSError, pa.ArrowInvalid) as error:
+            with pq.ParquetFile(folder / LEDGER / part) as file:
+                for _ in file.iter_batches():  # damage inside a page shows only when it is read
+                    pass
+        except (OSError, pa.ArrowException, ValueError) as error:
             raise ThresherError(
                 f"{part} of the ledger is lost or damaged: delete {folder} to start the run again."
             ) from error
@@ -105,6 +107,9 @@ class RunFolder:
 
     def _make(self) -> None:
         """Make the folder now, so that a place that cannot be written to is known before training."""
+        if printable(str(self.path)) != str(self.path):
+            name = printable(str(self.path))
+            raise ThresherError(f"The folder {name} has a name that is no plain text: choose another name.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

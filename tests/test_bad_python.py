@@ -1,0 +1,67 @@
+"""What a program gives wrongly is refused in one sentence before a parameter moves; see `bad_python` for the tables."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from bad_python import KINDS, OWN_CODE, STREAMS, WRONG_VALUES, Counted, call, images, losing, returning, weighing
+from tiny import examples
+from torch import Tensor
+
+from thresher import Examples, Recipe, ThresherError
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("act", "words"), {**KINDS, **WRONG_VALUES}.values(), ids=[*KINDS, *WRONG_VALUES])
+def test_refused_before_a_parameter_moves(act: Callable[[], object], words: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    Counted.steps = 0
+    with pytest.raises(ThresherError) as caught:
+        act()
+    assert re.search(words, str(caught.value)), str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert Counted.steps == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("act", "words"), STREAMS.values(), ids=STREAMS)
+def test_a_broken_item_of_a_stream_is_named(act: Callable[[], object], words: str) -> None:
+    with pytest.raises(ThresherError, match=words) as caught:
+        act()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("act", "kind", "stage"), OWN_CODE.values(), ids=OWN_CODE)
+def test_errors_of_ones_own_code_pass_with_a_note(act: Callable[[], object], kind: type[Exception], stage: str) -> None:
+    with pytest.raises(kind) as caught:
+        act()
+    assert any(stage in note for note in caught.value.__notes__)
+
+
+def test_the_tables_can_fail() -> None:
+    """The same calls with nothing wrong train."""
+    Counted.steps = 0
+    call()
+    call(Recipe(each_batch=weighing(lambda weights: weights)), returning(lambda outputs: outputs))
+    call(losing(lambda losses: losses))
+    assert Counted.steps == 15
+
+
+def test_labels_that_are_texts_simply_work() -> None:
+    named = Examples(images(4), ["cat", "dog", "cat", "ant"])  # type: ignore[arg-type]
+    assert named.targets.tolist() == [1, 2, 1, 0]
+    assert named.class_names == ["ant", "cat", "dog"]
+
+
+def test_a_weight_below_zero_in_a_later_step_is_refused_at_the_end_of_the_epoch() -> None:
+    seen: list[int] = []
+
+    def later(evidence: object) -> Tensor:  # noqa: ARG001
+        seen.append(1)
+        weights = torch.ones(8)
+        return weights if len(seen) < 3 else weights.index_fill(0, torch.tensor([1]), -0.5)
+
+    with pytest.raises(ThresherError, match="negative weights"):
+        call(Recipe(each_batch=later), data=examples())
