@@ -372,7 +372,7 @@ BAD = {
     "--method standard --epochs 1 --steps 1": "not both",
     "--method standard --optimizer adem": "did you mean 'adam'?",
     "--method standard --momentum 0.5": "adam takes no momentum",
-    "--method standard --learning-rate -1": "Invalid learning rate",
+    "--method standard --learning-rate -1": "learning_rate must be a finite number of at least 0",
     "--method standard --schedule cosin": "did you mean 'cosine'?",
     "--method standard --schedule step": "is not understood",
     "--method standard --schedule linear:80": "is not understood",

@@ -277,4 +277,6 @@ def test_every_setting_has_an_option() -> None:
     assert options.SETTINGS.keys() == {field.name for field in options_of(Settings)}
     assert {*OPTIONS, *UNUSED} == {field.name for field in options_of(DistilSettings)}
     hidden = {field.name for field in fields(Settings)} - options.SETTINGS.keys()
-    assert hidden == {"average", "captured", "channels_last", "commit_every", "keep"}, "which Python alone sets"
+    assert hidden == {"average", "captured", "channels_last", "commit_every", "keep", "objective"}, (
+        "which Python alone sets"
+    )

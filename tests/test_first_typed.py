@@ -219,7 +219,7 @@ def test_padding_to_the_batch_changes_only_the_last_digits() -> None:
 
 def test_items_of_different_lengths_without_a_collate_say_what_is_missing() -> None:
     items = [{"input_ids": item["input_ids"], "attention_mask": [1] * len(item["input_ids"])} for item in texts()]
-    with pytest.raises(ThresherError, match=r"in a batch: bring all to one shape first, or give Examples a collate="):
+    with pytest.raises(ThresherError, match=r"bring all to one shape, or give Examples a collate="):
         train_texts(Examples(items, [item["label"] for item in texts()]))
 
 

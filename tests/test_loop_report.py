@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_report_browser import browser, opened
+from test_report_browser import opened
 from typer.testing import CliRunner
 
 from thresher import ThresherError
@@ -16,8 +16,6 @@ from thresher.core.examples import Examples
 from thresher.record.outcome import save_previews
 from thresher.report import write_loop_report
 from thresher.report.loops import band_points, clean_share, lines_of, read_loop_record
-
-__all__ = ["browser"]  # the fixture
 
 
 def write_fake_loop(

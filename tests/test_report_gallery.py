@@ -11,12 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from fake_run import write_fake_issues, write_fake_run
-from test_report_browser import browser
 
 from thresher.record.issues import Issues
 from thresher.report import write_report
-
-__all__ = ["browser"]  # the fixture
 
 NAMES = ["constructor", "__proto__", "<b>", "a,b", '"quoted"', "=1+1", "toString", "né", "x" * 60, "nine"]
 

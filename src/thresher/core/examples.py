@@ -77,7 +77,7 @@ class Examples:
             self._take_texts()
             check_example_parts(
                 self.name, self.inputs, self.targets, self.ids, self.classes, self.columns, self.class_names,
-                self.normalise,
+                self.normalise, self.collate is not None,
             )  # fmt: skip
         if not isinstance(self.inputs, Tensor):
             fill(self, "inputs", _as_inputs(self.inputs, self.name))

@@ -112,11 +112,12 @@ def text_labels(targets: Any) -> tuple[Tensor, list[str]] | None:
 
 
 def check_example_parts(
-    name: object, inputs: Any, targets: Any, ids: Any, classes: Any, columns: Any, class_names: Any, normalise: Any
-) -> None:
+    name: object, inputs: Any, targets: Any, ids: Any, classes: Any, columns: Any, class_names: Any, normalise: Any,
+    collated: bool,
+) -> None:  # fmt: skip
     """Refuse parts of a set of examples that no tensors of it can be made of, or that mean nothing."""
     refuse_unless("name", name, isinstance(name, str), "a text")
-    _check_inputs(str(name), inputs)
+    _check_inputs(str(name), inputs, collated)
     _check_array(f"The targets of {name}", targets, "one class, or real targets, for each input")
     if ids is not None:
         _check_array(f"The ids of {name}", ids, "a whole number for each input")
@@ -143,7 +144,7 @@ def _leaves(value: Any) -> Iterator[Tensor]:
             yield from _leaves(each)
 
 
-def _check_inputs(name: str, inputs: Any) -> None:
+def _check_inputs(name: str, inputs: Any, collated: bool) -> None:
     if isinstance(inputs, str | bytes) or not (
         isinstance(inputs, Tensor | Mapping) or (takes_items(inputs) and callable(getattr(inputs, "__len__", None)))
     ):
@@ -155,7 +156,9 @@ def _check_inputs(name: str, inputs: Any) -> None:
         if leaf.ndim == 0:
             raise ThresherError(f"The inputs of {name} are a single number: give a tensor [n, ...].")
     first = inputs[0] if isinstance(inputs, np.ndarray | list) and len(inputs) else None
-    if isinstance(first, str | dict) or (isinstance(inputs, np.ndarray) and inputs.dtype.kind in "OUS"):
+    if collated:
+        return  # its own function makes tensors of the items
+    if isinstance(first, str) or (isinstance(inputs, np.ndarray) and inputs.dtype.kind in "OUS"):
         kind = "texts" if isinstance(first, str) else "objects"
         raise ThresherError(f"The inputs of {name} are {kind}: encode them as numbers first.")
 

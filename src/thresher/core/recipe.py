@@ -4,7 +4,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 import torch
@@ -192,7 +192,7 @@ class Recipe:
             part = getattr(self, name)
             refuse_class(f"The recipe's {name}", part)
             refuse_unless(
-                f"The recipe's {name}", part, part is None or callable(part) or is_dataclass(part), KINDS[name]
+                f"The recipe's {name}", part, part is None or callable(part) or isinstance(part, Reader), KINDS[name]
             )
         views = self.views
         fits = isinstance(views, tuple | list) and all(map(callable, views))
