@@ -21,8 +21,7 @@ from thresher.engine.device.placement import Precision, autocast_on
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.start.checks import check_round, first_of, output_width
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
-from thresher.engine.step.first_step import check_outputs
-from thresher.engine.step.forward import prediction
+from thresher.engine.step.forward import check_outputs, prediction
 from thresher.engine.step.learner import Taps, evaluating
 from thresher.objectives import as_objective
 

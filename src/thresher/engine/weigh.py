@@ -22,8 +22,7 @@ from thresher.core.trees import as_tree, leaves, named_leaves, rows
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
-from thresher.engine.step.first_step import check_outputs
-from thresher.engine.step.forward import Batch, forward_pass, read_all, untraced
+from thresher.engine.step.forward import Batch, check_outputs, forward_pass, read_all, untraced
 from thresher.engine.step.learner import Taps
 from thresher.objectives import as_objective
 

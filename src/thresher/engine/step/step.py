@@ -22,8 +22,7 @@ from thresher.core.trees import Tree, concatenated
 from thresher.engine.device.placement import Autocast
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.step.blend import Blend
-from thresher.engine.step.first_step import check_first_step
-from thresher.engine.step.forward import Batch, Pass, forward_pass, read_all
+from thresher.engine.step.forward import Batch, Pass, check_first_step, forward_pass, read_all
 from thresher.engine.step.learner import Learner, Taps, step_unless
 from thresher.engine.step.teacher import Teacher
 from thresher.record.ledger import EpochRows, Note
