@@ -244,7 +244,8 @@ def test_two_functions_or_classes_of_one_name_are_refused_in_a_suite() -> None:
     with pytest.raises(ThresherError, match=r"test_bench\.constant and test_bench\.constant: rename one"):
         jobs_of(with_procedures(one=constant, two=partial(namesake)), "small")
     assert jobs_of(with_procedures(one=constant, two=partial(constant)), "small")
-    rules = [make_dataclass("Rule", [("fraction", float)], frozen=True)(0.5) for _ in range(2)]
+    asked = {"__call__": lambda rule, evidence: rule.fraction * torch.ones_like(evidence.losses)}
+    rules = [make_dataclass("Rule", [("fraction", float)], namespace=asked, frozen=True)(0.5) for _ in range(2)]
     recipes = {f"row-{n}": partial(with_rule, rule) for n, rule in enumerate(rules)}
     suite = replace(TINY, methods=(*TINY.methods, *(Entry(name, recipe=make) for name, make in recipes.items())))
     with pytest.raises(ThresherError, match=r"types\.Rule and types\.Rule: rename one"):
