@@ -119,7 +119,7 @@ PAGE = """# Is any learner better after an audit?
 Accuracy in percent on {test:,} rows with true labels, after training on {train:,} rows, of which a share has a wrong
 label; means over the seeds. *alone*: the learner on all rows; *cleanlab*: `CleanLearning` of cleanlab {cleanlab} around
 the learner, {folds} folds; *audit: weights*: with `th.audit(X, y).weights()` as `sample_weight`; *audit: dropped*: on
-the rows whose weight is not 0; *true labels only*: on the rows whose label is right, which nobody knows. The audit's
+the rows whose weight is not 0; *true labels only*: on the rows whose label is right, which is unknown. The audit's
 judges are its own, whatever the learner, so that a weak learner profits from stronger judges, for more fits than
 cleanlab's; its settings are the default ones. Seeds from {development} on served for choosing how weights are made.
 

@@ -14,7 +14,7 @@ TASKS = (CLASSES, REAL, LABELS, POSITIONS)
 
 
 def task_of(targets: Tensor, classes: int | None, standardised: bool = False) -> str:
-    """The task that targets stand for, where nobody says it.
+    """The task that targets stand for, where none is given.
 
     >>> task_of(torch.tensor([0, 2]), None), task_of(torch.tensor([[0, 1], [1, 1]]), None)
     ('classification', 'multi-label')
