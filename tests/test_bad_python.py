@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from bad_python import KINDS, OWN_CODE, STREAMS, WRONG_VALUES, Counted, call, im
 from tiny import examples
 from torch import Tensor
 
-from thresher import Examples, Recipe, ThresherError
+from thresher import Evidence, Examples, Recipe, Rule, Signal, ThresherError
+from thresher.signals import gradient_norm
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -65,3 +67,18 @@ def test_a_weight_below_zero_in_a_later_step_is_refused_at_the_end_of_the_epoch(
 
     with pytest.raises(ThresherError, match="negative weights"):
         call(Recipe(each_batch=later), data=examples())
+
+
+@dataclass(frozen=True)
+class LessThanNothing(Rule):
+    """A rule whose signal makes the step take its gradients from the layers."""
+
+    by: Signal = gradient_norm
+
+    def __call__(self, evidence: Evidence) -> Tensor:
+        return -evidence.read(self.by)
+
+
+def test_the_first_step_is_looked_at_where_gradients_come_from_the_layers() -> None:
+    with pytest.raises(ThresherError, match="negative weight to the example"):
+        call(Recipe(each_batch=LessThanNothing()))
