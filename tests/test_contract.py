@@ -128,7 +128,11 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (KeepSmallest(by=signals.predicted, fraction=0.5), LABELLED),
     ],
     "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
-    "NeighbourVote": [(NeighbourVote(count=5), LABELLED), (NeighbourVote(sure=None), LABELLED)],
+    "NeighbourVote": [
+        (NeighbourVote(count=5), LABELLED),
+        (NeighbourVote(sure=None), LABELLED),
+        (NeighbourVote(count=3, kept=True), LABELLED),
+    ],
     "OnlyClean": [(OnlyClean(), EVERY_TASK)],
     "RandomPicks": [(RandomPicks(5), EVERY_TASK)],
     "Voted": [(Voted(), LABELLED)],

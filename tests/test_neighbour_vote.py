@@ -12,6 +12,7 @@ from thresher.methods import SURE_AND_VOTED, MethodFacts, reclaim_vote
 from thresher.objectives import CrossEntropy
 from thresher.rules import NeighbourVote, Voted, from_average, neighbour_votes, shares_of_votes, trusting
 from thresher.rules import neighbour_vote as module
+from thresher.rules.neighbour_vote import nearest_others, votes_at
 from thresher.slots import AverageLabels, TeacherLabels, VoteLabels, labels_of_peer
 
 
@@ -26,6 +27,30 @@ def test_votes_equal_the_reference_in_blocks_of_any_size(n, count, rows, monkeyp
     assert np.array_equal(
         neighbour_votes(places, labels, 3, count).numpy(), slow_votes(places.double().numpy(), labels.numpy(), 3, count)
     )
+
+
+@pytest.mark.parametrize("count", [1, 7, 40])
+def test_neighbours_that_are_kept_vote_as_those_that_are_found_anew(count, monkeypatch):
+    monkeypatch.setattr(module, "rows_at_once", lambda *_: 3)
+    embeddings, labels = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
+    places = nearest_others(embeddings, count)
+    assert torch.equal(votes_at(places, labels, 3), neighbour_votes(embeddings, labels, 3, count))
+
+
+def test_kept_neighbours_stay_those_of_the_first_epoch():
+    rule, n = NeighbourVote(count=5, sure=None, kept=True), 30
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(n) % 3
+
+    def asked(memory):
+        known = {features: torch.randn(n, 4, generator=generator)}
+        outputs = torch.zeros(n, 3)
+        return rule(Evidence(torch.arange(n), targets, CrossEntropy(), outputs, classes=3, memory=memory, known=known))
+
+    first = asked({})
+    again, other = asked(first.memory), asked({})
+    assert torch.equal(again.columns["vote_given"], first.columns["vote_given"])
+    assert not torch.equal(other.columns["vote_given"], first.columns["vote_given"])
 
 
 def test_neighbours_as_near_as_the_last_one_vote_too():

@@ -34,6 +34,7 @@ voted = Signal("voted", _voted, CLASSES, of_targets=True, made_of=(given,), time
 """The class that most neighbours voted for, inside the `rest` of trusting(NeighbourVote(), rest)."""
 vote_share = Signal("vote_share", _vote_share, CLASSES, of_targets=True, made_of=(given,), timeless=True)
 """Its share of the votes."""
+NEIGHBOURS = "neighbours"  # of each example, in the memory of the rule
 BLOCKS = 8  # times as many rows as other rules compute at once: each takes a selection beside the product
 
 
@@ -61,6 +62,39 @@ def neighbour_votes(embeddings: Tensor, labels: Tensor, classes: int, count: int
     return torch.cat(votes)
 
 
+def nearest_others(embeddings: Tensor, count: int) -> Tensor:
+    """The places of the `count` nearest others of each example [n, width], by cosine, in blocks of rows [n, count].
+
+    >>> nearest_others(torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]]), 1).tolist()
+    [[1], [0], [3], [2]]
+    """
+    n = len(embeddings)
+    near = min(count, n - 1)
+    directions, places = functional.normalize(embeddings.float(), dim=1), []
+    for rows in torch.split(torch.arange(n, device=embeddings.device), BLOCKS * rows_at_once(n, embeddings)):
+        cosines = directions[rows] @ directions.T
+        cosines.scatter_(1, rows[:, None], -torch.inf)
+        places.append(cosines.topk(near, dim=1, sorted=False).indices.int())
+    return torch.cat(places)
+
+
+def votes_at(places: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """How many of the examples at these places [n, count] have each label [n, classes].
+
+    >>> votes_at(torch.tensor([[1, 2], [0, 2]]), torch.tensor([0, 1, 1]), 2).tolist()
+    [[0.0, 2.0], [1.0, 1.0]]
+    """
+    votes = []
+    for rows in places.split(rows_at_once(max(1, places.shape[1]), labels)):
+        theirs = labels[rows.long()]
+        votes.append(torch.zeros(len(rows), classes, device=labels.device).scatter_add_(1, theirs, _ones(theirs)))
+    return torch.cat(votes)
+
+
+def _ones(like: Tensor) -> Tensor:
+    return torch.ones((), device=like.device).expand(like.shape)
+
+
 def shares_of_votes(votes: Tensor, labels: Tensor) -> Tensor:
     """The votes [n, classes] divided by how frequent each class is among the voters, so that large classes win no more.
 
@@ -80,11 +114,14 @@ class NeighbourVote(Rule):
 
     A neighbour votes for its given label, or for the predicted one where its confidence is above `sure` (SSR, Feng et
     al. 2022). The columns are the winner (`voted`), its share of the votes and that of the given label (`vote_given`).
+    With `kept` the neighbours stay those of the first epoch in which it is asked: after a start that learned the inputs
+    alone, no label can bring an example among neighbours that share its error.
     """
 
     count: int = 200
     sure: float | None = 0.9
     by: Signal = features
+    kept: bool = False
 
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch"})
     gives: ClassVar[frozenset[str]] = frozenset({"voted", "vote_share", "vote_given"})
@@ -100,10 +137,20 @@ class NeighbourVote(Rule):
         labels = own
         if self.sure is not None:
             labels = torch.where(evidence.read(confidence) > self.sure, evidence.read(predicted), own)
-        shares = shares_of_votes(neighbour_votes(evidence.read(self.by), labels, classes, self.count), labels)
+        votes, memory = self._votes(evidence, labels, classes)
+        shares = shares_of_votes(votes, labels)
         most, winner = shares.max(1)
         mine = shares.gather(1, own[:, None])[:, 0]
-        return Decision((mine >= most).float(), {"voted": winner.int(), "vote_share": most, "vote_given": mine})
+        return Decision((mine >= most).float(), {"voted": winner.int(), "vote_share": most, "vote_given": mine}, memory)
+
+    def _votes(self, evidence: Evidence, labels: Tensor, classes: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The votes [n, classes], and the neighbours where they are kept."""
+        if not self.kept:
+            return neighbour_votes(evidence.read(self.by), labels, classes, self.count), {}
+        places = evidence.memory.get(NEIGHBOURS)
+        if places is None:
+            places = nearest_others(evidence.read(self.by), self.count)
+        return votes_at(places, labels, classes), {NEIGHBOURS: places}
 
 
 @dataclass(frozen=True)

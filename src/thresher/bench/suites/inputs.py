@@ -14,7 +14,7 @@ from thresher.core.schedules import cosine
 from thresher.methods import CONFIDENT, SURE_AND_VOTED, MethodFacts
 from thresher.methods.reclaim import agreeing, reclaim
 from thresher.methods.reclaim_vote import reclaim_vote
-from thresher.rules import Agree, NeighbourVote, either
+from thresher.rules import Agree, NeighbourVote, either, product
 from thresher.slots.views import strong, weak
 
 NO_START: Mapping[str, Any] = {"start": None}
@@ -28,6 +28,11 @@ def throughout(facts: MethodFacts, **changes: Any) -> Recipe:
 def predicted_labels(facts: MethodFacts) -> Rule:  # noqa: ARG001  # asked for by reclaim_vote, needs to know nothing
     """Labels that the averaged model predicts are trusted; nothing is estimated."""
     return Agree()
+
+
+def voted_and_predicted(facts: MethodFacts) -> Rule:  # noqa: ARG001
+    """Labels are trusted that win the votes and that the averaged model predicts; nothing is estimated."""
+    return product(NeighbourVote(), Agree())
 
 
 PARTS = (
@@ -51,6 +56,16 @@ PARTS = (
         "votes at first, then labels that are predicted",
         recipe=partial(reclaim_vote, later=predicted_labels),
     ),
+    Entry(
+        "both",
+        "votes at first, then labels that win them and are predicted",
+        recipe=partial(throughout, later=voted_and_predicted),
+    ),
+    Entry(
+        "neighbours-of-the-start",
+        "votes of the start's neighbours to the end, or what the average predicts",
+        recipe=partial(throughout, vote=either(NeighbourVote(kept=True), Agree())),
+    ),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim_vote, mix=None)),
     Entry("two-networks", "two networks, each for the other", recipe=partial(reclaim_vote, peers=2)),
 )
@@ -69,7 +84,8 @@ BEFORE = (
 EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
 REPORTED = ("standard", "standard-short", "reclaim-started", "reclaim-vote", "two-networks")
 CANDIDATES = (
-    "votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "agreeing-later", "reclaim-vote",
+    "votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "agreeing-later", "both",
+    "neighbours-of-the-start", "reclaim-vote",
 )  # fmt: skip
 
 
