@@ -5,6 +5,7 @@ from thresher.rules.clip import ClipNorm
 from thresher.rules.combinators import either, every, from_average, from_peer, once, per_class, product
 from thresher.rules.coresets.centrality import Centrality, centrality
 from thresher.rules.coresets.coverage import Coreset
+from thresher.rules.coresets.crowd import Crowd, neighbours_within
 from thresher.rules.coresets.facility_location import FacilityLocation, facility_location
 from thresher.rules.coresets.grouped import in_groups
 from thresher.rules.coresets.k_centre import KCentre, k_centre
@@ -31,6 +32,7 @@ __all__ = [
     "CleanShare",
     "ClipNorm",
     "Coreset",
+    "Crowd",
     "Curriculum",
     "Debias",
     "Decision",
@@ -76,6 +78,7 @@ __all__ = [
     "local_dimensionality",
     "mean_of_nearest",
     "neighbour_votes",
+    "neighbours_within",
     "once",
     "partitioned_facility_location",
     "per_class",
