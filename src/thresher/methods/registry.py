@@ -100,6 +100,14 @@ METHODS: dict[str, Method] = {  # those that train: recipes and procedures
             needs=RATE,
         ),
         Method(
+            "mentornet-learned",
+            l2rw.mentornet_learned,
+            "weights by a small network that was taught a curriculum of losses",
+            "Jiang et al. (2018)",
+            needs=RATE,
+            tasks=CLASSES,
+        ),
+        Method(
             "clean-only",
             None,
             "train on the few clean examples alone",

@@ -19,6 +19,7 @@ from thresher.rules.dimensionality import Dimensionality, local_dimensionality
 from thresher.rules.disagree import Disagree
 from thresher.rules.frequency import CleanShare, HardestOfMajority, InverseFrequency, OnlyClean
 from thresher.rules.keep import KeepAbove, KeepLargest, KeepSmallest, Uniform, keep_smallest
+from thresher.rules.mentor import LearnedCurriculum
 from thresher.rules.meta_gradient import MetaGradient, rectified
 from thresher.rules.neighbour_vote import NeighbourVote, Voted, neighbour_votes, shares_of_votes
 from thresher.rules.plane_neighbours import mean_of_nearest
@@ -48,6 +49,7 @@ __all__ = [
     "KeepAbove",
     "KeepLargest",
     "KeepSmallest",
+    "LearnedCurriculum",
     "MetaGradient",
     "NeighbourVote",
     "OnlyClean",
