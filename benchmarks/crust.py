@@ -30,7 +30,7 @@ from thresher.models import build
 from thresher.rules import warmup
 
 MODELS, BATCH = {"resnet32": 1.0, "cnn9": 0.2}, 25  # how many of the examples each has: cnn9 is the slower
-CONTESTANTS = ("standard", "crust", "crust-facility")
+CONTESTANTS = ("standard", "crust-central", "crust")
 Result = dict[str, Any]
 
 
@@ -104,7 +104,7 @@ def read(path: str) -> list[Result]:
 
 def show() -> None:
     gpu = [row for row in read("results/engine-gpu.jsonl") if row.get("who") in CONTESTANTS and "epoch" in row]
-    both = {(row["model"], row["batch"]) for row in gpu if row["who"] == "crust"}
+    both = {(row["model"], row["batch"]) for row in gpu if row["who"] == "crust-central"}
     print(page(read("results/crust-cpu.jsonl"), [row for row in gpu if (row["model"], row["batch"]) in both]))
 
 

@@ -203,7 +203,7 @@ def main() -> None:
         rows.append(whole_runs())
     for model, batch in cells:
         epochs, augment = 3 if batch == 128 else 5, model == "resnet32"  # short epochs are noisier
-        more = ("l2rw", "crust") if model == "resnet32" else ()  # the network of their papers
+        more = ("l2rw", "crust-central") if model == "resnet32" else ()  # the network of their papers
         rows += speed(model, batch, ("standard", "prl-l", "co-teaching", *more), epochs, augment)
         if model == "resnet32":
             rows += speed(f"{model}-gn", batch, ("standard", "prl-g"), epochs, augment)

@@ -24,7 +24,7 @@ from thresher.methods import ACQUISITIONS, METHODS, WEIGHTINGS, active_loop, stu
 from thresher.models import NamedModel
 from thresher.slots import Growing, weak
 
-AUGMENTED = ("crust", "reclaim", "mixup")
+AUGMENTED = ("crust-central", "reclaim", "mixup")
 NOT_COMPARED = ("seconds", "batch")  # of the history: the clock, and what older records do not have
 
 

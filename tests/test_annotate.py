@@ -518,7 +518,7 @@ def test_the_commands_of_the_docs_run_as_they_stand(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("truth")
-@pytest.mark.parametrize("method", ["prl-l", "crust"])
+@pytest.mark.parametrize("method", ["prl-l", "crust-central"])
 def test_other_methods_can_train_on_the_few_labels_of_the_start(method: str) -> None:
     words = [method if word == "standard" else 7 if word == 3 else word for word in TRAIN]
     done(*words, "--out", "runs/other")

@@ -19,6 +19,7 @@ from thresher.rules import (
     Centrality,
     CleanShare,
     ClipNorm,
+    Crowd,
     Curriculum,
     Debias,
     Decision,
@@ -34,6 +35,7 @@ from thresher.rules import (
     KeepLargest,
     KeepSmallest,
     KMeansPlusPlus,
+    LearnedCurriculum,
     MetaGradient,
     NeighbourVote,
     OnlyClean,
@@ -63,7 +65,7 @@ from thresher.rules import (
 COVERS = {f"{way}facility_location" for way in ("", "stochastic_", "partitioned_", "streamed_")}
 NOT_RULES = {"Coreset", "Decision", "Rule", "RuleLike", "ask", "centrality", "in_groups", "keep_smallest", "rectified"}
 NOT_RULES |= COVERS | {"debias_weights", "local_dimensionality", "mean_of_nearest", "teacher_labels"}
-NOT_RULES |= {"k_centre", "kmeans_plus_plus", "neighbour_votes", "shares_of_votes"}
+NOT_RULES |= {"k_centre", "kmeans_plus_plus", "neighbour_votes", "neighbours_within", "shares_of_votes"}
 EVERY_TASK = ("classes", "soft", "real")
 LABELLED = ("classes", "soft")
 KEEP = KeepSmallest(by=signals.loss, fraction=0.6)
@@ -88,6 +90,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (ClipNorm(1.0), EVERY_TASK),
         (ClipNorm(ramp(2.0, 0.5, epochs=2), by=signals.output_gradient_norm), EVERY_TASK),
     ],
+    "Crowd": [(Crowd(1.5), EVERY_TASK), (Crowd(0.5, by=signals.features), EVERY_TASK)],
     "CleanShare": [(CleanShare(), LABELLED)],
     "Curriculum": [
         (Curriculum(0.6), EVERY_TASK),
@@ -127,6 +130,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (KeepSmallest(by=signals.gradient_norm, fraction=ramp(1.0, 0.2, epochs=4)), EVERY_TASK),
         (KeepSmallest(by=signals.predicted, fraction=0.5), LABELLED),
     ],
+    "LearnedCurriculum": [(LearnedCurriculum(0.6, ramp(0.0, 1.0, epochs=4), 4), LABELLED)],
     "MetaGradient": [(MetaGradient(), EVERY_TASK), (MetaGradient(by=signals.loss), EVERY_TASK)],
     "NeighbourVote": [
         (NeighbourVote(count=5), LABELLED),
@@ -159,6 +163,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
         (per_class(Remembering(), of=signals.given), LABELLED),
         (per_class(product(KEEP, Remembering())), LABELLED),
         (per_class(FacilityLocation(fraction=0.5)), LABELLED),
+        (per_class(product(Centrality(fraction=0.5), Crowd(1.5)), of=signals.given), LABELLED),
     ],
     "product": [
         (product(KEEP, ClipNorm(1.0)), EVERY_TASK),

@@ -39,7 +39,7 @@ def test_the_tables_are_whole() -> None:
     for (cell, row), number in CRUST.published.items():
         assert number.score == "best", "the paper's code reports the best epoch"
         if row == "crust":
-            assert CRUST.published[cell, "crust-facility"] == number
+            assert CRUST.published[cell, "crust-released"] == number
     assert all(entry.name in METHODS for entry in CRUST.methods)
 
 
@@ -72,8 +72,8 @@ def test_every_corruption_of_the_issue_and_what_methods_are_told() -> None:
 def test_the_parts_of_table_2_are_recipes_of_their_own() -> None:
     made = {entry.name: entry.recipe_or_procedure(MethodFacts(None, 10, 30)) for entry in crust_parts.ABLATED}
     assert len(made) == 8 == len({repr(recipe) for recipe in made.values()})
-    assert made["central-predicted-mixed"] == METHODS["crust"].recipe()
-    assert made["medoids-predicted-mixed"] == METHODS["crust-facility"].recipe()
+    assert made["central-predicted-mixed"] == METHODS["crust-central"].recipe()
+    assert made["medoids-predicted-mixed"] == METHODS["crust"].recipe()
     assert made["medoids-given"].mix is None
 
 
@@ -174,7 +174,9 @@ def test_cells_stand_side_by_side() -> None:
     assert medoids.startswith("| facility location, given class | ")
     assert medoids.split("|")[2].strip() == "0.840 ± 0.190", "0.6 + 0.01 · (0, 12, 24, ...), a seed each"
     assert len(lines) == 9
-    several = tiny_suite(methods=(Entry("standard", "Standard"), Entry("crust", "CRUST")), drawn=("clean_share",))
+    several = tiny_suite(
+        methods=(Entry("standard", "Standard"), Entry("crust-central", "CRUST")), drawn=("clean_share",)
+    )
     parts = side_by_side(several, compare(several, "small", stored(several, "small")))
     assert [part.partition(",")[0] for part in parts[::2]] == ["Accuracy", "Clean share"]
     assert parts[1].splitlines()[2:] == ["| Standard | 54.0 ± 3.2 |", "| CRUST | 55.0 ± 3.2 |"]
@@ -186,7 +188,7 @@ def test_tables_in_pages_are_those_of_the_stored_results() -> None:
     """`thresher bench show crust-purity` writes them."""
     results, _ = read(ROOT / "results" / "crust-purity-small.jsonl")
     tables = side_by_side(CRUST_PURITY, compare(CRUST_PURITY, "small", results))
-    text = (ROOT / "docs" / "methods" / "crust.md").read_text()
+    text = (ROOT / "docs" / "methods" / "crust-central.md").read_text()
     assert insert_tables(text, "crust-purity-small", tables) == text
     assert insert_tables(text, "crust-purity-small", []) != text
 

@@ -91,7 +91,7 @@ def test_rows_count_as_far_as_their_weights_say() -> None:
     by_class = ThresherClassifier(**told, class_weight={0: 3.0, 1: 1.0}).fit(X, y)
     by_row = ThresherClassifier(**told).fit(X, y, sample_weight=np.where(y == 0, 3.0, 1.0))
     np.testing.assert_array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
-    for several in ("crust", "incv"):  # an epoch rule, and a procedure of several trainings
+    for several in ("crust-central", "incv"):  # an epoch rule, and a procedure of several trainings
         robust = ThresherClassifier(**(told | {"method": several, "epochs": 8, "batch": 8})).fit(X, y, ~wrong * 1.0)
         assert robust.score(X, truth) > 0.9
 

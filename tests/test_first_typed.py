@@ -230,7 +230,7 @@ def test_other_items_are_another_run() -> None:
     assert checksum(Examples(items, labels, collate=to_eight)) != checksum(Examples(changed, labels, collate=to_eight))
 
 
-@pytest.mark.parametrize("what", ["crust", "reclaim", "mixup", Recipe(mix=Mixup())])
+@pytest.mark.parametrize("what", ["crust-central", "reclaim", "mixup", Recipe(mix=Mixup())])
 def test_methods_that_mix_leave_it_out_for_token_ids_and_say_so(what: Any) -> None:
     with pytest.warns(UserWarning, match=r"Mixup is left out: the inputs hold whole numbers"):
         found = train_texts(whole(), what)
@@ -243,5 +243,5 @@ def test_mix_is_an_option_of_every_method() -> None:
     mixed = fit("standard", net, train, mix="mixup", **settings)
     assert_same_run(mixed, fit(Recipe(mix=Mixup()), net, train, **settings))
     assert_same_run(fit("mixup", net, train, mix=None, **settings), fit("standard", net, train, mix="none", **settings))
-    assert make_settings({"method": "crust", "data": "digits", "mix": "none"}).mix == "none"
-    assert Settings(method="crust", data="digits").mix == "own"
+    assert make_settings({"method": "crust-central", "data": "digits", "mix": "none"}).mix == "none"
+    assert Settings(method="crust-central", data="digits").mix == "own"

@@ -43,10 +43,12 @@ DIGITS = {
     "s-model": (-0.02, 0.59),
     "s-model-conf": (0.03, 0.59),
     "mentornet": (0.07, 0.9),
+    "mentornet-learned": (0.07, 0.59),  # its weights are never quite zero
     "clean-only": (-0.1, 1.0),
     "weighted-oracle": (-0.01, 0.59),
-    "crust": (0.09, 0.97),
-    "crust-facility": (0.04, 0.3),  # medoids are dirtier than the data they come from
+    "crust-central": (0.09, 0.97),
+    "crust-released": (0.09, 0.9),
+    "crust": (0.04, 0.3),  # medoids are dirtier than the data they come from
     "mixup": (0.07, 0.59),
     "f-correction": (0.0, 0.59),
     "d2l": (0.09, 0.59),

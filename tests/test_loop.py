@@ -97,7 +97,7 @@ def test_any_recipe_and_any_rule_can_be_inside() -> None:
     assert own.run.recipe == robust
 
 
-@pytest.mark.parametrize("name", ["crust", "co-teaching", "l2rw", "top-q"])
+@pytest.mark.parametrize("name", ["crust-central", "co-teaching", "l2rw", "top-q"])
 def test_recipes_of_every_kind_can_train_inside(name: str) -> None:
     recipe = method(name).recipe(noise_rate=0.25, classes=3, epochs=8)
     clean = {"clean": examples(12, seed=5, corrupt=0.0)} if name == "l2rw" else {}

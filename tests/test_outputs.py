@@ -253,7 +253,7 @@ def test_signals_of_one_class_are_refused(kind: str, by: str) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[str], Any], str]] = {
-    "crust": (lambda kind: run(kind, "crust"), "crust is defined for classification only"),
+    "crust-central": (lambda kind: run(kind, "crust-central"), "crust-central is defined for classification only"),
     "auto": (lambda kind: run(kind, "auto", noise_rate=0.2), "No method is compared on .* targets yet: name one"),
     "a rate to find": (lambda kind: run(kind, "prl-l", noise_rate="auto", epochs=9), "cannot find the noise rate"),
     "a rate by folds": (lambda kind: run(kind, "prl-l", noise_rate="folds"), "Folds cannot find the noise rate"),
@@ -325,7 +325,7 @@ def two_classes() -> Examples:
     return examples(60, classes=2)
 
 
-@pytest.mark.parametrize("what", ["standard", "prl-l", "prl-g", "co-teaching", "l2rw", "crust", "reclaim"])
+@pytest.mark.parametrize("what", ["standard", "prl-l", "prl-g", "co-teaching", "l2rw", "crust-central", "reclaim"])
 @pytest.mark.parametrize("dims", [1, 2])
 def test_a_single_logit_trains_as_two_columns_do(what: str, dims: int) -> None:
     train = two_classes()

@@ -261,9 +261,9 @@ def test_a_claim_may_speak_of_one_data_set_and_only_of_known_methods() -> None:
     cells = PRL.scale("small").cells
     claim = Claim(("prl-l",), ("spl",), data="digits")
     assert {cell.data for cell in cells if claim.applies_to(cell)} == {"digits"}
-    with pytest.raises(ThresherError, match="crust, which it lacks"):
+    with pytest.raises(ThresherError, match="crust-central, which it lacks"):
         Suite(
-            **{**vars(PRL), "claims": (Claim(("crust",), ("spl",)),)},
+            **{**vars(PRL), "claims": (Claim(("crust-central",), ("spl",)),)},
         )
 
 

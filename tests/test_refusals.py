@@ -246,8 +246,8 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "choose another for regression",
     ),
     "a method of classes for real targets": (
-        lambda: METHODS["crust"].train(trainer({"train": real_examples()})),
-        "crust is defined for classification only",
+        lambda: METHODS["crust-central"].train(trainer({"train": real_examples()})),
+        "crust-central is defined for classification only",
     ),
     "margin of real targets": (
         lambda: call(Recipe(each_batch=KeepSmallest(by=signals.margin, count=2)), lambda: net(2), real_examples()),

@@ -65,6 +65,7 @@ CASES: dict[str, dict[str, Any]] = {
     "prl-l": {"recipe": registered()["prl-l"]},
     "prl-g": {"recipe": registered()["prl-g"]},
     "co-teaching": {"recipe": registered()["co-teaching"]},
+    "a mentor": {"recipe": registered()["mentornet-learned"]},
     "every second epoch": {"recipe": Recipe(each_epoch=every(2, KEEP), each_batch=KEEP)},
     "scopes of memory": {"recipe": Recipe(each_epoch=product(every(2, KEEP), every(3, KEEP)))},
     "a rule that remembers": {"recipe": Recipe(each_batch=running_mean)},

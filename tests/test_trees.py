@@ -126,7 +126,7 @@ METHODS = (
     "co-teaching",
     "l2rw",
     "crust",
-    "crust-facility",
+    "crust-central",
     "reclaim",
     "mixup",
     "decouple",

@@ -20,6 +20,7 @@ class Prepared(Enum):
     """What the engine has to record during the forward pass for a signal."""
 
     LAST_INPUTS = "the inputs of the last Linear layer"
+    LAST_INPUTS_GRADIENT = "the gradient of each loss with respect to the inputs of the last Linear layer"
     GRADIENT_NORM = "the norm of each example's gradient"
     CLEAN_AGREEMENT = "each example's gradient along that of a clean batch"
     MORE_PASSES = "further passes over the batch"
@@ -59,6 +60,11 @@ class Signal:
 def prepared_as(kind: Prepared, wanted: Iterable[Signal]) -> tuple[Signal, ...]:
     """Those of the wanted signals that are prepared in this way."""
     return tuple(signal for signal in wanted if signal.prepared is kind)
+
+
+def looks_at_head(wanted: Iterable[Signal]) -> bool:
+    """Whether one of the wanted signals is about the model's last Linear layer."""
+    return any(signal.prepared in (Prepared.LAST_INPUTS, Prepared.LAST_INPUTS_GRADIENT) for signal in wanted)
 
 
 class Losses(Protocol):

@@ -103,6 +103,8 @@ clean_agreement = _signal(
 """∂ℓᵢ/∂θ · g, where g is the gradient of the mean loss of a clean batch at the same parameters (L2RW, Eq. 7)."""
 features = _signal("features", _declared_first, prepared=Prepared.LAST_INPUTS)
 """The inputs of the model's last Linear layer [n, width]."""
+feature_gradient = _signal("feature_gradient", _declared_first, CLASSES, prepared=Prepared.LAST_INPUTS_GRADIENT)
+"""∂ℓᵢ/∂hᵢ = Wᵀ ∂ℓᵢ/∂outputsᵢ [n, width], with the features hᵢ and the weights W of the last Linear layer."""
 confidence = _signal("confidence", _confidence, CLASSES)
 """The largest predicted probability."""
 margin = _signal("margin", _margin, CLASSES)

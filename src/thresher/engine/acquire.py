@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from thresher.core.calls import OneOutput, adapted
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
+from thresher.core.evidence import Evidence, Signal, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, needs_of, parts, signals_of
@@ -127,7 +127,7 @@ class Sweep:
     def __call__(self, model: nn.Module, examples: Examples, by_prediction: bool = False) -> Evidence:
         with preserved(examples.targets.device):
             batch = first_of(examples, 2)
-        head = last_linear(model, batch.inputs) if prepared_as(Prepared.LAST_INPUTS, self.wanted) else None
+        head = last_linear(model, batch.inputs) if looks_at_head(self.wanted) else None
         with evaluating(model), evaluating(self.objective):
             strategy = choose_strategy(model, self.objective, self.wanted, batch, None, self.classes)
         taps, kept = Taps(model, self.objective.layers, head), Kept(len(examples), self.folder)

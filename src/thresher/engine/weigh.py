@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from thresher.core.calls import adapted, one_output
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
+from thresher.core.evidence import Evidence, Signal, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike, Plain
 from thresher.core.recipe import Recipe
@@ -158,7 +158,7 @@ def _see(
             ids=batch.ids, targets=batch.targets, objective=objective, raw_outputs=outputs.detach().float(),
             inputs=batch.inputs, **facts,
         )  # fmt: skip
-    head = last_linear(model, rows(batch.inputs, slice(2))) if prepared_as(Prepared.LAST_INPUTS, wanted) else None
+    head = last_linear(model, rows(batch.inputs, slice(2))) if looks_at_head(wanted) else None
     strategy = _known_strategy(model, objective, wanted, batch, clean, facts["classes"])
     taps = Taps(model, objective.layers, head)
     try:

@@ -9,6 +9,7 @@ from thresher.rules import (
     Curriculum,
     HardestOfMajority,
     InverseFrequency,
+    LearnedCurriculum,
     MetaGradient,
     RandomWeights,
     warmup,
@@ -52,6 +53,12 @@ def mentornet(facts: MethodFacts) -> Recipe:
     """MentorNet's predefined curriculum (PD, Jiang et al. 2018): all examples, then a cut, then a slope of width 1."""
     soft = ramp(0.0, 1.0, epochs=1, after=round(SOFT_FROM * facts.epochs) - 1)  # from one epoch to the next
     return Recipe(each_batch=warmup(round(BURN_IN * facts.epochs), Curriculum(fraction=facts.keep(), width=soft)))
+
+
+def mentornet_learned(facts: MethodFacts) -> Recipe:
+    """MentorNet with a mentor: a small network that was taught the predefined curriculum (Jiang et al. 2018)."""
+    over = ramp(0.0, 1.0, epochs=facts.epochs)
+    return Recipe(each_batch=LearnedCurriculum(facts.keep(), over, facts.classes or 1))
 
 
 def weighted_oracle(facts: MethodFacts) -> Recipe:  # noqa: ARG001

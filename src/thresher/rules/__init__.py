@@ -5,6 +5,7 @@ from thresher.rules.clip import ClipNorm
 from thresher.rules.combinators import either, every, from_average, from_peer, once, per_class, product
 from thresher.rules.coresets.centrality import Centrality, centrality
 from thresher.rules.coresets.coverage import Coreset
+from thresher.rules.coresets.crowd import Crowd, neighbours_within
 from thresher.rules.coresets.facility_location import FacilityLocation, facility_location
 from thresher.rules.coresets.grouped import in_groups
 from thresher.rules.coresets.k_centre import KCentre, k_centre
@@ -18,6 +19,7 @@ from thresher.rules.dimensionality import Dimensionality, local_dimensionality
 from thresher.rules.disagree import Disagree
 from thresher.rules.frequency import CleanShare, HardestOfMajority, InverseFrequency, OnlyClean
 from thresher.rules.keep import KeepAbove, KeepLargest, KeepSmallest, Uniform, keep_smallest
+from thresher.rules.mentor import LearnedCurriculum
 from thresher.rules.meta_gradient import MetaGradient, rectified
 from thresher.rules.neighbour_vote import NeighbourVote, Voted, neighbour_votes, shares_of_votes
 from thresher.rules.plane_neighbours import mean_of_nearest
@@ -31,6 +33,7 @@ __all__ = [
     "CleanShare",
     "ClipNorm",
     "Coreset",
+    "Crowd",
     "Curriculum",
     "Debias",
     "Decision",
@@ -46,6 +49,7 @@ __all__ = [
     "KeepAbove",
     "KeepLargest",
     "KeepSmallest",
+    "LearnedCurriculum",
     "MetaGradient",
     "NeighbourVote",
     "OnlyClean",
@@ -76,6 +80,7 @@ __all__ = [
     "local_dimensionality",
     "mean_of_nearest",
     "neighbour_votes",
+    "neighbours_within",
     "once",
     "partitioned_facility_location",
     "per_class",

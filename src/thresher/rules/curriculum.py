@@ -37,13 +37,17 @@ class Curriculum(Rule):
 
     def __call__(self, evidence: Evidence) -> Decision:
         values = evidence.read(self.by)
-        level = quantile(values, evidence.value(self.fraction))
-        if "level" in evidence.memory:
-            level = self.rate * evidence.memory["level"] + (1 - self.rate) * level
+        level = moving_level(evidence, values, self.fraction, self.rate)
         width = _scalar(evidence.value(self.width), values.device)
         # A slope of width zero is a cut: values above the level get weight zero.
         weights = (1 - (values - level) / width.clamp_min(torch.finfo(values.dtype).tiny)).clamp(0, 1)
         return Decision(weights, memory={"level": level})
+
+
+def moving_level(evidence: Evidence, values: Tensor, fraction: float | Schedule, rate: float) -> Tensor:
+    """The moving average [] of the quantile of values [n], with what the evidence's memory says it was."""
+    level = quantile(values, evidence.value(fraction))
+    return rate * evidence.memory["level"] + (1 - rate) * level if "level" in evidence.memory else level
 
 
 def quantile(values: Tensor, fraction: float | Tensor) -> Tensor:

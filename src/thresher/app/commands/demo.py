@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from thresher.app.settings import Settings
     from thresher.app.terminal import Result
 
-METHODS = ("standard", "spl", "prl-l", "l2rw", "crust")
+METHODS = ("standard", "spl", "prl-l", "l2rw", "crust-central")
 NOISE_RATE, CLEAN = 0.4, 50
 
 
@@ -79,7 +79,7 @@ def _train_all(folder: Path, epochs: int, aside: "Console") -> "list[Result]":
         f"{len(jobs[0].train):,} handwritten digits to learn from, {NOISE_RATE:.0%} of their labels wrong; "
         f"{0 if test is None else len(test)} with right labels to test on.\n"
         f"The methods are told how much is wrong (noise rate {NOISE_RATE}), and never which; "
-        f"l2rw is given {CLEAN} examples with right labels instead, and crust is told nothing.\n",
+        f"l2rw is given {CLEAN} examples with right labels instead, and crust-central is told nothing.\n",
     )
     with _one_thread(), progress(METHODS, aside) as watchers:
         runs = [start(job, folder / job.settings.method, watch) for job, watch in zip(jobs, watchers, strict=True)]

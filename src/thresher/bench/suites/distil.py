@@ -37,7 +37,7 @@ METHODS = (
     _entry("debias-hard", "Debias, hard", "debias", hard=True),
     _entry("prl-l-hard", "PRL(L), hard", "unweighted", hard=True, base="prl-l"),
     _entry("prl-l-debias-hard", "PRL(L) and debias, hard", "debias", hard=True, base="prl-l"),
-    _entry("crust-hard", "CRUST, hard", "unweighted", hard=True, base="crust"),
+    _entry("crust-central-hard", "CRUST central, hard", "unweighted", hard=True, base="crust-central"),
     _entry("vid", "VID", "unweighted", vid=True),
     _entry("vid-debias", "VID and debias", "debias", vid=True),
 )

@@ -48,7 +48,7 @@ BASELINES = (
     Entry("mixup", "Mixup"),
     Entry("prl-l", "PRL(L)"),
     Entry("co-teaching", "Co-teaching"),
-    Entry("crust", "CRUST"),
+    Entry("crust-central", "CRUST, central"),
 )
 PARTS = (
     Entry("reclaim", "Reclaim"),

@@ -96,7 +96,15 @@ def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
             train.labels.cpu().numpy(), len(networks)
         )
         record["train_score"] = _share(fits[visited])
+        if "true_target" in train.columns and train.columns["true_target"].ndim == 1:
+            record["train_right"] = _predicted_right(networks, train)
     return record
+
+
+def _predicted_right(networks: Sequence[Columns], train: Examples) -> float | None:
+    """The share of all training examples, visited or not, that are predicted as what they truly are."""
+    true = train.columns["true_target"].cpu().numpy()
+    return _share(np.concatenate([columns["prediction"][:, 0] == true for columns in networks]))
 
 
 def _right(columns: Columns, train: Examples) -> Truth:

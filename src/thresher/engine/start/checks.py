@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from thresher.core.calls import OneOutput, adapted, call, one_output
 from thresher.core.errors import ThresherError, raised_in
-from thresher.core.evidence import HOW_TO_GIVE, Prepared, prepared_as
+from thresher.core.evidence import HOW_TO_GIVE, Prepared, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
 from thresher.core.recipe import MixFromSet, Recipe, seen_through
@@ -70,7 +70,7 @@ def check_run(recipe: Recipe, epochs: float) -> None:
         if isinstance(part, Rule):
             part.refuse(epochs)
     asked = asked_about("average", recipe.each_batch)
-    missing = [each for each in signals_of(asked) if each.prepared not in (None, Prepared.LAST_INPUTS)]
+    missing = [each for each in signals_of(asked) if each.prepared is not None and not looks_at_head([each])]
     swept = (recipe.each_epoch, recipe.relabel_on("epoch"))
     if "average" in needs_of(swept):
         missing += [each for each in signals_of(swept) if each.prepared is Prepared.GRADIENT_NORM]
@@ -234,7 +234,7 @@ def try_model(
         adapter = one_output(outputs, train.task, train.classes)
         _check_shape(outputs if adapter is None else adapter(outputs), outputs, train, batch.targets, "")
         trusted = None if clean is None else first_of(clean, min(2, clean_batch), seed)
-        head = last_linear(model, inputs) if prepared_as(Prepared.LAST_INPUTS, signals_of(recipe)) else None
+        head = last_linear(model, inputs) if looks_at_head(signals_of(recipe)) else None
         if all(signal.prepared not in DERIVATIVES for signal in signals_of(recipe)):
             return Tried(head, None, None, adapter)
         with adapted(model, adapter):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from thresher.core.calls import call, call_with
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
+from thresher.core.evidence import Evidence, Prepared, Signal, looks_at_head, prepared_as
 from thresher.core.objective import Objective
 from thresher.core.trees import Tree, concatenated
 from thresher.engine.device.capture import Aside
@@ -72,12 +72,11 @@ def forward_pass(
     """
     views = list(views) or [batch.inputs]
     n, device = len(batch.ids), batch.ids.device
-    last_inputs = prepared_as(Prepared.LAST_INPUTS, wanted)
     watcher = nullcontext() if strategy is None else strategy.watch(model)
     aside = None if clean is None else Aside(device)
     forward = partial(untraced if leave_no_trace else call, model)
     with autocast():
-        inputs, outputs, layers = _forward(forward, views, watcher, taps, bool(last_inputs))
+        inputs, outputs, layers = _forward(forward, views, watcher, taps, looks_at_head(wanted))
     evidence = Evidence(
         ids=batch.ids,
         targets=prediction(outputs[:n], facts["classes"]) if by_prediction else batch.targets,
@@ -88,8 +87,10 @@ def forward_pass(
         layers={name: value[:n] for name, value in layers.items()},
         **facts,
     )
-    for signal in last_inputs:
+    for signal in prepared_as(Prepared.LAST_INPUTS, wanted):
         evidence.known[signal] = evidence.layers[LAST_INPUTS].detach().flatten(1).float()
+    for signal in prepared_as(Prepared.LAST_INPUTS_GRADIENT, wanted):
+        evidence.known[signal] = taps.through_head(objective.output_gradient(evidence).detach().flatten(1))
     if teacher is not None:
         with autocast():
             evidence = evidence.replace(others={"teacher": teacher(evidence)})

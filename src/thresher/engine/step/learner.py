@@ -31,6 +31,7 @@ class Taps:
         self.seen: dict[str, Tensor] = {}
         self.for_objective = bool(layers)
         modules = dict(model.named_modules())
+        self.head = None if head is None else modules[head]
         self.handles = [modules[name].register_forward_hook(self._keep_output(name)) for name in layers]
         if head is not None:
             self.handles.append(modules[head].register_forward_pre_hook(self._keep_input()))
@@ -50,6 +51,14 @@ class Taps:
     def watching(self, last_inputs: bool = False) -> AbstractContextManager[object]:
         """What a forward pass must run inside so that the hooks that are needed are called."""
         return as_written() if self.for_objective or last_inputs else nullcontext()
+
+    def through_head(self, gradients: Tensor) -> Tensor:
+        """Gradients with respect to the inputs of the last Linear layer [n, width], from those of its outputs."""
+        assert isinstance(self.head, nn.Linear)
+        weight = self.head.weight.detach().to(gradients.dtype)  # [outputs, width]
+        if gradients.shape[1] != len(weight):
+            raise ThresherError("feature_gradient needs a model with one output for each class: give it a Linear head.")
+        return gradients @ weight
 
     def take(self) -> dict[str, Tensor]:
         """What the latest forward pass left, handed over so that nothing keeps its graph alive."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from thresher.core.calls import call
 from thresher.core.errors import raised_in
-from thresher.core.evidence import Evidence, Now, Prepared, prepared_as
+from thresher.core.evidence import Evidence, Now, looks_at_head
 from thresher.core.recipe import MixFromSet, Recipe, seen_through
 from thresher.core.rule import Decision, ask, in_epoch, needs_of, signals_of
 from thresher.core.tasks import LABELS, POSITIONS, share_right
@@ -46,9 +46,9 @@ class Passes:
         self.asks = any(part is not None for part in asked)
         self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
         self.wanted, self.needs = signals_of((*asked, recipe.mix)), needs_of(asked)
-        self.last_inputs = prepared_as(Prepared.LAST_INPUTS, self.wanted)
+        self.of_head = tuple(signal for signal in self.wanted if looks_at_head([signal]))
         self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
-        inside = strategy is not None or bool(self.last_inputs)
+        inside = strategy is not None or bool(self.of_head)
         self.looks_inside = bool(learners[0].objective.layers) or (inside and recipe.mix is None)
         own = next(learners[0].objective.parameters(), None)
         self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None
@@ -103,7 +103,7 @@ class Passes:
         with torch.no_grad():
             average = forward_pass(
                 learner.average, learner.objective, learner.average_taps or Taps(learner.average), batch,
-                views=views, autocast=self.autocast, classes=self.classes, wanted=self.last_inputs, **vars(now),
+                views=views, autocast=self.autocast, classes=self.classes, wanted=self.of_head, **vars(now),
             ).evidence  # fmt: skip
         return evidence.replace(others={**evidence.others, "average": average})
 
