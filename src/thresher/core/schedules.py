@@ -2,13 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, is_number, refuse_unless, takes
 from thresher.core.examples import Examples
 
 
@@ -135,3 +135,16 @@ def observers_of(schedules: Iterable[Schedule], train: Examples, epochs: float) 
         if schedule.observer is not None:
             asked.setdefault(schedule.observer, []).append(schedule)
     return [kind(waiting, train, epochs) for kind, waiting in asked.items()]
+
+
+def check_schedule(schedule: Callable[[float, float], Any], epochs: float, steps: int = 100) -> None:
+    """Refuse a schedule of the learning rate that is not a finite number of at least 0 everywhere in a run."""
+    refuse_unless("schedule", schedule, takes(schedule, 2), "a function of the epoch and the number of epochs")
+    for step in range(steps):
+        epoch = epochs * step / steps
+        factor = schedule(epoch, epochs)
+        if not (is_number(factor) and factor >= 0):
+            raise ThresherError(
+                f"The schedule of the learning rate gives {factor!r} in epoch {int(epoch) + 1}: let it give a finite "
+                "number of at least 0."
+            )

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import OneOutput, adapted
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike
+from thresher.core.one_output import OneOutput, adapted
 from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, needs_of, parts, signals_of
 from thresher.core.seeding import generator, preserved, seed_global
 from thresher.core.tasks import CLASSES, REAL

@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch.optim import Optimizer
 
-from thresher.core.errors import ThresherError, unknown
-from thresher.core.kinds import is_number
+from thresher.core.errors import ThresherError, is_number, unknown
 from thresher.core.objective import ObjectiveLike
 from thresher.core.recipe import Averaging, MixLike, View
 from thresher.core.schedules import Schedule

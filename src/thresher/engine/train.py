@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from thresher.core.calls import adapt, call, one_output
 from thresher.core.errors import ThresherError, raised_in
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike
+from thresher.core.one_output import adapt, one_output
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import preserved, seed_global
 from thresher.core.tasks import LABELS, REAL, TASKS, are_zeros_and_ones
-from thresher.core.trees import Tree, leaves
+from thresher.core.trees import Tree, call, leaves
 from thresher.engine.device.placement import compiler_of, compiling, plain
 from thresher.engine.loop.training import Training
 from thresher.engine.plan import Plan, make_mix, make_plan

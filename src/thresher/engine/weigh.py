@@ -9,15 +9,15 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import adapted, one_output
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike, Plain
+from thresher.core.one_output import adapted, one_output
 from thresher.core.recipe import Recipe
 from thresher.core.rule import RuleLike, ask, needs_of, signals_of
 from thresher.core.seeding import preserved
-from thresher.core.tasks import CLASSES, expected_shape, fits
+from thresher.core.tasks import CLASSES, expected_shape
 from thresher.core.trees import as_tree, leaves, named_leaves, rows
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
@@ -48,7 +48,7 @@ def weigh(
     """The raw weights [n] of a batch by this rule (zero: dropped); the model, its buffers and its mode stay.
 
     With the batch's `outputs` given, no forward pass is made unless the rule reads more than outputs.
-    Inputs are a tensor, an array, or a dict or tuple of such, which `thresher.core.calls.call` gives to the model.
+    Inputs are a tensor, an array, or a dict or tuple of such, which a model gets by keyword or by position.
     Targets are class ids or real targets; soft labels need `classes=`. `clean` is (inputs, targets), both trusted.
 
     >>> from thresher import signals
@@ -76,7 +76,7 @@ def weigh(
     outputs = outputs if adapter is None else adapter(outputs)
     if classes is None and examples.task == CLASSES:
         examples = replace(examples, classes=outputs.shape[-1], checked=False)
-    if not fits(examples.task, outputs, examples.targets[:count], examples.outputs):
+    if not examples.asks_for(outputs, examples.targets[:count]):
         shape = expected_shape(examples.task, examples.targets[:count], examples.outputs)
         raise ThresherError(
             f"The outputs of the batch have shape {list(outputs.shape)}: make them {shape}, as the targets ask."

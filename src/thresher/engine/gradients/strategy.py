@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from thresher.core.calls import call_with
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.signals import output_gradient
-from thresher.core.trees import Tree, rows
+from thresher.core.trees import Tree, call_with, rows
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder, record
 from thresher.engine.gradients.replay import Notes, Replayed

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import one_output
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Signal, Swept
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
+from thresher.core.one_output import one_output
 from thresher.core.recipe import Draw, MixFromSet, MixLike, Pairing, Visits
 from thresher.core.rule import Decision, in_epoch
 from thresher.core.seeding import generator, preserved
@@ -261,8 +261,9 @@ class Sweeper:
             ).evidence  # fmt: skip
             read_all(evidence, wanted)
             outputs = evidence.outputs.detach()
-            one = one_output(outputs, examples.task, examples.classes)
-            outputs = outputs if one is None else one(outputs)
+            if outputs.numel() == len(outputs):  # one number an example
+                one = one_output(outputs, examples.task, examples.classes)
+                outputs = outputs if one is None else one(outputs)
             kept = summary(outputs, batch.targets) if examples.task == POSITIONS else outputs
             return [kept, *(evidence.known[signal].detach() for signal in wanted)]
 

@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import call, call_with
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Prepared, Signal, looks_at_head, prepared_as
 from thresher.core.objective import Objective
-from thresher.core.trees import Tree, concatenated
+from thresher.core.trees import Tree, call, call_with, concatenated
 from thresher.engine.device.capture import Aside
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder

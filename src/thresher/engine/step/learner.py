@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from thresher.core.calls import OneOutput, adapt
 from thresher.core.errors import ThresherError
 from thresher.core.objective import Objective, Plain
+from thresher.core.one_output import OneOutput, adapt
 from thresher.core.recipe import Averaging
 from thresher.engine.device.placement import as_written
 

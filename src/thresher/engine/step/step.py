@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import call
-from thresher.core.errors import raised_in
+from thresher.core.errors import note_stage
 from thresher.core.evidence import Evidence, Now, looks_at_head
 from thresher.core.recipe import MixFromSet, Recipe, seen_through
 from thresher.core.rule import Decision, ask, in_epoch, needs_of, signals_of
 from thresher.core.tasks import LABELS, POSITIONS, share_right
-from thresher.core.trees import Tree, concatenated
+from thresher.core.trees import Tree, call, concatenated
 from thresher.engine.device.placement import Autocast
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.step.blend import Blend
@@ -178,8 +177,11 @@ class Step:
         passes = self.passes.before_rules(batches, views, now, clean, mixes)
         seen = [each.evidence for each in passes]
         targets = [evidence.targets if self.relabel is None else self.relabel(evidence).detach() for evidence in seen]
-        with raised_in("each_batch"):
+        try:
             decisions = [self._decide(evidence) for evidence in seen]
+        except Exception as error:
+            note_stage(error, "each_batch")
+            raise
         blend = self._blend(seen[0], partners, share, now)
         for place, learner in enumerate(self.learners):
             learner.remember(decisions[place].memory)
