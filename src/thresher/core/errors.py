@@ -1,7 +1,6 @@
 """The error for wrong input: one sentence that names the fix; also for unknown names and missing packages."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 
@@ -48,8 +47,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
-@contextmanager
-def raised_in(stage: str | Callable[[], str]) -> Iterator[None]:
+class raised_in:  # noqa: N801  # used like a function: with raised_in("the objective")
     """Errors of other people's code pass through, with a note of where they were raised.
 
     >>> try:
@@ -59,10 +57,13 @@ def raised_in(stage: str | Callable[[], str]) -> Iterator[None]:
     ...     print(error.__notes__)
     ['Raised in the objective.']
     """
-    try:
-        yield
-    except ThresherError:
-        raise
-    except Exception as error:
-        error.add_note(f"Raised in {stage if isinstance(stage, str) else stage()}.")
-        raise
+
+    def __init__(self, stage: str | Callable[[], str]):
+        self.stage = stage
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, ThresherError):
+            error.add_note(f"Raised in {self.stage if isinstance(self.stage, str) else self.stage()}.")
