@@ -2,8 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from numbers import Integral, Real
@@ -51,8 +50,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
-@contextmanager
-def raised_in(stage: str | Callable[[], str]) -> Iterator[None]:
+class raised_in:  # noqa: N801  # used like a function: with raised_in("the objective")
     """Errors of other people's code pass through, with a note of where they were raised.
 
     >>> try:
@@ -62,11 +60,16 @@ def raised_in(stage: str | Callable[[], str]) -> Iterator[None]:
     ...     print(error.__notes__)
     ['Raised in the objective.']
     """
-    try:
-        yield
-    except Exception as error:
-        note_stage(error, stage)
-        raise
+
+    def __init__(self, stage: str | Callable[[], str]):
+        self.stage = stage
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception):
+            note_stage(error, self.stage)
 
 
 def note_stage(error: Exception, stage: str | Callable[[], str]) -> None:

@@ -52,6 +52,9 @@ class Signal:
     def __call__(self, evidence: "Evidence") -> Tensor:
         return self.function(evidence)
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # a step looks signals up a dozen times, and a hash of all fields takes a microsecond
+
     def phase(self, epoch: int) -> int | None:
         """What a captured step assumes about the epoch: it is captured again when this changes."""
         return None if self.timeless else epoch

@@ -192,7 +192,11 @@ def queued(carry: Tensor, drawn: Tensor) -> Tensor:
     >>> queued(torch.tensor([2]), torch.tensor([1, 2, 0])).tolist()
     [2, 1, 0, 2]
     """
-    repeated = torch.isin(drawn, carry)
+    if not len(carry):
+        return drawn
+    repeated = torch.zeros(int(max(carry.max(), drawn.max())) + 1, dtype=torch.bool)
+    repeated[carry] = True
+    repeated = repeated[drawn]
     return torch.cat([carry, drawn[~repeated], drawn[repeated]])
 
 

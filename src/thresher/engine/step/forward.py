@@ -153,7 +153,7 @@ def untraced(model: nn.Module, inputs: Tree) -> Tensor:
     """A forward pass that writes to copies of the buffers, such as the running statistics of BatchNorm."""
     copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with as_written():
-        return call_with(model, copies, inputs)
+        return call_with(model, copies, inputs) if copies else call(model, inputs)
 
 
 def read_all(evidence: Evidence, wanted: Iterable[Signal]) -> None:

@@ -66,7 +66,10 @@ class Passes:
             seen = [own.replace(others={**own.others, "peer": peer}) for own, peer in zip(seen, others, strict=True)]
         for evidence in seen:
             read_all(evidence, self.wanted)
-        return [replace(own, evidence=evidence) for own, evidence in zip(passes, seen, strict=True)]
+        return [
+            own if own.evidence is evidence else replace(own, evidence=evidence)
+            for own, evidence in zip(passes, seen, strict=True)
+        ]
 
     def _pass(
         self, learner: Learner, batch: Batch, views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
