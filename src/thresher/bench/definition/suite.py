@@ -114,8 +114,8 @@ def _require_data_of_variants(entries: Sequence[Entry], cells: Sequence[Cell]) -
         for entry in filter(cell.includes, entries):
             if entry.early_stop and cell.validation is None:
                 raise ThresherError(f"{entry.name} stops early on a validation set: give the cell {cell.name} one.")
-            if entry.fine_tune and cell.clean is None:
-                raise ThresherError(f"{entry.name} is fine-tuned on a clean set: give the cell {cell.name} one.")
+            if (entry.fine_tune or entry.clean_inside) and cell.clean is None:
+                raise ThresherError(f"{entry.name} is trained on a clean set: give the cell {cell.name} one.")
 
 
 def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:
