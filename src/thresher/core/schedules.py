@@ -86,6 +86,25 @@ class stairs(Schedule):  # noqa: N801
 
 
 @dataclass(frozen=True)
+class rising(Schedule):  # noqa: N801
+    """Up to the other schedule in a straight line from 0 over the first `epochs` epochs, for learning rates.
+
+    >>> [round(rising(5, stairs(1.0, ((0.3, 0.1),)))(epoch, 100), 2) for epoch in (0, 2.5, 5, 29, 30)]
+    [0.0, 0.5, 1.0, 1.0, 0.1]
+    """
+
+    epochs: float
+    then: Schedule
+
+    def __post_init__(self) -> None:
+        if not self.epochs > 0:
+            raise ThresherError(f"rising({self.epochs}) takes no time: give a number of epochs above 0.")
+
+    def __call__(self, epoch: float, epochs: float) -> float:
+        return self.then(epoch, epochs) * min(epoch / self.epochs, 1.0)
+
+
+@dataclass(frozen=True)
 class cosine(Schedule):  # noqa: N801
     """From `start` to `end` along half a cosine over the whole run.
 
