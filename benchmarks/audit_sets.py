@@ -35,10 +35,12 @@ def small_digits(count: int, folder: Path) -> Set:  # noqa: ARG001
     return Set("images", some(digits().train, count))
 
 
-def table(name: str, count: int, folder: Path) -> Set:
+def table(name: str, count: int | None, folder: Path) -> Set:
+    """Some rows of a table, or all (None), as standardised numbers."""
     import pandas as pd
 
-    rows = pd.read_csv(folder / "tabular" / f"{name}.tsv.gz", sep="\t").sample(count, random_state=0)
+    rows = pd.read_csv(folder / "tabular" / f"{name}.tsv.gz", sep="\t")
+    rows = rows if count is None else rows.sample(count, random_state=0)
     labels = np.unique(rows.pop("target"), return_inverse=True)[1]
     inputs = pd.get_dummies(rows).to_numpy(np.float32)
     inputs = (inputs - inputs.mean(0)) / np.maximum(inputs.std(0), 1e-6)
