@@ -29,7 +29,7 @@ def table(results: list[dict[str, Any]]) -> str:
     for name, noise in dict.fromkeys((r["set"], r["noise"]) for r in results):
         rows = [r for r in results if (r["set"], r["noise"]) == (name, noise)]
         cells = [both(rows, lambda row, key: row["scores"][OURS][key])]
-        cells += [both(rows, partial(peer_score, start=start)) for start in PEERS]
+        cells += [both(rows, partial(peer_score, start=start)) if has(rows[0], start) else "–" for start in PEERS]
         ours = fmean(r["f1"][OURS] for r in rows)
         peers = fmean(peer_f1(r) for r in rows)
         rates = [r["noise_rate"] for r in rows if r["noise_rate"]["rate"] is not None]
@@ -42,6 +42,10 @@ def table(results: list[dict[str, Any]]) -> str:
             f"| {' | '.join([name, noise, wrong, *cells, f'{ours:.3f}', f'{peers:.3f}', told, str(len(rows))])} |"
         )
     return "\n".join(lines)
+
+
+def has(row: dict[str, Any], start: str | tuple[str, ...]) -> bool:
+    return any(who.startswith(start) for who in row["scores"])
 
 
 def both(rows: list[dict[str, Any]], value: Any) -> str:

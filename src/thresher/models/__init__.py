@@ -19,7 +19,7 @@ from thresher.data.preparation import RowPreparation
 from thresher.models.cnn9 import CNN9
 from thresher.models.external import from_module, from_timm, import_here
 from thresher.models.lenet import LeNet
-from thresher.models.linear_head import LinearHead
+from thresher.models.linear_head import LinearHead, LinearModel
 from thresher.models.mobilenet import MobileNet
 from thresher.models.norm import batch_to_group_norm, freeze_batch_norm
 from thresher.models.preactivation import resnet11, wrn_28_10
@@ -34,6 +34,7 @@ __all__ = [
     "Known",
     "LeNet",
     "LinearHead",
+    "LinearModel",
     "MobileNet",
     "SmallCNN",
     "batch_to_group_norm",
@@ -108,6 +109,7 @@ _WITH_BATCH_NORM = {
 
 MODELS: dict[str, Known] = {
     "head": Known(LinearHead, setting=float, example="0.5"),
+    "linear": Known(LinearModel),
     "mlp": Known(MLP, setting=_sizes, example="256x256"),
     "mlp-leaky": Known(partial(MLP, activation=nn.LeakyReLU), setting=_sizes, example="256x256"),
     "mlp-dropout": Known(partial(MLP, activation=_relu_and_dropout), setting=_sizes, example="256x256"),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from thresher.app.annotate.settled import named
 from thresher.app.annotate.tasks import ID
-from thresher.app.annotate.votes import named
 from thresher.core.errors import ThresherError
 from thresher.core.files import alone_in, write_whole
 from thresher.record import run_folder
