@@ -76,7 +76,7 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.rglob(".*") if path.is_file() and path.name != LOCK]
 
 
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited too long"
