@@ -2,9 +2,9 @@
 
     python benchmarks/face_features.py --data-dir DATA
 
-The network learns clean landmarks from the faces of half of the training people; the experiment gets its 512 features of
-all others: those of the other half to train on, and the test people. In the paper the network learns from the training
-images of CelebA, and the experiment is about the test images, of which a fifth is held out.
+The network learns clean landmarks from the faces of half of the training people; the experiment gets its 512 features
+of all others: those of the other half to train on, and the test people. In the paper the network learns from the
+training images of CelebA, and the experiment is about the test images, of which a fifth is held out.
 """
 
 import argparse

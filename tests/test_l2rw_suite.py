@@ -178,7 +178,11 @@ def results_of(score: Callable[[Job], float | None], seeds: int = 2) -> list[dic
 
 def test_scores_are_drawn_against_each_number_and_imbalance_as_errors() -> None:
     rows = compare(L2RW, "small", results_of(lambda job: 0.5 if job.entry.name == "l2rw" else 0.4))
-    points = [point for point in number_points(rows) if point["axis"] is l2rw.RATIO and point["method"] == "L2RW, clean apart (code)"]
+    points = [
+        point
+        for point in number_points(rows)
+        if point["axis"] is l2rw.RATIO and point["method"] == "L2RW, clean apart (code)"
+    ]
     assert [point["at"] for point in points] == [10, 20, 50, 100]
     assert [points[0][name] for name in ("score", "low", "high")] == pytest.approx([49.5, 49.0, 50.0])
     pictures = numbers_svg(rows)

@@ -276,10 +276,12 @@ def test_the_page_has_notes_conclusions_and_a_picture_for_each_data_set(tmp_path
     results = results_of(PRL, score)
     page = write_page(PRL, "small", results, tmp_path, Path("results.jsonl")).read_text()
     assert {path.name for path in tmp_path.glob("*.svg")} == {
-        "prl-small-digits.svg", "prl-small-fashion-mnist.svg", "prl-small-face-features.svg", "prl-small-regression.svg",
+        "prl-small-digits.svg", "prl-small-fashion-mnist.svg", "prl-small-face-features.svg",
+        "prl-small-regression.svg",
     }  # fmt: skip
     assert re.findall(r"\]\((.*?svg)\)", page) == [
-        "prl-small-digits.svg", "prl-small-fashion-mnist.svg", "prl-small-face-features.svg", "prl-small-regression.svg",
+        "prl-small-digits.svg", "prl-small-fashion-mnist.svg", "prl-small-face-features.svg",
+        "prl-small-regression.svg",
     ]  # fmt: skip
     assert all(note in page for note in PRL.scale("small").notes)
     assert "| PRL(L) | SPL | 50.0 against 50.0: **undecided** (+0.0 ± 0.0, 2 seeds) | 2 | 0 | 2 |" in page

@@ -13,8 +13,9 @@ from thresher.core.examples import Examples
 
 
 class Schedule(ABC):
-    """A frozen dataclass: the value after `epoch` epochs (fractions count) of a run of `epochs`.
+    """A frozen dataclass: the value after `epoch` epochs of a run of `epochs`.
 
+    A learning rate is asked for at every step, so fractions of epochs count; what a recipe holds, as an epoch begins.
     It is hashable and compares by value, so that the engine keeps one device scalar for each.
     """
 

@@ -46,10 +46,9 @@ def claims_table(suite: Suite, rows: Sequence[Row], claims: Sequence[Claim]) -> 
 
 def verdict(suite: Suite, rows: Sequence[Row]) -> str:
     """Which of the paper's conclusions hold here on average, which do not, and how sure that is: the head of a page."""
-    if suite.verdict is not None:
-        return f"**What holds here.** {suite.verdict(rows)}"
+    more = "" if suite.verdict is None else suite.verdict(rows)
     if not suite.claims:
-        return "**What holds here.** No paper makes these comparisons: they are ours."
+        return f"**What holds here.** {more or 'No paper makes these comparisons: they are ours.'}"
     told: dict[str, dict[str, list[str]]] = {}
     seeds, cells = [], set()
     for claim in suite.claims:
@@ -68,15 +67,14 @@ def verdict(suite: Suite, rows: Sequence[Row]) -> str:
         f"**What holds here**, on average over the cells that both have ({len(cells)} in all, {many} seeds), where the "
         "95% interval of differences paired by seed excludes zero. One seed decides nothing."
     )
-    return "\n".join([head, "", *(f"- {name}. {_outcome(found)}" for name, found in told.items())])
+    lines = [f"- {name}. {_outcome(found)}" for name, found in told.items()]
+    return "\n".join([head, "", *lines, *([f"- {more}"] if more else [])])
 
 
 def _outcome(told: dict[str, list[str]]) -> str:
     """What is said of one method, the conclusions that hold first."""
     words = {"holds": "Above, as in the paper:", "not": "**Not above**:", "undecided": "Undecided:"}
-    return " ".join(
-        f"{said} {'; '.join(dict.fromkeys(told[each]))}." for each, said in words.items() if each in told
-    )
+    return " ".join(f"{said} {'; '.join(dict.fromkeys(told[each]))}." for each, said in words.items() if each in told)
 
 
 def _label(suite: Suite, name: str) -> str:
