@@ -112,9 +112,9 @@ SETS: dict[str, tuple[Callable[..., Set], int]] = {
     "adult": (partial(table, "adult"), 3000),
     "banking77": (partial(texts, "banking77"), 4000),
     "noisyag_news": (partial(texts, "noisyag_news", given="noisy_label"), 3000),
-    "noisyag_news, mlp:1024x1024": (partial(texts, "noisyag_news", given="noisy_label", model="mlp:1024x1024"), 10000),
+    "noisyag_news, mlp:1024x1024": (partial(texts, "noisyag_news", given="noisy_label", model="mlp:1024x1024"), 5000),
     **{
-        f"cifar10n-{labels}, {network}": (partial(judged_elsewhere, labels, network), 50000)
+        f"cifar10n-{labels}, {network}": (partial(judged_elsewhere, labels, network), 10000)
         for labels in ("aggre", "worse")
         for network in ("resnet18", "swin")
     },

@@ -124,10 +124,12 @@ class _Judge:
         parts = split_into_folds(labels, self.folds, self.how.seed, self.given.groups)
         near = self.neighbours()
         judged: dict[str, Array] = judged_by_neighbours(near, labels, classes)
-        votes, dynamics = judged["neighbours"], None
+        votes: Array | None = judged["neighbours"]
+        dynamics = None
         hearing = Hearing(self.inputs, labels, classes, parts, self.how.seed, self.store, self.tell)
         if self.probabilities is not None:
             judged["given"] = checked_probabilities(self.probabilities, len(labels), classes)
+            votes = votes if self.features is not None else None  # pixels that are alike would contradict right labels
         elif self.estimator is not None:
             judged["estimator"] = hearing.fitted("estimator", self.estimator, self.given.raw)
         elif self.uses_network():

@@ -14,7 +14,6 @@ from thresher.auditing.neighbours import Nearest
 from thresher.core.examples import Examples
 from thresher.data.image_files import files_of
 from thresher.noise import Estimate, audit_rate, confident_joint, noise_matrix
-from thresher.noise.audit_rate import WEAK, beyond_chance
 from thresher.record.issues import AMBIGUOUS, DISAGREEMENT, DUPLICATE, OUTLIER, Issues
 
 Array = NDArray[Any]
@@ -38,7 +37,7 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
     """The table and the summary where targets are classes."""
     examples, trust = facts.examples, facts.trust
     labels, classes = examples.labels.cpu().numpy(), examples.outputs
-    rate = audit_rate(probabilities, labels, votes=_heard(votes, labels), trust=trust)
+    rate = audit_rate(probabilities, labels, votes=votes, trust=trust)
     names = np.array(list(examples.class_names or map(str, range(classes))))
     suggested = probabilities.argmax(1)
     wrong = suspects(trust, probabilities, labels, rate)
@@ -65,11 +64,6 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
         "class_noise": _class_noise(matrix, labels, classes),
     }
     return _issues(facts, columns, rate, told)
-
-
-def _heard(votes: Array | None, labels: Array) -> Array | None:
-    """The votes of neighbours, where these foretell labels: what pixels have in common may say nothing of classes."""
-    return votes if votes is not None and beyond_chance(votes.argmax(1), labels) >= WEAK else None
 
 
 def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate) -> Array:

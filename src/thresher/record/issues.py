@@ -64,10 +64,11 @@ class Issues:
     def headline(self) -> str:
         """The first thing to say of the data."""
         count, found = len(self), self.summary.get("noise_rate") or {}
+        what = "labels" if "suggested" in self.table.column_names else "targets"
         if found.get("rate") is None:
-            return f"How many of the {count:,} labels are wrong cannot be told: {found.get('why', 'not estimated')}."
+            return f"How many of the {count:,} {what} are wrong cannot be told: {found.get('why', 'not estimated')}."
         wrong = round(found["rate"] * count)
-        return f"About {wrong:,} of {count:,} labels look wrong ({found['low']:.0%} to {found['high']:.0%})."
+        return f"About {wrong:,} of {count:,} {what} look wrong ({found['low']:.0%} to {found['high']:.0%})."
 
     def column(self, name: str) -> NDArray[Any]:
         """One column [n], in the order of the table."""
