@@ -1,14 +1,13 @@
-"""One of several processes that train together: `python several_worker.py RANK COUNT FOLDER`.
+"""One of several processes that train together: `several_worker.main(rank, count, folder)`.
 
 All cases run in one process group, because starting a process takes longer than any of them. The test process runs the
 same cases alone, by `outcomes(folder)`, and compares.
 """
 
 import os
-import sys
 import time
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ def _recipes() -> dict[str, tuple[Any, dict[str, Any]]]:
     crust = Recipe(each_epoch=warmup(1, FacilityLocation(by=signals.output_gradient, fraction=0.5)), mix=ClusterMixup())
     made = {name: (name, {"noise_rate": 0.3}) for name in ("standard", "prl-l", "prl-g", "co-teaching", "reclaim")}
     return made | {
-        "found rate": ("prl-l", {}),
+        "found rate": ("prl-l", {"epochs": 5}),
         "l2rw": (Recipe(each_batch=MetaGradient()), {"clean": digits().subset(torch.arange(30))}),
         "few clean": (Recipe(each_batch=MetaGradient()), {"clean": digits().subset(torch.arange(3))}),
         "crust": (crust, {}),
@@ -70,14 +69,14 @@ def outcomes(folder: Path) -> Found:
     """The ledger, parameters and history of every case, and what acquisitions choose."""
     train, found = digits(), Found()
     for name, (what, given) in _recipes().items():
-        run = fit(what, network, train, epochs=3, batch=BATCH, device="cpu", test=train, **given)
+        run = fit(what, network, train, batch=BATCH, device="cpu", test=train, **{"epochs": 3, **given})
         found[name] = seen(run)
     streamed = replace(train, inputs=Items(train.inputs))
     found["stream"] = seen(fit("prl-l", lambda: network().float(), streamed, noise_rate=0.3, epochs=2, batch=BATCH))
     model, averaged = (fit("standard", network, train, epochs=1, seed=seed, device="cpu").model for seed in (0, 1))
-    for name in ("badge", "s-badge", "margin", "k-centre"):
+    for name in ("badge", "s-badge", "margin", "coreset"):
         more = {"average": averaged} if name == "s-badge" else {}
-        more |= {"labelled": train.subset(torch.arange(20))} if name == "k-centre" else {}
+        more |= {"labelled": train.subset(torch.arange(20))} if name == "coreset" else {}
         rule = acquisition(name).rule(15)
         found[name] = acquire(rule, model, train, batch=32, **more).tolist()
     choose = FacilityLocation(by=signals.features, count=12, select=_streamed)
@@ -102,24 +101,40 @@ def go_on(folder: Path, epochs: int) -> Found:
     return seen(fit("prl-l", network, digits(), noise_rate=0.3, epochs=epochs, batch=BATCH, out=folder, device="cpu"))
 
 
-def killed(folder: Path, rank: int) -> float:
-    """How many seconds it takes a process to notice that another one is gone, in the third epoch."""
-    gone = 0.0
+@dataclass
+class Death:
+    """Where this process is to end, and when the other one was seen to be there still."""
 
-    def losses(outputs: Tensor, targets: Tensor) -> Tensor:
-        nonlocal gone
-        if (folder / "history.jsonl").is_file() and len((folder / "history.jsonl").read_text().splitlines()) == 2:
-            if rank == 1:
-                os._exit(0)
-            gone = gone or time.monotonic()
-        return nn.functional.cross_entropy(outputs, targets, reduction="none")
+    folder: Path | None = None
+    noticed: float = 0.0
 
+
+DEATH = Death()
+
+
+def last_losses(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross entropy, until the second epoch is saved: then the second process ends."""
+    history = None if DEATH.folder is None else DEATH.folder / "history.jsonl"
+    if history is not None and history.is_file() and len(history.read_text().splitlines()) == 2:
+        if distributed.get_rank() == 1:
+            os._exit(0)
+        DEATH.noticed = DEATH.noticed or time.monotonic()
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def trained_by_last_losses(folder: Path) -> Found:
     settings: Found = {"epochs": 4, "batch": BATCH, "device": "cpu", "commit_every": 0.0, "out": folder}
+    return seen(fit(Recipe(objective=last_losses), network, digits(), **settings))
+
+
+def killed(folder: Path) -> float:
+    """How many seconds it takes a process to notice that another one is gone, in the third epoch."""
+    DEATH.folder = folder
     try:
-        fit(Recipe(objective=losses), network, digits(), **settings)
+        trained_by_last_losses(folder)
     except RuntimeError:  # which torch.distributed raises
-        return time.monotonic() - gone
-    return -1.0
+        return time.monotonic() - DEATH.noticed
+    raise AssertionError("the run went on without a process")
 
 
 def main(rank: int, count: int, folder: Path) -> None:
@@ -131,11 +146,8 @@ def main(rank: int, count: int, folder: Path) -> None:
     found["resumed"] = go_on(folder / "resumed", count)
     torch.save(found, folder / f"found{count}-{rank}.pt")
     if count == 2:
-        noticed = killed(folder / "killed", rank)
+        noticed = killed(folder / "killed")
         (folder / "noticed").write_text(str(noticed))
         os._exit(0)
     distributed.destroy_process_group()
 
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
