@@ -169,16 +169,17 @@ def _library(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-def call(model: nn.Module, inputs: Tree) -> Tensor:
+def call(model: nn.Module, inputs: Tree, through: nn.Module | None = None) -> Tensor:
     """The outputs of a model: a tensor goes in as it is, a mapping by keyword, a tuple by position.
 
     A model whose `forward` has no argument of any of the mapping's names, or one argument only for a tuple, gets the
-    mapping or the tuple whole.
+    mapping or the tuple whole. `through` is what is called in its place where something has wrapped it.
     """
+    called = model if through is None else through
     if isinstance(inputs, Tensor):
-        return one_tensor(model(inputs))
+        return one_tensor(called(inputs))
     given, named = arguments(model, inputs)
-    return one_tensor(model(*given, **named))
+    return one_tensor(called(*given, **named))
 
 
 def call_with(model: nn.Module, values: Any, inputs: Tree) -> Tensor:

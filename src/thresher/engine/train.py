@@ -1,11 +1,12 @@
 """Train a recipe on examples: the loop around the epochs, and the folder that it is saved in."""
 
 import copy
+import json
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ from thresher.core.recipe import Recipe
 from thresher.core.seeding import preserved, seed_global
 from thresher.core.tasks import LABELS, REAL, TASKS, are_zeros_and_ones
 from thresher.core.trees import Tree, call, leaves
-from thresher.engine.device.placement import compiler_of, compiling, plain
+from thresher.engine.device.placement import compiler_of, compiling, plain, several
 from thresher.engine.loop.training import Training
 from thresher.engine.plan import Plan, make_mix, make_plan
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
+from thresher.engine.several.ranks import Ranks
 from thresher.engine.start.checks import first_of
 from thresher.engine.step.learner import evaluating
 from thresher.engine.store.about import describe_run
@@ -79,6 +81,7 @@ def train_recipe(
     """
     settings = changed(TrainSettings() if settings is None else settings, changes)
     plan = make_plan(settings, train, clean)
+    ranks = Ranks(plan.device) if several() else None
     if plan.keep_best and validation is None:
         raise ThresherError("keep='best_on_validation' needs a validation set: pass validation=Examples(...).")
     recipe = replace(
@@ -98,7 +101,7 @@ def train_recipe(
         taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan)
         if taught is not None:
             _adapt_teacher(taught, placed["train"])
-        training = Training(recipe, models, placed, plan, taught)
+        training = Training(recipe, models, placed, plan, taught, ranks)
         compiles = _compiles(settings, training)
         compilers = [compiler_of(each, compiles) for each in given]
         if compiles and settings.compiled is None and watch is not None:
@@ -170,9 +173,32 @@ def _loop(
     about: Mapping[str, Any],
 ) -> Run:
     """Train to the end, in the run's folder if there is one."""
+    ranks = training.ranks
+    if ranks is not None:
+        identity = json.dumps(training.identity(), sort_keys=True)
+        ranks.check_same("what they train, by which settings, or on what data", identity.encode())
     folder = None if out is None else RunFolder(out, training.identity(), about)
-    with nullcontext() if folder is None else folder.opened() as saved:
-        return _to_the_end(training, folder, saved, until, watch, about)
+    with ExitStack() as stack:
+        if ranks is None:
+            saved = None if folder is None else stack.enter_context(folder.opened())
+        else:
+            saved = _opened_by_first(ranks, folder, stack)
+        told = watch if ranks is None or ranks.is_first else None
+        return _to_the_end(training, folder, saved, until, told, about)
+
+
+def _opened_by_first(ranks: Ranks, folder: RunFolder | None, stack: ExitStack) -> dict[str, Any] | None:
+    """What the first process finds in the folder, in every process; or its refusal."""
+    saved, refused = None, None
+    if folder is not None and ranks.is_first:
+        try:
+            saved = stack.enter_context(folder.opened())
+        except ThresherError as error:
+            refused = error
+    saved, refused = ranks.from_first((saved, refused))
+    if refused is not None:
+        raise refused
+    return saved
 
 
 def _to_the_end(
@@ -183,7 +209,9 @@ def _to_the_end(
     watch: Callable[[Moment], None] | None,
     about: Mapping[str, Any],
 ) -> Run:
-    training.ledger = Ledger(None if folder is None else folder.path / LEDGER)
+    ranks = training.ranks
+    writes = folder is not None and (ranks is None or ranks.is_first)
+    training.ledger = Ledger(folder.path / LEDGER if folder is not None and writes else None)
     if saved is not None:
         training.load_state(saved)
     saved_at, took = time.monotonic(), 0.0
@@ -191,16 +219,19 @@ def _to_the_end(
     while not training.finished:
         _watched_epoch(training, until, watch)
         now = time.monotonic()
-        if folder is not None and now - saved_at >= min(commit_every, CHEAP * took) and not training.finished:
-            folder.commit(training.state(), training.ledger, training.history)
+        due = folder is not None and now - saved_at >= min(commit_every, CHEAP * took) and not training.finished
+        if folder is not None and (due if ranks is None else ranks.from_first(due)):
+            _commit(training, folder, writes)
             saved_at = time.monotonic()
             took = saved_at - now
     training.scores.restore_best()
     if folder is not None:
         if saved is None or not saved["finished"]:
-            folder.commit(training.state(), training.ledger, training.history)
-        if not (folder.path / EXAMPLES).exists():  # also where a finished run was killed before it came to this
+            _commit(training, folder, writes)
+        if writes and not (folder.path / EXAMPLES).exists():  # also where a finished run was killed before it came to this
             write_outcome(folder.path, training.train, training.ledger, training.sets.get("validation"))
+        if ranks is not None:
+            training.ledger = Ledger(folder.path / LEDGER, ranks.from_first(training.ledger.parts))
     models, averages = training.networks()
     return Run(
         training.recipe,
@@ -215,6 +246,15 @@ def _to_the_end(
     )
 
 
+def _commit(training: Training, folder: RunFolder, writes: bool) -> None:
+    """Save everything; of several processes the first writes, and all bring what they hold."""
+    state = training.state()
+    if writes:
+        folder.commit(state, training.ledger, training.history)
+    else:
+        training.ledger.pending = []
+
+
 def _watched_epoch(
     training: Training, until: Callable[[Record], bool] | None, watch: Callable[[Moment], None] | None
 ) -> None:
@@ -226,6 +266,8 @@ def _watched_epoch(
     record = training.history[-1]
     with raised_in("until"):
         training.stopped = until is not None and until(record)
+    if training.ranks is not None:
+        training.stopped = training.ranks.from_first(training.stopped)
     training.finished = training.finished or training.stopped
     if watch is not None:
         watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))

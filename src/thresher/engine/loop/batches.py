@@ -22,6 +22,7 @@ from thresher.core.trees import Tree, mapped, selected
 from thresher.engine.device.capture import Captured
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.strategy import Strategy
+from thresher.engine.several.shards import Shards
 from thresher.engine.step.forward import Batch, forward_pass, read_all
 from thresher.engine.step.learner import Taps, evaluating
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
@@ -211,6 +212,7 @@ class Sweeper:
     captured: bool = False
     channels_last: bool = False
     teacher: Teacher | None = None  # for objectives that ask it
+    shards: Shards | None = None  # among several processes
     captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
 
     def __call__(
@@ -250,7 +252,8 @@ class Sweeper:
         n = len(places)
         if self.captured and examples.in_memory:  # every row has the one shape that was captured
             places = torch.cat([places, places[:1].expand(-n % self.batch)])
-        rows = torch.split(places, self.batch)
+        batches = torch.split(places, self.batch)
+        rows = batches if self.shards is None else self.shards.of(batches)
         taps = taps or Taps(model)
         strategy = self.strategy if self.strategy is not None and set(self.strategy.norms) & set(wanted) else None
         teacher = self.teacher if wanted and "teacher" in objective.needs else None
@@ -273,13 +276,17 @@ class Sweeper:
 
         grad = torch.set_grad_enabled(strategy is not None)
         with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
+            done = 0
             stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
-            for start, row, inputs in zip(range(0, n, self.batch), rows, stream, strict=True):
+            for turn, (row, inputs) in enumerate(zip(rows, stream, strict=True)):
                 if self.captured and examples.in_memory and strategy is None:
                     key = (id(model), id(examples), by_prediction, *wanted)
                     if key not in self.captures:
                         self.captures[key] = Captured(see)
-                    seen = self.captures[key]("sweep", index=row, inputs=inputs)
-                    take([value[: n - start].clone() for value in seen])
+                    seen = [value.clone() for value in self.captures[key]("sweep", index=row, inputs=inputs)]
                 else:
-                    take([value[: n - start] for value in see(row, inputs)])
+                    seen = see(row, inputs)
+                brought = [seen] if self.shards is None else self.shards.brought(seen, turn, batches)
+                for values in brought:
+                    take([value[: n - done] for value in values])
+                    done += self.batch

@@ -22,6 +22,7 @@ from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder
 from thresher.engine.gradients.strategy import Forward, Strategy
 from thresher.engine.gradients.tangent import direction_of
+from thresher.engine.several.gather import CleanOfAll
 from thresher.engine.step.learner import LAST_INPUTS, Taps
 from thresher.engine.step.teacher import Teacher
 
@@ -62,18 +63,21 @@ def forward_pass(
     strategy: Strategy | None = None,
     clean: Batch | None = None,
     teacher: Teacher | None = None,
+    through: nn.Module | None = None,
+    of_clean: CleanOfAll | None = None,
     **facts: Any,
 ) -> Pass:
     """Forward the views of a batch at once; the evidence is about the first view, with a clean batch and a teacher's.
 
     The model's mode stays as it is; with `leave_no_trace` so do its buffers, which a clean batch never changes.
     With `by_prediction` the targets are unknown: what the model predicts stands in for them.
+    `through` wraps the model so that its gradients are added up over processes, `of_clean` does that for the clean one.
     """
     views = list(views) or [batch.inputs]
     n, device = len(batch.ids), batch.ids.device
     watcher = nullcontext() if strategy is None else strategy.watch(model)
     aside = None if clean is None else Aside(device)
-    forward = partial(untraced if leave_no_trace else call, model)
+    forward = partial(untraced, model) if leave_no_trace else partial(call, model, through=through)
     with autocast():
         inputs, outputs, layers = _forward(forward, views, watcher, taps, looks_at_head(wanted))
     evidence = Evidence(
@@ -98,7 +102,10 @@ def forward_pass(
         with aside.work():
             trusted = _see_clean(model, objective, taps, clean, autocast, facts)
             if strategy is not None and strategy.agreements:
-                direction = direction_of(model, trusted.losses)
+                if of_clean is None:
+                    direction = direction_of(model, trusted.losses)
+                else:
+                    direction = of_clean.total(direction_of(model, of_clean.part(trusted.losses)))
         evidence = evidence.replace(others={**evidence.others, "clean": trusted})
     if strategy is not None:
         made = Forward(model, inputs, autocast, watcher, taps.take)

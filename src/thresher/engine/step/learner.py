@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -16,6 +17,7 @@ from thresher.core.objective import Objective, Plain
 from thresher.core.one_output import OneOutput, adapt
 from thresher.core.recipe import Averaging
 from thresher.engine.device.placement import as_written
+from thresher.engine.several.ranks import Ranks
 
 # What an optimizer creates at its first step and does not start from zero.
 _STARTS = {"mu_product": 1.0}
@@ -95,8 +97,16 @@ class Learner:
     """One network in training."""
 
     def __init__(
-        self, model: nn.Module, objective: Objective, make_optimizer: MakeOptimizer, average: float | Averaging | None
+        self,
+        model: nn.Module,
+        objective: Objective,
+        make_optimizer: MakeOptimizer,
+        average: float | Averaging | None,
+        ranks: Ranks | None = None,
     ):
+        self.text = repr(model)  # before several processes change what its layers are called
+        if ranks is not None:
+            model = ranks.synchronised(model)
         self.model, self.objective, self.rate = model, objective, average
         if not model.training:
             model.train()  # a model whose root is in training mode keeps the layers its owner froze
@@ -106,9 +116,11 @@ class Learner:
             raise ThresherError("The model has no trainable parameter: call requires_grad_() on what should learn.")
         self.optimizer = fused_where_possible(_made(make_optimizer, trainable))
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self.has_statistics = any(isinstance(layer, _BatchNorm) for layer in model.modules())
         self.batch_memory: dict[str, Tensor] = {}
         self.epoch_memory: dict[str, Tensor] = {}
         self.moves = torch.zeros((), device=trainable[0].device)  # how often the average has moved
+        self.through: nn.Module | None = None  # what training passes call in the model's place: DDP around it
         self.taps = Taps(model)
         self.average_taps: Taps | None = None
         self.adapters: list[RemovableHandle] = []
@@ -127,11 +139,20 @@ class Learner:
             self.objective.shown = adapter.undo
 
     def remove_hooks(self) -> None:
+        self.through = None
         for handle in self.adapters:
             handle.remove()
         self.taps.remove()
         if self.average_taps is not None:
             self.average_taps.remove()
+
+    def add_up_gradients(self, ranks: Ranks) -> None:
+        """Bring together the gradients that no wrapper has added up over processes during the backward pass."""
+        done = set(self.model.parameters()) if self.through is not None or ranks.sharded else set()
+        missing = [p for group in self.optimizer.param_groups for p in group["params"] if p not in done]
+        ranks.add_up([p.grad for p in missing if p.grad is not None])
+        if self.has_statistics:
+            ranks.average_buffers(self.model)
 
     def remember(self, memory: Mapping[str, Tensor]) -> None:
         """Keep the batch rule's memory, in the same tensors as before, which a captured step reads."""

@@ -104,7 +104,7 @@ def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: 
     return {
         "format": FORMAT,
         "recipe": describe(recipe),
-        "model": derive(repr(learner.model)),
+        "model": derive(learner.text),
         **{f"{name} set": checksum(examples) for name, examples in sets.items()},
         **({"objective": describe(held)} if held else {}),
         **{name: describe(value) for name, value in (told | settled).items()},
