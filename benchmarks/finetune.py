@@ -130,13 +130,13 @@ def page(results: list[dict[str, Any]]) -> str:
         "# Fine-tuning on texts of which a third is junk\n", made, "",
         f"A pretrained Llama of 260,032 parameters is trained for {first['steps']} steps of {first['batch']} texts on "
         f"questions and answers of GSM8K of at most {first['length']} tokens, of which a third is junk of three kinds; "
-        f"{CLEAN} further texts are trusted and only l2rw sees them. Means and standard deviations of {len(seeds)} seeds. "
+        f"{CLEAN} further texts are trusted and only l2rw sees them. Means and deviations of {len(seeds)} seeds. "
         "Perplexity and words predicted are on clean answers. Junk found is the AUROC of what the ledger kept: the "
         "agreement with the trusted texts for l2rw, the ranked signal for prl-l and prl-g, the loss for the others; "
         "beside it, each kind of junk against the clean texts alone. `selected` is reclaim's selection, made of the "
         "averaged model's output gradients once an epoch. The oracle is trained without the junk, for as many steps.\n",
         *lines, "",
-        f"{first['machine']['cpu']}, one core, on a machine that did other work as well; commit {first['commit'][:10]}.",
+        f"{first['machine']['cpu']}, one core of a machine that did other work as well; commit {first['commit'][:10]}.",
     ])  # fmt: skip
 
 

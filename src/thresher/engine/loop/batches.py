@@ -155,13 +155,17 @@ class CleanStream:
         """Positions [steps, batch] of an epoch, or None where no rule reads a clean set."""
         if self.clean is None:
             return None
-        draws, order = generator(self.seed, "clean", epoch), self.carry
-        while len(order) < steps * self.batch:
-            start = len(order) // self.batch * self.batch
-            order = torch.cat([order[:start], queued(order[start:], torch.randperm(len(self.clean), generator=draws))])
-        used = steps * self.batch
-        self.carry = order[used:]
-        return order[:used].view(steps, self.batch).to(self.clean.targets.device)
+        draws = generator(self.seed, "clean", epoch)
+        drawn = [self.take(draws) for _ in range(steps)] or [self.carry[:0]]
+        return torch.cat(drawn).view(steps, self.batch).to(self.clean.targets.device)
+
+    def take(self, draws: torch.Generator) -> Tensor:
+        """Positions of the next batch, from permutations that these draws give."""
+        assert self.clean is not None
+        while len(self.carry) < self.batch:
+            self.carry = queued(self.carry, torch.randperm(len(self.clean), generator=draws))
+        taken, self.carry = self.carry[: self.batch], self.carry[self.batch :]
+        return taken
 
 
 class PartnerStream:

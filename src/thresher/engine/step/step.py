@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import note_stage
-from thresher.core.evidence import Evidence, Now, looks_at_head
+from thresher.core.evidence import Evidence, Now, Signal, looks_at_head
 from thresher.core.recipe import MixFromSet, Recipe, seen_through
 from thresher.core.rule import Decision, ask, in_epoch, needs_of, signals_of
 from thresher.core.tasks import LABELS, POSITIONS, share_right
@@ -294,9 +294,7 @@ class Step:
         """cᵢ such that the step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n."""
         if not self.passes.weighs:
             return self.equal_shares
-        if self.recipe.divide_by == "batch":
-            return weights / len(weights)
-        return weights / weights.sum().clamp_min(1e-12)
+        return shares_of(weights, self.recipe.divide_by)
 
     def _differentiate_factored(self, learner: Learner, seen: Pass, shares: Tensor) -> None:
         """The weighted gradient from the layer inputs and output gradients that already gave the norms."""
@@ -325,14 +323,8 @@ class Step:
         learner.move_average(skip)
 
     def _note(self, batch: Batch, evidence: Evidence, weights: Tensor) -> Note:
-        """What the ledger keeps: outputs, loss by the given target, weight, and the first signal that ranks."""
-        known = evidence.known
-        signal = next((known[s] for s in self.passes.wanted if s in known and known[s].ndim == 1), None)
         given = evidence if evidence.targets is batch.targets else evidence.replace(targets=batch.targets)
-        outputs = evidence.outputs.detach()
-        if self.task in (LABELS, POSITIONS):
-            outputs = share_right(self.task, outputs, batch.targets)[:, None]
-        return Note(batch.rows, outputs, given.losses.detach(), self._own(weights), signal)
+        return note_of(batch.rows, evidence, given, self._own(weights), self.passes.wanted, self.task)
 
     def _mixes_within(self, epoch: int) -> bool:
         mix = in_epoch(epoch, self.recipe.mix)
@@ -348,3 +340,26 @@ class Step:
         for skipped in self.skipped:
             skipped.zero_()
         return count
+
+
+def shares_of(weights: Tensor, divide_by: str) -> Tensor:
+    """cᵢ such that a step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n.
+
+    >>> shares_of(torch.tensor([3.0, 0.0, 1.0]), "weights").tolist()
+    [0.75, 0.0, 0.25]
+    """
+    if divide_by == "batch":
+        return weights / len(weights)
+    return weights / weights.sum().clamp_min(1e-12)
+
+
+def note_of(
+    rows: Tensor, evidence: Evidence, given: Evidence, weights: Tensor, wanted: Sequence[Signal], task: str
+) -> Note:
+    """What the ledger keeps: outputs, loss by the `given` targets, weight, and the first signal that ranks."""
+    known = evidence.known
+    signal = next((known[s] for s in wanted if s in known and known[s].ndim == 1), None)
+    outputs = evidence.outputs.detach()
+    if task in (LABELS, POSITIONS):
+        outputs = share_right(task, outputs, given.targets)[:, None]
+    return Note(rows, outputs, given.losses.detach(), weights, signal)
