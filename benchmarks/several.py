@@ -5,8 +5,8 @@
 
 Every process computes in one thread. In a group the contestants take turns, and figures are medians over rounds: a loop
 by hand with DDP, and the steps of `fit` by plain training, by PRL(L) and by PRL(G). The gathers of PRL(L) are also
-timed by themselves, with the tensors of such a step. Two processes on two cores that others use as well scale badly; the
-ratios within one group are what to read.
+timed by themselves, with the tensors of such a step. Two processes on two cores that others use as well scale badly:
+the ratios within one group are what to read.
 """
 
 import argparse

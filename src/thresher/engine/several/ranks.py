@@ -137,7 +137,10 @@ def part_of(n: int, rank: int, count: int) -> slice:
     return slice(start, start + size + (rank < more))
 
 
-def _sum_of_bucket(state: None, bucket: Any) -> torch.futures.Future[Tensor]:  # noqa: ARG001
+def _sum_of_bucket(  # DDP looks at the annotation
+    state: None,  # noqa: ARG001
+    bucket: distributed.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[Tensor]:
     """Gradients are parts of one total, so they are added; DDP by itself takes their mean."""
     work = distributed.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
