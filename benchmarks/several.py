@@ -1,11 +1,12 @@
 """What several processes cost and gain on this machine's cores: our gathers beside plain DDP, weak and strong scaling.
 
     python benchmarks/several.py [--batch 4096] [--steps 12] [--rounds 3] [--out results/several-cpu.jsonl]
+    python benchmarks/several.py --show results/several-cpu.jsonl > docs/results/several-cpu.md
 
 Every process computes in one thread. In a group the contestants take turns, and figures are medians over rounds: a loop
-by hand with DDP, and the steps of `fit` by plain training, by PRL(L) and by PRL(G). The gathers of PRL(L) are also timed
-by themselves, with the tensors of such a step. Two processes on two cores that others use as well scale badly; the
-ratios within one group are what to read.
+by hand with DDP, and the steps of `fit` by plain training, by PRL(L) and by PRL(G). The gathers of PRL(L) are also
+timed by themselves, with the tensors of such a step. Two processes on two cores that others use as well scale badly:
+the ratios within one group are what to read.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,7 @@ def by_fit(method: str, data: Examples, batch: int, steps: int) -> float:
         method, network, data, noise_rate=0.4, steps=steps, batch=batch, device="cpu",
         watch=lambda moment: times.append(time.perf_counter()) if moment.record is None else None,
     )  # fmt: skip
-    gaps = [after - before for before, after in zip(times[2:], times[3:], strict=False)]
+    gaps = [after - before for before, after in pairwise(times[2:])]
     return statistics.median(gaps) if gaps else 0.0
 
 
@@ -132,6 +134,64 @@ def group(count: int, batch: int, steps: int, rounds: int) -> dict[str, list[flo
         return found
 
 
+def message(batch: int, classes: int, signals: int = 1) -> int:
+    """Bytes that every process receives in a step of a ranking rule: signals [n], and notes for the ledger.
+
+    A note has the outputs, loss, weight and signal in 4 bytes each, and the position of its example in 8.
+    """
+    return batch * (4 * signals + 4 * (classes + 3) + 8)
+
+
+def show(rows: list[dict[str, Any]]) -> str:
+    """The stored figures as a page."""
+    first = rows[0]
+    gathers = {(row["processes"], row["batch"]): row for row in rows if row["who"].startswith("gathers")}
+    lines = [
+        "# Several processes on two cores",
+        "",
+        "Steps of a network with 784 inputs and two hidden layers of 512 (670,000 parameters), gloo, one thread a "
+        f"process, on {first['machine']['cpu']}; medians. The machine has two cores, and other work ran on them: read "
+        "the ratios within a group, not the times.",
+        "",
+        "| scaling | processes | batch | who | ms a step | times DDP by hand |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['scaling']} | {row['processes']} | {row['batch']:,} | {row['who']} | {1000 * row['seconds']:.1f} | "
+        f"{row['against_ddp']:.3f} |"
+        for row in rows
+        if row["seconds"] > 0
+    ]
+    speed = max(message(batch, CLASSES) / row["seconds"] for (count, batch), row in gathers.items() if count > 1)
+    lines += [
+        "",
+        f"The gathers bring {speed / 1e6:,.0f} MB a second to a process here. What they bring in an epoch of 1,000,000 "
+        "examples does not depend on the number of processes or the batch; how long it takes, by this speed and at 10 "
+        "GB a second, which is assumed for a network between GPUs:",
+        "",
+        "| classes | MB an epoch | seconds here | seconds at 10 GB/s |",
+        "|---|---|---|---|",
+    ]
+    for classes in (10, 100, 1000):
+        size = message(1_000_000, classes)
+        lines.append(f"| {classes:,} | {size / 1e6:,.0f} | {size / speed:.1f} | {size / 1e10:.3f} |")
+    lines += [
+        "",
+        "And what one step brings to each of 1,024 processes, whose ring passes 1,023 messages on (5 microseconds each, "
+        "assumed), beside the gradients of 100 million parameters, which are twice 400 MB:",
+        "",
+        "| batch | classes | MB | ms at 10 GB/s | ms of the ring | ms of the gradients |",
+        "|---|---|---|---|---|---|",
+    ]
+    for batch in (4096, 32768, 1048576):
+        for classes in (10, 1000):
+            size = message(batch, classes)
+            lines.append(
+                f"| {batch:,} | {classes:,} | {size / 1e6:,.1f} | {size / 1e7:,.2f} | {2 * 1023 * 5e-3:.1f} | 80.0 |"
+            )
+    return "\n".join([*lines, "", "Made by `python benchmarks/several.py --show results/several-cpu.jsonl`."])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch", type=int, default=4096)
@@ -139,7 +199,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", type=Path, help="print the page of these stored rows")
     told = parser.parse_args()
+    if told.show is not None:
+        print(show([json.loads(line) for line in told.show.read_text().splitlines()]))
+        return
     rows: list[dict[str, Any]] = []
     for scaling in ("strong", "weak"):
         for count in told.counts:

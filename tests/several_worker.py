@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, distributed, nn
+from torch.distributed.tensor import DTensor
 
 from thresher import Examples, Recipe, acquire, fit, signals
 from thresher.methods import acquisition
@@ -28,7 +29,9 @@ Found = dict[str, Any]
 def digits(count: int = 203) -> Examples:
     """Images in double precision, so that parameters differ by less than the ledger's single precision shows."""
     inputs, targets = load_digits(return_X_y=True)
-    made = Examples(torch.as_tensor(inputs[:count] / 16).view(-1, 1, 8, 8), torch.as_tensor(targets[:count]), classes=10)
+    made = Examples(
+        torch.as_tensor(inputs[:count] / 16).view(-1, 1, 8, 8), torch.as_tensor(targets[:count]), classes=10
+    )
     return replace(made, ids=1000 - 3 * torch.arange(count), checked=False)
 
 
@@ -52,7 +55,9 @@ class Items:
 def _recipes() -> dict[str, tuple[Any, dict[str, Any]]]:
     half = KeepSmallest(by=signals.loss, fraction=0.5)
     crust = Recipe(each_epoch=warmup(1, FacilityLocation(by=signals.output_gradient, fraction=0.5)), mix=ClusterMixup())
-    made = {name: (name, {"noise_rate": 0.3}) for name in ("standard", "prl-l", "prl-g", "co-teaching", "reclaim")}
+    made: dict[str, tuple[Any, Found]] = {
+        name: (name, {"noise_rate": 0.3}) for name in ("standard", "prl-l", "prl-g", "co-teaching", "reclaim")
+    }
     return made | {
         "found rate": ("prl-l", {"epochs": 5}),
         "l2rw": (Recipe(each_batch=MetaGradient()), {"clean": digits().subset(torch.arange(30))}),
@@ -62,6 +67,9 @@ def _recipes() -> dict[str, tuple[Any, dict[str, Any]]]:
         "mixup": (Recipe(each_batch=half, mix=Mixup()), {}),
         "peers": (Recipe(peers=2, each_batch=from_peer(half)), {}),
         "batch objective": (Recipe(objective=DeterminantLoss()), {}),
+        "sharded": ("standard", {"sharded": True, "average": 0.9}),
+        "sharded rule": ("prl-l", {"sharded": True, "noise_rate": 0.3}),
+        "sharded norms": ("prl-g", {"sharded": True, "noise_rate": 0.3}),
     }
 
 
@@ -92,13 +100,18 @@ def seen(run: Any) -> Found:
     table = run.ledger.table()
     columns = {name: table[name].to_numpy() for name in table.column_names}
     history = [{name: value for name, value in record.items() if name != "seconds"} for record in run.history]
-    parameters = [value.clone() for model in run.models for value in model.state_dict().values()]
+    parameters = [_whole(value) for model in run.models for value in model.state_dict().values()]
     return {"ledger": columns, "history": history, "parameters": parameters}
 
 
-def go_on(folder: Path, epochs: int) -> Found:
+def _whole(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.clone()
+
+
+def go_on(folder: Path, epochs: int, **more: Any) -> Found:
     """A run in a folder, to so many epochs."""
-    return seen(fit("prl-l", network, digits(), noise_rate=0.3, epochs=epochs, batch=BATCH, out=folder, device="cpu"))
+    settings: Found = {"epochs": epochs, "batch": BATCH, "out": folder, "device": "cpu", **more}
+    return seen(fit("prl-l", network, digits(), noise_rate=0.3, **settings))
 
 
 @dataclass
@@ -143,11 +156,11 @@ def main(rank: int, count: int, folder: Path) -> None:
     store = f"file://{folder}/store{count}"
     distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=count)
     found: Found = outcomes(folder / f"of{rank}")
-    found["resumed"] = go_on(folder / "resumed", count)
+    found["resumed"] = go_on(folder / "resumed", count, sharded=count == 2)
+    found["sharded on"] = go_on(folder / "sharded", count, sharded=True)
     torch.save(found, folder / f"found{count}-{rank}.pt")
     if count == 2:
         noticed = killed(folder / "killed")
         (folder / "noticed").write_text(str(noticed))
         os._exit(0)
     distributed.destroy_process_group()
-

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from thresher import open_run
 CODE = "import pathlib, several_worker as w; w.main({rank}, {count}, pathlib.Path({folder!r}))"
 PATIENCE = 400  # seconds, for a machine that has much else to do
 COUNTS = (2, 4)
+ROUNDED = ("stream", "sharded norms")  # in single precision; by another backward pass
 
 
 def launch(count: int, folder: Path) -> list[dict[str, Any]]:
@@ -40,9 +40,9 @@ def launch(count: int, folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[int, list[dict[str, Any]]]]]:
+def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, list[dict[str, Any]]]]:
     folder = tmp_path_factory.mktemp("several")
-    yield folder, {count: launch(count, folder) for count in COUNTS}
+    return folder, {count: launch(count, folder) for count in COUNTS}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_ledger_parameters_and_history_do_not_depend_on_the_number_of_processes(
         for rank in found:
             for name, one in alone.items():
                 if isinstance(one, dict):
-                    same_run(one, rank[name], exact=name != "stream")
+                    same_run(one, rank[name], exact=name not in ROUNDED)
 
 
 def test_acquisitions_choose_the_same_in_several_processes(several, alone):
@@ -85,6 +85,7 @@ def test_a_run_goes_on_with_another_number_of_processes(several, tmp_path):
     folder, _ = several
     whole = go_on(tmp_path / "whole", 6)
     same_run(whole, go_on(folder / "resumed", 6))  # two epochs by 2, up to the fourth by 4, and the rest alone
+    same_run(whole, go_on(folder / "sharded", 6))  # whose parameters were sharded all the time
     opened = open_run(folder / "resumed", model=network)
     np.testing.assert_array_equal(opened.ledger.table()["weight"].to_numpy(), whole["ledger"]["weight"])
 
@@ -93,5 +94,6 @@ def test_a_lost_process_ends_the_others_and_the_run_goes_on(several, tmp_path):
     folder, _ = several
     assert 0 <= float((folder / "noticed").read_text()) < 60
     before = open_run(folder / "killed", model=network)
-    assert not before.finished and len(before.history) == 2
+    assert not before.finished
+    assert len(before.history) == 2
     same_run(trained_by_last_losses(tmp_path / "whole"), trained_by_last_losses(folder / "killed"))

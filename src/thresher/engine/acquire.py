@@ -67,7 +67,9 @@ def acquire(
     own = as_objective(objective, pool.task).to(where)
     with _folder(on_disk) as folder, preserved(where), adapted(model, adapter), adapted(average, adapter):
         seed_global(where, seed, "acquire")  # for signals that come from dropout
-        sweeper = Sweeper(batch, autocast_on(where, precision), workers, shards=Shards(Ranks(where)) if several() else None)
+        sweeper = Sweeper(
+            batch, autocast_on(where, precision), workers, shards=Shards(Ranks(where)) if several() else None
+        )
         sweep = Sweep(sweeper, own, classes, signals_of(rule), folder)
         evidence = sweep(model, seen, by_prediction=True)
         with torch.no_grad():

@@ -102,6 +102,9 @@ class TrainSettings:
     device: str | torch.device | None = option(
         None, RUN, "cpu, cuda or cuda:1; if not given, a GPU where there is one.", same_run=False, word=str
     )
+    sharded: bool = option(
+        False, RUN, "Of several processes each holds a part of the parameters (FSDP2).", same_run=False
+    )
     workers: int = option(0, RUN, "Processes that read data which is not held in memory (0).", same_run=False)
     commit_every: float = option(
         30.0, None, "Seconds after which an epoch's end is saved at the latest.", same_run=False

@@ -81,7 +81,7 @@ def train_recipe(
     """
     settings = changed(TrainSettings() if settings is None else settings, changes)
     plan = make_plan(settings, train, clean)
-    ranks = Ranks(plan.device) if several() else None
+    ranks = Ranks(plan.device, settings.sharded) if several() else None
     if plan.keep_best and validation is None:
         raise ThresherError("keep='best_on_validation' needs a validation set: pass validation=Examples(...).")
     recipe = replace(
@@ -228,7 +228,9 @@ def _to_the_end(
     if folder is not None:
         if saved is None or not saved["finished"]:
             _commit(training, folder, writes)
-        if writes and not (folder.path / EXAMPLES).exists():  # also where a finished run was killed before it came to this
+        if (
+            writes and not (folder.path / EXAMPLES).exists()
+        ):  # also where a finished run was killed before it came to this
             write_outcome(folder.path, training.train, training.ledger, training.sets.get("validation"))
         if ranks is not None:
             training.ledger = Ledger(folder.path / LEDGER, ranks.from_first(training.ledger.parts))
@@ -249,6 +251,8 @@ def _to_the_end(
 def _commit(training: Training, folder: RunFolder, writes: bool) -> None:
     """Save everything; of several processes the first writes, and all bring what they hold."""
     state = training.state()
+    if training.ranks is not None and training.ranks.sharded:
+        state = training.ranks.gathered(state)
     if writes:
         folder.commit(state, training.ledger, training.history)
     else:

@@ -29,9 +29,9 @@ from thresher.engine.several.gather import CleanOfAll, NotesOfAll
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.several.shards import Shards
 from thresher.engine.start.checks import Tried, check_recipe, check_run, first_of, try_model, try_sets
-from thresher.engine.start.together import check_several, share_learner
+from thresher.engine.start.together import check_several, check_sharded, share_learner
 from thresher.engine.step.forward import Batch
-from thresher.engine.step.learner import Learner
+from thresher.engine.step.learner import Learner, shard_of
 from thresher.engine.step.step import Passes, Step
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 from thresher.engine.store.about import identity
@@ -71,6 +71,8 @@ class Training:
         try_sets(models[0], sets, plan.seed)
         schedules = schedules_of(recipe)
         self.observers = observers_of(schedules, train, plan.epochs) if schedules else []  # may refuse: before hooks
+        if ranks is not None and ranks.sharded:
+            check_sharded(tried)
         self.learners = _learners(recipe, models, train, plan, tried, ranks)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
         if ranks is not None:
@@ -248,7 +250,8 @@ class Training:
             decided_bytes = [own["weight"].tobytes() for own in columns]
             self.ranks.check_same("what they decided", self.generator.get_state().numpy().tobytes(), *decided_bytes)
         record = epoch_record(columns, self.train)
-        length = nn.utils.get_total_norm([p.detach() for own in self.learners for p in own.model.parameters()])
+        held = [shard_of(p.detach()) for own in self.learners for p in own.model.parameters()]
+        length = nn.utils.get_total_norm(held)
         if not math.isfinite(record["loss"] or 0.0) or not length.isfinite():
             raise ThresherError(
                 f"Training diverged in epoch {self.epoch + 1}: lower the learning rate, scale targets to about 1, or "

@@ -195,6 +195,6 @@ class NotesOfAll:
         found, places = self.ranks.whole(packed, self.n), self.ranks.whole(index, self.n)
         made = []
         for step in range(len(notes)):
-            outputs, losses, weights, signal = found[:, step].split(columns, 1)
+            outputs, losses, weights, signal = torch.split(found[:, step], columns, 1)
             made.append(Note(places[:, step], outputs, losses[:, 0], weights[:, 0], signal[:, 0]))
         return made

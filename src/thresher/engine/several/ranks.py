@@ -64,7 +64,7 @@ class Ranks:
             some = [each for each in tensors if each.dtype == kind]
             flat = torch.cat([each.flatten() for each in some])
             distributed.all_reduce(flat)
-            for each, total in zip(some, flat.split([each.numel() for each in some]), strict=True):
+            for each, total in zip(some, torch.split(flat, [each.numel() for each in some]), strict=True):
                 each.copy_(total.view_as(each))
 
     def from_first(self, value: Value) -> Value:
@@ -91,12 +91,11 @@ class Ranks:
                 distributed.broadcast(tensor.detach(), 0)
 
     def synchronised(self, model: nn.Module) -> nn.Module:
-        """The model with BatchNorm over all processes; where PyTorch has none (on a CPU), a warning says what differs.
-        """
+        """The model with BatchNorm over all processes; on a CPU, where PyTorch has none, a warning says so."""
         if not any(isinstance(layer, _BatchNorm) for layer in model.modules()):
             return model
         if self.device.type == "cuda":
-            synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
             return synced
         warnings.warn(
             "BatchNorm normalises by each process's part of a batch, because SyncBatchNorm needs CUDA: results depend "
@@ -113,6 +112,12 @@ class Ranks:
             self.add_up(found)
             for buffer in found:
                 buffer /= self.count
+
+    def gathered(self, state: Any) -> Any:
+        """A state of the training with whole tensors in place of shards."""
+        from thresher.engine.several.sharding import gathered
+
+        return gathered(state)
 
     def reducing(self, model: nn.Module, unused: bool) -> nn.Module:
         """The model wrapped so that a backward pass adds up gradients over processes while it goes on (DDP)."""
@@ -132,11 +137,15 @@ def part_of(n: int, rank: int, count: int) -> slice:
     return slice(start, start + size + (rank < more))
 
 
-def _sum_of_bucket(state: None, bucket: distributed.GradBucket) -> torch.futures.Future[Tensor]:  # noqa: ARG001
+def _sum_of_bucket(  # DDP looks at the annotation
+    state: None,  # noqa: ARG001
+    bucket: distributed.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[Tensor]:
     """Gradients are parts of one total, so they are added; DDP by itself takes their mean."""
     work = distributed.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
-    return work.get_future().then(lambda done: done.value()[0])
+    total: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
+    return total
 
 
 def gradients_of(parameters: Iterable[nn.Parameter]) -> list[Tensor]:

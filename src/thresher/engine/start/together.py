@@ -11,8 +11,10 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of
 from thresher.core.seeding import preserved
 from thresher.core.trees import Tree, leaves
+from thresher.engine.gradients.strategy import Factored
 from thresher.engine.several.gather import see_whole_batch
 from thresher.engine.several.ranks import Ranks
+from thresher.engine.start.checks import Tried
 from thresher.engine.step.forward import untraced
 from thresher.engine.step.learner import Learner
 
@@ -28,6 +30,17 @@ def check_several(ranks: Ranks, recipe: Recipe, objective: Objective, models: Se
         )
     for model in models:
         ranks.like_first(model)
+
+
+def check_sharded(tried: Tried) -> None:
+    """Refuse derivatives of single examples that need all parameters of a network at once."""
+    for strategy in (tried.in_step, tried.in_sweep):
+        if strategy is not None and (strategy.agreements or not isinstance(strategy, Factored)):
+            signal = (*strategy.agreements, *strategy.norms)[0]
+            raise ThresherError(
+                f"{signal.name} is not exact where parameters are sharded, unless it comes from layers with a formula: "
+                "leave sharded= out, or rank by loss or output_gradient_norm."
+            )
 
 
 def share_learner(ranks: Ranks, learner: Learner, inputs: Tree, batch: int, reduced: bool) -> None:

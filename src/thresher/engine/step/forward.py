@@ -23,7 +23,7 @@ from thresher.engine.gradients.factored import Factors, Recorder
 from thresher.engine.gradients.strategy import Forward, Strategy
 from thresher.engine.gradients.tangent import direction_of
 from thresher.engine.several.gather import CleanOfAll
-from thresher.engine.step.learner import LAST_INPUTS, Taps
+from thresher.engine.step.learner import LAST_INPUTS, Taps, shard_of
 from thresher.engine.step.teacher import Teacher
 
 
@@ -187,7 +187,7 @@ def check_first_step(model: nn.Module, evidence: Evidence, weights: Tensor) -> N
 def check_parameters(model: nn.Module) -> None:
     """Refuse a network that has NaN or infinite parameters."""
     for name, parameter in model.named_parameters():
-        if not bool(torch.isfinite(parameter).all()):
+        if not bool(torch.isfinite(shard_of(parameter.detach())).all()):
             raise ThresherError(
                 f"The model's parameters are NaN or infinite before the first step ({name}): make or load them again."
             )

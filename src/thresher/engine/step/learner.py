@@ -2,6 +2,7 @@
 
 import copy
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -111,6 +112,13 @@ class Learner:
         if not model.training:
             model.train()  # a model whose root is in training mode keeps the layers its owner froze
         self.average = copy.deepcopy(model).eval().requires_grad_(False) if average is not None else None
+        self.sharded = ranks is not None and ranks.sharded
+        if self.sharded:
+            from thresher.engine.several.sharding import shard
+
+            shard(model)
+            if self.average is not None:
+                shard(self.average)
         trainable = [p for p in [*model.parameters(), *objective.parameters()] if p.requires_grad]
         if not trainable:
             raise ThresherError("The model has no trainable parameter: call requires_grad_() on what should learn.")
@@ -182,11 +190,18 @@ class Learner:
         }
 
     def load_state(self, saved: Mapping[str, Any], device: torch.device) -> None:
-        self.model.load_state_dict(saved["model"])
+        load: Callable[[nn.Module, Mapping[str, Tensor]], object] = nn.Module.load_state_dict
+        if self.sharded:
+            from thresher.engine.several.sharding import load_shards as load
+        load(self.model, saved["model"])
         self.objective.load_state_dict(saved["objective"])
         load_optimizer(self.optimizer, saved["optimizer"])
+        if self.sharded:
+            from thresher.engine.several.sharding import shard_state
+
+            shard_state(self.optimizer)
         if self.average is not None:
-            self.average.load_state_dict(saved["average"])
+            load(self.average, saved["average"])
         self.moves.copy_(saved["moves"])
         self.batch_memory = {name: value.to(device) for name, value in saved["batch_memory"].items()}
         self.epoch_memory = {name: value.to(device) for name, value in saved["epoch_memory"].items()}
@@ -198,6 +213,8 @@ class Learner:
             return
         ours = [*self.average.parameters(), *self.average.buffers()]
         theirs = [*self.model.parameters(), *self.model.buffers()]
+        if self.sharded:
+            ours, theirs = ([shard_of(each) for each in tensors] for tensors in (ours, theirs))
         moving = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if mine.is_floating_point()]
         difference = torch._foreach_sub([other for _, other in moving], [mine for mine, _ in moving])
         torch._foreach_mul_(difference, self._pace() if skip is None else self._pace() * (1 - skip))
@@ -258,20 +275,27 @@ def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
         optimizer.step()
         return
     before = {
-        parameter: parameter.detach().clone() for group in optimizer.param_groups for parameter in group["params"]
+        parameter: shard_of(parameter.detach()).clone()
+        for group in optimizer.param_groups
+        for parameter in group["params"]
     }
     states = {
-        parameter: {name: value.clone() for name, value in optimizer.state[parameter].items() if torch.is_tensor(value)}
+        parameter: {
+            name: shard_of(value).clone()
+            for name, value in optimizer.state[parameter].items()
+            if torch.is_tensor(value)
+        }
         for parameter in before
     }
     optimizer.step()
     undo = skip.bool()
     with torch.no_grad():
         for parameter, value in before.items():
-            parameter.copy_(torch.where(undo, value, parameter))
-            for name, now in optimizer.state[parameter].items():
-                if torch.is_tensor(now):
-                    start = states[parameter].get(name)
+            own = shard_of(parameter.detach())
+            own.copy_(torch.where(undo, value, own))
+            for name, state in optimizer.state[parameter].items():
+                if torch.is_tensor(state):
+                    now, start = shard_of(state), states[parameter].get(name)
                     old = torch.full_like(now, _STARTS.get(name, 0.0)) if start is None else start
                     now.copy_(torch.where(undo.to(now.device), old, now))
 
@@ -291,4 +315,10 @@ def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:
         return False
     if group.get("fused") is False:
         return False
-    return all(p.is_floating_point() for p in group["params"])  # type: ignore[attr-defined]
+    return all(p.is_floating_point() and shard_of(p) is p for p in group["params"])  # type: ignore[attr-defined]
+
+
+def shard_of(tensor: Tensor) -> Tensor:
+    """This process's shard of a tensor, which shares its memory; the tensor itself where it is whole."""
+    kinds = sys.modules.get("torch.distributed.tensor")  # not imported: then nothing is sharded
+    return tensor.to_local() if kinds is not None and isinstance(tensor, kinds.DTensor) else tensor

@@ -60,7 +60,8 @@ class Passes:
         inside = strategy is not None or bool(self.of_head)
         self.looks_inside = bool(learners[0].objective.layers) or (inside and recipe.mix is None)
         own = next(learners[0].objective.parameters(), None)
-        self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None
+        sharded = learners[0].sharded  # then gradients of shards come from an ordinary backward pass
+        self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None or sharded
 
     def before_rules(
         self, batches: Sequence[Batch], views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
@@ -268,7 +269,7 @@ class Step:
         for group in learner.optimizer.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
-        as_seen = blend is None and len(views) == 1 and self.relabel is None
+        as_seen = blend is None and len(views) == 1 and self.relabel is None and not learner.sharded
         if as_seen and seen.factors is not None:
             if self.is_first:
                 check_first_step(learner.model, evidence, self._own(weights))
