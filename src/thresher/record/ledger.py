@@ -17,6 +17,7 @@ from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.record.run_folder import LEDGER
 
+MOST_NUMBERS = 2**20  # of outputs that wait to be written: of thousands of classes a few steps hold as many
 FIXED = ("visited", "signal", "weight", "loss", "p_given", "belief", "confidence")
 
 
@@ -58,7 +59,8 @@ class EpochRows:
 
     def add(self, note: Note) -> None:
         self.notes.append(note)
-        if len(self.notes) * len(note.index) >= self.flush_at:
+        waiting = len(self.notes)
+        if waiting * len(note.index) >= self.flush_at or waiting * note.outputs.numel() >= MOST_NUMBERS:
             self.flush()
 
     @torch.no_grad()
