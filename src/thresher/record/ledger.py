@@ -17,6 +17,7 @@ from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.record.run_folder import LEDGER
 
+NOTES_AT_ONCE, MOST_NUMBERS = 2**13, 2**20  # notes, and numbers of their outputs, that wait to be written
 FIXED = ("visited", "signal", "weight", "loss", "p_given", "belief", "confidence")
 
 
@@ -29,6 +30,15 @@ class Note:
     losses: Tensor
     weights: Tensor
     signal: Tensor | None = None
+
+
+def steps_at_once(batch: int, outputs: int) -> int:
+    """How many steps' notes are written at once: of thousands of classes a few steps hold as many numbers.
+
+    >>> steps_at_once(128, 10), steps_at_once(128, 10_000)
+    (64, 1)
+    """
+    return -(-min(NOTES_AT_ONCE, MOST_NUMBERS // outputs) // batch)
 
 
 Together = Callable[[Sequence[Note]], Sequence[Note]]  # brings the notes of several processes together

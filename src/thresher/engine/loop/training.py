@@ -37,9 +37,8 @@ from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 from thresher.engine.store.about import identity
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
-from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits
+from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits, steps_at_once
 
-NOTES_AT_ONCE = 8192  # examples whose notes are written to the ledger at once
 
 
 class Training:
@@ -86,7 +85,7 @@ class Training:
         )  # fmt: skip
         self.sets = self._with_teacher(sets, taught, objective)
         self.train = train = self.sets["train"]
-        every = 1 if captured else -(-NOTES_AT_ONCE // plan.batch)
+        every = 1 if captured else steps_at_once(plan.batch, train.outputs)
         together = None if ranks is None else NotesOfAll(ranks, plan.batch)
         self.rows = [EpochRows(train, every, together) for _ in models]
         of_clean = None if ranks is None else CleanOfAll(ranks, plan.clean_batch)

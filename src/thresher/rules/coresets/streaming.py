@@ -7,7 +7,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from thresher.core.chunks import rows_at_once
+from thresher.core.chunks import places_of_least, rows_at_once
 from thresher.core.errors import ThresherError
 from thresher.core.seeding import generator as seeded
 from thresher.rules.coresets.coverage import Coreset, clusters
@@ -106,7 +106,8 @@ def _nearest(blocks: Iterable[Tensor], medoids: Tensor, chosen: Tensor, n: int) 
             first = -1
             break
         # ‖x - m‖² without ‖x‖², which is the same for all medoids
-        found[first : first + len(piece)] = torch.addmm(norms, piece - centre, around.T, alpha=-2).argmin(1)
+        squares = torch.addmm(norms, piece - centre, around.T, alpha=-2)
+        found[first : first + len(piece)] = places_of_least(squares)
         first += len(piece)
     if first != n:
         raise ThresherError(
