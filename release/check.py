@@ -2,8 +2,8 @@
 
     python release/check.py dist/NAME.whl [--resolution lowest-direct] [--pythons 3.11 /usr/bin/python3]
 
-With --mypy the examples are also checked against the installed package, which `py.typed` makes possible. With --out a
-row for each environment (versions, seconds, what was used) is stored; docs/install.md shows them.
+With --mypy the examples are also checked against the last installed package, which `py.typed` makes possible. With
+--out a row for each environment (versions, seconds, what was used) is stored; docs/install.md shows them.
 """
 
 import argparse
@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--uv", type=shlex.split, default=["uv"])
     parser.add_argument("--mypy", type=Path, help="check the types of the examples by it")
     parser.add_argument("--pythons", nargs="*", default=PYTHONS, help="versions, or paths of interpreters")
+    parser.add_argument("--extras", nargs="*", default=EXTRAS)
     parser.add_argument("--resolution", default="highest", choices=["highest", "lowest-direct"])
     parser.add_argument("--out", type=Path, help="append a row for each environment to this file")
     options = parser.parse_args()
@@ -37,9 +38,10 @@ def main() -> None:
     if not found:
         sys.exit("No Python to check with.")
     for version in found:
-        for extras in EXTRAS:
+        for extras in options.extras:
             with tempfile.TemporaryDirectory() as folder:
-                row = _check(options, version, extras, Path(folder))
+                typed = (version, extras) == (found[-1], options.extras[-1])  # once: it takes minutes
+                row = _check(options, version, extras, Path(folder), typed=typed)
             print(f"Python {row['versions']['python']}, thresher{extras}, {options.resolution}: fine", flush=True)
             if options.out is not None:
                 with options.out.open("a", encoding="utf-8") as file:
@@ -51,7 +53,7 @@ def _is_there(uv: list[str], version: str) -> bool:
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
-def _check(options: argparse.Namespace, version: str, extras: str, folder: Path) -> dict[str, Any]:
+def _check(options: argparse.Namespace, version: str, extras: str, folder: Path, *, typed: bool) -> dict[str, Any]:
     """Install, use, and check the types of the examples; what the first use measured."""
     python = folder / "env" / "bin" / "python"
     _run(*options.uv, "venv", "--quiet", "--no-python-downloads", "--python", version, folder / "env")
@@ -60,7 +62,7 @@ def _check(options: argparse.Namespace, version: str, extras: str, folder: Path)
     # Compiled before it is timed: an installer may not have done so.
     _run(python, "-m", "compileall", "-q", *(folder / "env").glob("lib/*/site-packages/thresher"))
     told = _run(python, ROOT / "release" / "smoke.py", *(["--extras"] if extras else []), cwd=folder, capture=True)
-    checked = _check_examples(options.mypy, python, folder) if options.mypy is not None and extras else 0
+    checked = _check_examples(options.mypy, python, folder) if options.mypy is not None and typed else 0
     origin = {"extras": extras, "resolution": options.resolution, **commit(ROOT / "src")}
     return {**origin, **json.loads(told.splitlines()[-1]), "typed_examples": checked}
 
