@@ -1,16 +1,21 @@
 """Install a wheel into clean environments and use it there: every Python that is found, without extras and with all.
 
-    python release/check.py dist/thresher-0.1.0-py3-none-any.whl [--resolution lowest-direct] [--pythons 3.11 3.12]
+    python release/check.py dist/NAME.whl [--resolution lowest-direct] [--pythons 3.11 /usr/bin/python3]
 
-With --mypy the examples are also checked against the installed package, which `py.typed` makes possible.
+With --mypy the examples are also checked against the last installed package, which `py.typed` makes possible. With
+--out a row for each environment (versions, seconds, what was used) is stored; docs/install.md shows them.
 """
 
 import argparse
+import json
 import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from thresher.bench.run.provenance import commit
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -22,18 +27,25 @@ def main() -> None:
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--uv", type=shlex.split, default=["uv"])
     parser.add_argument("--mypy", type=Path, help="check the types of the examples by it")
-    parser.add_argument("--pythons", nargs="*", default=PYTHONS)
+    parser.add_argument("--pythons", nargs="*", default=PYTHONS, help="versions, or paths of interpreters")
+    parser.add_argument("--extras", nargs="*", default=EXTRAS)
     parser.add_argument("--resolution", default="highest", choices=["highest", "lowest-direct"])
+    parser.add_argument("--out", type=Path, help="append a row for each environment to this file")
     options = parser.parse_args()
     found = [version for version in options.pythons if _is_there(options.uv, version)]
-    print(f"Python {', '.join(found)}; not on this machine: {', '.join(set(options.pythons) - set(found)) or 'none'}")
+    missing = [version for version in options.pythons if version not in found]
+    print(f"Python {', '.join(found)}; not on this machine: {', '.join(missing) or 'none'}", flush=True)
     if not found:
         sys.exit("No Python to check with.")
     for version in found:
-        for extras in EXTRAS:
+        for extras in options.extras:
             with tempfile.TemporaryDirectory() as folder:
-                _check(options, version, extras, Path(folder))
-                print(f"Python {version}, thresher{extras}, {options.resolution}: fine", flush=True)
+                typed = (version, extras) == (found[-1], options.extras[-1])  # once: it takes minutes
+                row = _check(options, version, extras, Path(folder), typed=typed)
+            print(f"Python {row['versions']['python']}, thresher{extras}, {options.resolution}: fine", flush=True)
+            if options.out is not None:
+                with options.out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
 
 
 def _is_there(uv: list[str], version: str) -> bool:
@@ -41,30 +53,32 @@ def _is_there(uv: list[str], version: str) -> bool:
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
-def _check(options: argparse.Namespace, version: str, extras: str, folder: Path) -> None:
+def _check(options: argparse.Namespace, version: str, extras: str, folder: Path, *, typed: bool) -> dict[str, Any]:
+    """Install, use, and check the types of the examples; what the first use measured."""
     python = folder / "env" / "bin" / "python"
     _run(*options.uv, "venv", "--quiet", "--no-python-downloads", "--python", version, folder / "env")
     wheel = f"thresher{extras} @ {options.wheel.resolve().as_uri()}"
     _run(*options.uv, "pip", "install", "--quiet", "--python", python, "--resolution", options.resolution, wheel)
-    _run(python, "-c", "import thresher; thresher.fit")  # compiles it, which an installer may not have done
-    _run(python, ROOT / "release" / "smoke.py", *(["--extras"] if extras else []), cwd=folder)
-    if options.mypy is not None and extras:
-        examples = sorted(map(str, (ROOT / "examples").glob("*.py")))
-        for each in examples:  # one by one, because scripts share no names
-            _run(
-                options.mypy.absolute(),
-                "--python-executable",
-                python,
-                "--config-file",
-                "",
-                "--strict",
-                each,
-                cwd=folder,
-            )
+    # Compiled before it is timed: an installer may not have done so.
+    _run(python, "-m", "compileall", "-q", *(folder / "env").glob("lib/*/site-packages/thresher"))
+    told = _run(python, ROOT / "release" / "smoke.py", *(["--extras"] if extras else []), cwd=folder, capture=True)
+    checked = _check_examples(options.mypy, python, folder) if options.mypy is not None and typed else 0
+    origin = {"extras": extras, "resolution": options.resolution, **commit(ROOT / "src")}
+    return {**origin, **json.loads(told.splitlines()[-1]), "typed_examples": checked}
 
 
-def _run(*command: object, cwd: Path | None = None) -> None:
-    subprocess.run([str(word) for word in command], cwd=cwd, check=True)
+def _check_examples(mypy: Path, python: Path, folder: Path) -> int:
+    """Check each example by itself, because scripts share no names; how many there are."""
+    examples = sorted((ROOT / "examples").glob("*.py"))
+    for each in examples:
+        _run(mypy.absolute(), "--python-executable", python, "--config-file", "", "--strict", each, cwd=folder)
+    return len(examples)
+
+
+def _run(*command: object, cwd: Path | None = None, capture: bool = False) -> str:
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=cwd, check=True, text=True, stdout=subprocess.PIPE if capture else None)
+    return done.stdout or ""
 
 
 if __name__ == "__main__":

@@ -105,6 +105,18 @@ def test_images_lie_in_the_folder_of_their_corrected_class(files: list[str], wor
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("words", [[], ["--drop"]])
+def test_one_file_lists_every_image_that_is_left_with_its_corrected_label(files: list[str], words: list[str]) -> None:
+    done("--out", "new", *words)
+    with open("new/labels_corrected.csv", newline="") as file:
+        listed = {row["file"]: row["label"] for row in csv.DictReader(file)}
+    there = {path.relative_to("new").as_posix() for path in Path("new").glob("[!.]*/**/*.png")}
+    assert listed == {file: file.partition("/")[0] for file in there}
+    assert len(listed) == len(files) - (len(WRONG) if words else 0)
+    undone()
+    assert not Path("new/labels_corrected.csv").exists()
+
+
 @pytest.mark.parametrize("words", [[], ["--drop"], ["--copy", "--drop", "--count", 5], ["--below", 0.25]])
 def test_undo_gives_the_images_back_as_they_were(files: list[str], words: list[Any]) -> None:  # noqa: ARG001
     before = checksums(Path("photos"))

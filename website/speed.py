@@ -45,7 +45,7 @@ def facility_location(folder: Path) -> Made:
     files, text = {}, []
     for n in sorted({n for n, _ in against}):
         points = _ratios({who: each for (size, who), each in against.items() if size == n}, "exact")
-        files[f"speed-facility-{n}.svg"] = bars(points, "times", "time, times ours", own=OURS["exact"], log=True)
+        files[f"speed-facility-{n}.svg"] = bars(points, "times", "time, times ours", own=OURS["exact"], logarithmic=True)
         text.append(
             f"{n:,} examples, half of them chosen:\n\n![Facility location, {n:,} examples](speed-facility-{n}.svg)"
         )
@@ -68,7 +68,7 @@ def badge(folder: Path) -> Made:
         if row["kind"] == "growth"
     ]
     files = {
-        "speed-badge.svg": bars(points, "times", "time, times ours", own="thresher", log=True),
+        "speed-badge.svg": bars(points, "times", "time, times ours", own="thresher", logarithmic=True),
         "speed-badge-growth.svg": lines(growth, "n", "seconds", ("examples", "seconds, 100 picks")),
     }
     return Made("![BADGE against peers](speed-badge.svg)\n\n![How BADGE grows](speed-badge-growth.svg)", files)

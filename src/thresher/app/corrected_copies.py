@@ -26,7 +26,7 @@ def write_copy(out: Path, source: Source, issues: Issues, changes: Sequence[Chan
     with written_whole(out) as folder:
         about: dict[str, Any] = {"kind": source.kind, "of": str(source.path), "file": source.path.name, "column": ""}
         if source.kind == IMAGES:
-            changes = write_images(folder, source, changes, copy=copy)
+            changes = write_images(folder, source, issues, changes, copy=copy)
         elif source.kind == TABLE:
             write_table(folder, source, issues, changes)
             about |= {"column": source.target + CORRECTED, "sep": source.sep}

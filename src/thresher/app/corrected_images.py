@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from thresher.app.corrections import Change, forget_changes, read_changes
+from thresher.app.corrections import CORRECTED_LABELS, Change, forget_changes, read_changes, write_labels
 from thresher.app.sources import PARTS, Source
 from thresher.core.errors import ThresherError, unknown
+from thresher.record.issues import Issues
 
 DROPPED = ".dropped"  # a folder of the copy, hidden so that it is no class
 
 
-def write_images(folder: Path, source: Source, changes: Sequence[Change], *, copy: bool) -> list[Change]:
+def write_images(
+    folder: Path, source: Source, issues: Issues, changes: Sequence[Change], *, copy: bool
+) -> list[Change]:
     """Fill the folder, and return the changes with the places that files have got in it."""
     files = {path.relative_to(source.path): path for path in sorted(source.path.rglob("*")) if _is_file(path)}
     place = shutil.copy2 if copy else _link
@@ -21,7 +24,22 @@ def write_images(folder: Path, source: Source, changes: Sequence[Change], *, cop
     moved = {PurePath(str(change.place)): PurePath(change.now) for change in placed}
     for inside, path in files.items():
         _put(path, folder / moved.get(inside, inside), place)
+    write_labels(folder, _labels(source, issues, placed))
     return placed
+
+
+def _labels(source: Source, issues: Issues, placed: Sequence[Change]) -> dict[str, object]:
+    """The label of every audited image that is not left out, by its place in the copy."""
+    changed = {change.id: change for change in placed}
+    columns = (issues.column(name).tolist() for name in ("id", "file", "label"))
+    found: dict[str, object] = {}
+    for id_, file, label in zip(*columns, strict=True):
+        change = changed.get(id_)
+        if change is None:
+            found[source.inside(file).as_posix()] = label
+        elif change.new is not None:
+            found[change.now] = change.new
+    return found
 
 
 def undo_images(folder: Path) -> int:
@@ -37,7 +55,7 @@ def undo_images(folder: Path) -> int:
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
             path.rmdir()
-    forget_changes(folder)
+    forget_changes(folder, folder / CORRECTED_LABELS)
     return len(changes)
 
 

@@ -16,6 +16,7 @@ from thresher.core.files import write_whole
 from thresher.record.issues import Issues
 
 CHANGES = "changes.csv"  # of a corrected copy: what was changed, for people and for the way back
+CORRECTED_LABELS = "labels_corrected.csv"  # of a corrected folder of images: every image and its label
 CORRECTION = "correction.json"  # of a corrected copy: of what it is a copy, and of which kind
 PEOPLE = "answered by people"
 HEADS = ("id", "place", "old", "new", "why", "now")
@@ -67,13 +68,23 @@ def answers_in(run: Path, issues: Issues) -> dict[int, Any]:
 def write_changes(folder: Path, changes: Sequence[Change], about: Mapping[str, Any]) -> None:
     """Write changes.csv and correction.json into a corrected copy."""
     place = "file" if changes and isinstance(changes[0].place, str) else "row"
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow([place if head == "place" else head for head in HEADS])
-    rows.writerows([_cell(getattr(change, head)) for head in HEADS] for change in changes)
-    write_whole(folder / CHANGES, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
+    heads = [place if head == "place" else head for head in HEADS]
+    _write_rows(folder / CHANGES, heads, ([getattr(change, head) for head in HEADS] for change in changes))
     said = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
     write_whole(folder / CORRECTION, lambda path: path.write_text(said, encoding="utf-8"))
+
+
+def write_labels(folder: Path, labels: Mapping[str, Any]) -> None:
+    """Write the label of every file of a corrected copy, by its place in the copy."""
+    _write_rows(folder / CORRECTED_LABELS, ("file", "label"), sorted(labels.items()))
+
+
+def _write_rows(file: Path, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    write_whole(file, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
 
 
 def read_changes(folder: Path) -> tuple[list[Change], dict[str, Any]]:
