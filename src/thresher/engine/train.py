@@ -2,6 +2,8 @@
 
 import copy
 import os
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +18,7 @@ from torch import nn
 from thresher.core.calls import adapt, call, one_output
 from thresher.core.errors import ThresherError, raised_in
 from thresher.core.examples import Examples
+from thresher.core.files import reading
 from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import preserved, seed_global
@@ -29,10 +32,10 @@ from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.start.checks import first_of
 from thresher.engine.step.learner import evaluating
 from thresher.engine.store.about import describe_run
-from thresher.engine.store.checkpoint import Record, RunFolder
+from thresher.engine.store.checkpoint import Record, RunFolder, start_again
 from thresher.record.ledger import Ledger
 from thresher.record.outcome import write_outcome
-from thresher.record.run_folder import EXAMPLES, LEDGER
+from thresher.record.run_folder import CHECKPOINT, EXAMPLES, LEDGER
 
 WORTH_COMPILING = 2e16  # operations of a training that earn the half minute: about 120 epochs of ResNet-18 on CIFAR-10
 COMPILED = "The training pass is compiled first, which takes about half a minute: --no-compiled leaves it as it is."
@@ -184,17 +187,23 @@ def _to_the_end(
     about: Mapping[str, Any],
 ) -> Run:
     training.ledger = Ledger(None if folder is None else folder.path / LEDGER)
-    if saved is not None:
-        training.load_state(saved)
+    if saved is not None and folder is not None:
+        with reading(folder.path / CHECKPOINT, start_again(folder.path)):
+            training.load_state(saved)
     saved_at, took = time.monotonic(), 0.0
     commit_every = training.plan.settings.commit_every
-    while not training.finished:
-        _watched_epoch(training, until, watch)
-        now = time.monotonic()
-        if folder is not None and now - saved_at >= min(commit_every, CHEAP * took) and not training.finished:
-            folder.commit(training.state(), training.ledger, training.history)
-            saved_at = time.monotonic()
-            took = saved_at - now
+    with _told_to_end() if folder is not None else nullcontext([]) as told:
+        while not training.finished:
+            _watched_epoch(training, until, watch)
+            now = time.monotonic()
+            due = bool(told) or now - saved_at >= min(commit_every, CHEAP * took)
+            if folder is not None and due and not training.finished:
+                folder.commit(training.state(), training.ledger, training.history)
+                saved_at = time.monotonic()
+                took = saved_at - now
+                if told:
+                    warnings.warn(f"Ended as told after epoch {training.epoch}, which is saved.", stacklevel=2)
+                    raise SystemExit(128 + told[0])
     training.scores.restore_best()
     if folder is not None:
         if saved is None or not saved["finished"]:
@@ -215,6 +224,25 @@ def _to_the_end(
     )
 
 
+@contextmanager
+def _told_to_end() -> Iterator[list[int]]:
+    """Signals to end (SIGTERM) that came meanwhile: the epoch is finished and saved first; a second one ends at once."""
+    told: list[int] = []
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield told
+        return
+
+    def note(number: int, _: object) -> None:
+        told.append(number)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    signal.signal(signal.SIGTERM, note)
+    try:
+        yield told
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _watched_epoch(
     training: Training, until: Callable[[Record], bool] | None, watch: Callable[[Moment], None] | None
 ) -> None:
@@ -225,7 +253,7 @@ def _watched_epoch(
                     watch(Moment(training.epoch, training.plan.epochs, step, steps))
     record = training.history[-1]
     with raised_in("until"):
-        training.stopped = until is not None and until(record)
+        training.stopped = until is not None and bool(until(record))
     training.finished = training.finished or training.stopped
     if watch is not None:
         watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
