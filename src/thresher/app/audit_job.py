@@ -14,6 +14,7 @@ from thresher.auditing import audit, rate_to_assume
 from thresher.auditing.given import whole
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import UNREADABLE
 from thresher.data import Splits
 from thresher.engine.settings import TrainSettings, training_part
 from thresher.engine.train import Moment
@@ -53,7 +54,7 @@ def read_probabilities(path: Path) -> NDArray[Any]:
     """The array of an .npy file, or the only one of an .npz file."""
     try:
         stored = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except UNREADABLE as error:
         raise ThresherError(f"{path} cannot be read ({error}): write it with numpy.save.") from error
     if isinstance(stored, np.ndarray):
         return stored

@@ -33,7 +33,7 @@ class PlainErrors(TyperGroup):
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             notes: list[str] = getattr(stop, "__notes__", [])
-            _say(" ".join(notes) or "Stopped.")
+            _say(" ".join(notes) or str(stop) or "Stopped.")
             raise typer.Exit(STOPPED) from None
         except ThresherError as error:
             _say(str(error))

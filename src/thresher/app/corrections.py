@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from thresher.app.annotate.stored_answers import read_answers
 from thresher.app.sources import rows_of
 from thresher.core.errors import ThresherError
-from thresher.core.files import write_whole
+from thresher.core.files import read_json, read_text, write_whole
 from thresher.record.issues import Issues
 
 CHANGES = "changes.csv"  # of a corrected copy: what was changed, for people and for the way back
@@ -21,6 +21,15 @@ CORRECTION = "correction.json"  # of a corrected copy: of what it is a copy, and
 PEOPLE = "answered by people"
 HEADS = ("id", "place", "old", "new", "why", "now")
 FORMULAS = "=+-@\t\r'"  # with which a cell begins that a spreadsheet may not read as text
+
+
+class Correction(TypedDict):
+    """Of what a corrected copy is one."""
+
+    kind: str
+    file: str | None
+    column: NotRequired[str]
+    sep: NotRequired[str | None]
 
 
 @dataclass(frozen=True)
@@ -89,10 +98,10 @@ def _write_rows(file: Path, heads: Sequence[str], rows: Iterable[Sequence[Any]])
 
 def read_changes(folder: Path) -> tuple[list[Change], dict[str, Any]]:
     """What `write_changes` wrote; labels are texts, and "" stands for what was left out."""
+    fix = "correct the data again"
     try:
-        about: dict[str, Any] = json.loads((folder / CORRECTION).read_text(encoding="utf-8"))
-        about["kind"], about["file"]
-        rows = csv.reader(io.StringIO((folder / CHANGES).read_text(encoding="utf-8"), newline=""))
+        about: dict[str, Any] = read_json(folder / CORRECTION, Correction, fix)
+        rows = csv.reader(io.StringIO(read_text(folder / CHANGES, fix), newline=""))
         first = next(rows)
         found = [Change(int(id_), *map(_value, rest)) for id_, *rest in rows]
     except FileNotFoundError:

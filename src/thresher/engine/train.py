@@ -3,10 +3,12 @@
 import copy
 import json
 import os
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from torch import nn
 
 from thresher.core.errors import ThresherError, raised_in
 from thresher.core.examples import Examples
+from thresher.core.files import reading
 from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.one_output import adapt, one_output
 from thresher.core.recipe import Recipe
@@ -31,10 +34,10 @@ from thresher.engine.several.ranks import Ranks
 from thresher.engine.start.checks import first_of
 from thresher.engine.step.learner import evaluating
 from thresher.engine.store.about import describe_run
-from thresher.engine.store.checkpoint import Record, RunFolder
+from thresher.engine.store.checkpoint import Record, RunFolder, start_again
 from thresher.record.ledger import Ledger
 from thresher.record.outcome import write_outcome
-from thresher.record.run_folder import EXAMPLES, LEDGER
+from thresher.record.run_folder import CHECKPOINT, EXAMPLES, LEDGER
 
 WORTH_COMPILING = 2e16  # operations of a training that earn the half minute: about 120 epochs of ResNet-18 on CIFAR-10
 COMPILED = "The training pass is compiled first, which takes about half a minute: --no-compiled leaves it as it is."
@@ -212,18 +215,25 @@ def _to_the_end(
     ranks = training.ranks
     writes = folder is not None and (ranks is None or ranks.is_first)
     training.ledger = Ledger(folder.path / LEDGER if folder is not None and writes else None)
-    if saved is not None:
-        training.load_state(saved)
+    if saved is not None and folder is not None:
+        with reading(folder.path / CHECKPOINT, start_again(folder.path)):
+            training.load_state(saved)
     saved_at, took = time.monotonic(), 0.0
     commit_every = training.plan.settings.commit_every
-    while not training.finished:
-        _watched_epoch(training, until, watch)
-        now = time.monotonic()
-        due = folder is not None and now - saved_at >= min(commit_every, CHEAP * took) and not training.finished
-        if folder is not None and (due if ranks is None else ranks.from_first(due)):
-            _commit(training, folder, writes)
-            saved_at = time.monotonic()
-            took = saved_at - now
+    alone = folder is not None and ranks is None  # one of several that is told to end would leave the others waiting
+    ending: AbstractContextManager[list[int]] = _told_to_end() if alone else nullcontext([])
+    with ending as told:
+        while not training.finished:
+            _watched_epoch(training, until, watch)
+            now = time.monotonic()
+            due = not training.finished and (bool(told) or now - saved_at >= min(commit_every, CHEAP * took))
+            if folder is not None and (due if ranks is None else ranks.from_first(due)):
+                _commit(training, folder, writes)
+                saved_at = time.monotonic()
+                took = saved_at - now
+                if told:
+                    warnings.warn(f"Ended as told after epoch {training.epoch}, which is saved.", stacklevel=2)
+                    raise SystemExit(128 + told[0])
     training.scores.restore_best()
     if folder is not None:
         if saved is None or not saved["finished"]:
@@ -259,6 +269,25 @@ def _commit(training: Training, folder: RunFolder, writes: bool) -> None:
         training.ledger.pending = []
 
 
+@contextmanager
+def _told_to_end() -> Iterator[list[int]]:
+    """Signals to end (SIGTERM) that came meanwhile: the epoch is finished and saved; a second one ends at once."""
+    told: list[int] = []
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield told
+        return
+
+    def note(number: int, _: object) -> None:
+        told.append(number)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    signal.signal(signal.SIGTERM, note)
+    try:
+        yield told
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _watched_epoch(
     training: Training, until: Callable[[Record], bool] | None, watch: Callable[[Moment], None] | None
 ) -> None:
@@ -269,7 +298,7 @@ def _watched_epoch(
                     watch(Moment(training.epoch, training.plan.epochs, step, steps))
     record = training.history[-1]
     with raised_in("until"):
-        training.stopped = until is not None and until(record)
+        training.stopped = until is not None and bool(until(record))
     if training.ranks is not None:
         training.stopped = training.ranks.from_first(training.stopped)
     training.finished = training.finished or training.stopped

@@ -155,6 +155,9 @@ def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module
     return from_module(module, setting, input_shape, outputs)
 
 
+IN_TRAINING = 4  # times its parameters: their gradients and Adam's two averages beside them
+
+
 @dataclass(frozen=True)
 class NamedModel:
     """A function that makes the model of a name: `build` with everything settled, so that a run can remember it."""
@@ -169,17 +172,17 @@ class NamedModel:
 
 
 def refuse_larger_than_memory(name: str, input_shape: tuple[int, ...], outputs: int) -> None:
-    """Refuse a network of a known name whose parameters alone would not fit into this machine's memory."""
+    """Refuse a network of a known name whose training would not fit into this machine's memory."""
     largest = max([outputs, *(int(each) for each in re.findall(r"\d+", name.partition(":")[2]))])
-    if largest < 100_000 or is_foreign(name) or name.startswith("timm"):  # an ordinary one, which need not be counted
+    if largest < 10_000 or is_foreign(name) or name.startswith("timm"):  # an ordinary one, which need not be counted
         return
     with torch.device("meta"), torch.random.fork_rng(devices=[]):
         made = build(name, input_shape=input_shape, outputs=outputs)
-    size = sum(each.numel() * each.element_size() for each in made.parameters())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    size = IN_TRAINING * sum(each.numel() * each.element_size() for each in made.parameters())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     if size > memory:
         raise ThresherError(
-            f"The model {name} with {outputs} outputs would take {size / 1e9:,.0f} GB of this machine's "
+            f"The model {name} with {outputs} outputs would take {size / 1e9:,.0f} GB to train, of this machine's free "
             f"{memory / 1e9:,.0f} GB: choose a smaller one, or renumber the labels."
         )
 

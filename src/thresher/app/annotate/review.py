@@ -21,6 +21,7 @@ from thresher.record.issues import Issues
 from thresher.record.outcome import encoded_images
 from thresher.record.run_folder import PREVIEWS
 from thresher.report.gallery import encoded_address, stored_address
+from thresher.report.run_record import read_previews
 
 MOST_NUMBERS = 24  # of an input that is a row of numbers
 
@@ -104,9 +105,8 @@ def _kept(run: Path) -> dict[int, Shown]:
     """What the run has kept of the least trusted examples, by id."""
     if not (run / PREVIEWS).exists():
         return {}
-    with np.load(run / PREVIEWS, allow_pickle=False) as stored:
-        arrays = dict(stored)
-    ids = arrays["ids"].tolist()
+    arrays = read_previews(run / PREVIEWS, "run the audit again")
+    ids = arrays["ids"].tolist() if arrays else []
     if "inputs" in arrays:
         return dict(zip(ids, map(_row, arrays["inputs"]), strict=True))
     return {id_: {IMAGE: stored_address(arrays, place) or ""} for place, id_ in enumerate(ids)}

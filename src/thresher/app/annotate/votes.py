@@ -2,14 +2,14 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from thresher.app.annotate.tasks import ID
 from thresher.core.errors import ThresherError
+from thresher.core.files import misfit, parsed_json
 
 KINDS = ("choices", "number")  # of questions that Label Studio asks for us, and the names of their answers
 
@@ -22,6 +22,13 @@ class Vote:
     label: str
     by: str = ""
     at: str = ""
+
+
+class Annotation(TypedDict, total=False):
+    """What is read of one annotation of a task."""
+
+    result: list[dict[str, Any]] | None
+    was_cancelled: bool | None
 
 
 def read_votes(path: Path) -> list[Vote]:
@@ -59,12 +66,8 @@ def _from_csv(text: str, name: str) -> list[Vote]:
 
 
 def _from_json(text: str, name: str) -> list[Vote]:
-    try:
-        exported = json.loads(text)
-    except ValueError as error:
-        raise ThresherError(f"{name} is not JSON ({error}): export it again, or give a .csv file.") from error
-    if not isinstance(exported, list) or not all(isinstance(task, dict) for task in exported):
-        raise ThresherError(f"{name} is not a list of tasks: export the project from Label Studio as JSON.")
+    fix = "export the project from Label Studio as JSON again, or give a .csv file"
+    exported = parsed_json(text, list[dict[str, Any]], Path(name), fix)
     return [vote for place, task in enumerate(exported, 1) for vote in _task_votes(task, f"Task {place} of {name}")]
 
 
@@ -79,8 +82,9 @@ def _task_votes(task: Mapping[str, Any], where: str) -> Iterator[Vote]:
             yield Vote(id_, label, _annotator(task.get("annotator")), _when(task))
         return
     annotations = task.get("annotations")
-    if not isinstance(annotations, list) or not all(isinstance(each, dict) for each in annotations):
+    if misfit(annotations, list[Annotation]) is not None:
         raise ThresherError(f"{where} has no annotations: give what Label Studio exports as JSON.")
+    assert isinstance(annotations, list)
     for annotation in annotations:
         if not annotation.get("was_cancelled"):
             for label in _labels(_answered(annotation, where), where):

@@ -92,7 +92,7 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
     run, tuned = _watched(job, folder, commit_every, aside)
     if finished:
         aside.print(f"{folder} is finished and is not trained again; these are its results.", soft_wrap=True)
-    if not finished or not page.exists():
+    if not finished or (not page.exists() and os.access(folder, os.W_OK)):
         write_report([folder], page)
     found = result(run, job.settings, folder, tuned)
     if as_json:

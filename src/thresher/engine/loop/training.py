@@ -40,7 +40,6 @@ from thresher.objectives import as_objective
 from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits, steps_at_once
 
 
-
 class Training:
     """Everything that changes while a run goes on; `state()` is all of it that a checkpoint needs."""
 

@@ -304,6 +304,10 @@ def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     """Take over a saved state; how this device computes stays as it is, wherever the state was saved."""
     here = [{name: group[name] for name in ("lr", *ABOUT_DEVICE) if name in group} for group in optimizer.param_groups]
     optimizer.load_state_dict(saved)
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if not isinstance(value, Tensor) or value.shape not in (parameter.shape, torch.Size([])):
+                raise ValueError(f"{name} of the optimizer fits no parameter")
     for group, own in zip(optimizer.param_groups, here, strict=True):
         rate = float(group["lr"])
         group.update(own)
