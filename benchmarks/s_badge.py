@@ -151,8 +151,8 @@ def finding(data: str, rows: list[dict[str, Any]]) -> str:
     layers = ", ".join(f"{gain(by):+.2f} by {by}" for by in dict.fromkeys(r["by"] for r in rows) if by != BADGE)
     seeds = f"{CASES[data].seeds} seed{'s' * (CASES[data].seeds > 1)}"
     return (
-        f"**{data}**, {seeds}: gain in the clean share of the picks over BADGE. By length of training: {lengths} epochs. "
-        f"By how the average is updated, over all lengths: {ways}. By where the divergence is read, over all of these: "
+        f"**{data}**, {seeds}: gain in the clean share of the picks over BADGE. By length of training: {lengths} "
+        f"epochs. By how the average is updated, over all lengths: {ways}. By where the divergence is read, over all of these: "
         f"{layers}.\n"
     )
 
