@@ -152,8 +152,8 @@ def finding(data: str, rows: list[dict[str, Any]]) -> str:
     seeds = f"{CASES[data].seeds} seed{'s' * (CASES[data].seeds > 1)}"
     return (
         f"**{data}**, {seeds}: gain in the clean share of the picks over BADGE. By length of training: {lengths} "
-        f"epochs. By how the average is updated, over all lengths: {ways}. By where the divergence is read, over all of these: "
-        f"{layers}.\n"
+        f"epochs. By how the average is updated, over all lengths: {ways}. By where the divergence is read, over all "
+        f"of these: {layers}.\n"
     )
 
 
