@@ -27,7 +27,7 @@ from thresher.models import build
 from thresher.rules import kmeans_plus_plus
 from thresher.slots import Clamped, Growing
 
-BADGE, S_BADGE = "1: BADGE", "penultimate layer: S-BADGE"
+BADGE, S_BADGE, RELATIVE = "1: BADGE", "penultimate layer: S-BADGE", "penultimate, against its size"
 AVERAGES = {
     "growing to 0.999 (code)": Growing(0.999),
     "0.999 from the start (paper)": 0.999,
@@ -73,7 +73,7 @@ def scales(model: nn.Module, average: nn.Module, inputs: Tensor) -> dict[str, Te
     return {
         BADGE: torch.ones_like(difference),
         S_BADGE: difference,
-        "penultimate, against its size": difference / mean.abs().mean(1).clamp_min(1e-12),
+        RELATIVE: difference / mean.abs().mean(1).clamp_min(1e-12),
         "outputs": (outputs - said).abs().mean(1),
     }
 
@@ -109,6 +109,12 @@ average, on the thought that these still change where something can be learnt, a
 On SVHN with diverse noise it ended below BADGE here and above it in the paper ([Table 1](active-paper.md)), so its
 parts were varied in one round of the same noise. A fifth of the pool is clean. *Fit* is the share of bought labels
 that the network predicts at the end.
+
+**What was found.** Neither how the average is updated, nor the layer, nor the length turns it round. On SVHN the
+hidden states of images of one colour lie *farther* from those of the average than those of pictures do, by as much
+as they are larger: against its own size the difference says nothing. So the factor asks for noise, and S-BADGE picks
+less clean than BADGE. On digits it is the other way round, and S-BADGE picks cleaner. One seed on SVHN, 6,000
+pictures of it, and one round; the MLP only.
 """
 
 
@@ -143,6 +149,9 @@ def finding(data: str, rows: list[dict[str, Any]]) -> str:
         own, plain = ([row["clean_picks"] for row in here if row["by"] == each] for each in (by, BADGE))
         return fmean(own) - fmean(plain)
 
+    def factor(by: str) -> float:
+        return fmean(row["clean_over_noisy"] for row in rows if row["by"] == by)
+
     released = next(iter(AVERAGES))
     lengths = ", ".join(f"{gain(S_BADGE, average=released, epochs=e):+.2f} after {e}" for e in CASES[data].epochs)
     ways = ", ".join(
@@ -151,9 +160,10 @@ def finding(data: str, rows: list[dict[str, Any]]) -> str:
     layers = ", ".join(f"{gain(by):+.2f} by {by}" for by in dict.fromkeys(r["by"] for r in rows) if by != BADGE)
     seeds = f"{CASES[data].seeds} seed{'s' * (CASES[data].seeds > 1)}"
     return (
-        f"**{data}**, {seeds}: gain in the clean share of the picks over BADGE. By length of training: {lengths} epochs. "
-        f"By how the average is updated, over all lengths: {ways}. By where the divergence is read, over all of these: "
-        f"{layers}.\n"
+        f"**{data}**, {seeds}: gain in the clean share of the picks over BADGE. By length of training: {lengths} "
+        f"epochs. By how the average is updated, over all lengths: {ways}. By where the divergence is read, over all "
+        f"of these: {layers}. The factor of clean examples is {factor(S_BADGE):.2f} of that of noisy ones, and "
+        f"{factor(RELATIVE):.2f} once it is divided by the size of the hidden state.\n"
     )
 
 

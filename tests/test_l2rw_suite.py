@@ -19,7 +19,7 @@ from thresher.bench.pages.number_plots import number_points, numbers_svg
 from thresher.bench.pages.page import write_page
 from thresher.bench.run.identity import head_of, settings_of
 from thresher.bench.run.jobs import jobs_of
-from thresher.bench.run.task import kept_scores, load_task, run_task, summary
+from thresher.bench.run.task import kept_scores, load_task, run_task, summary, trainer_of
 from thresher.bench.suites import SUITES, l2rw, l2rw_tables
 from thresher.data import load
 from thresher.engine.run import Run
@@ -153,6 +153,16 @@ def test_what_a_variant_lacks_is_said() -> None:
             replace(TINY, scales={"small": Scale((replace(CELL, **{lacks: None}),), setup)})
     with pytest.raises(ThresherError, match="none"):
         replace(TINY, methods=(*TINY.methods, Entry("none+ft", of="none", fine_tune=True)))
+
+
+def test_clean_examples_may_be_inside_the_training_set() -> None:
+    task = load_task(job_of("standard", cell=CELL), device="cpu")
+    inside = replace(task, job=replace(task.job, entry=replace(task.job.entry, clean_inside=True)))
+    assert task.clean is not None
+    assert len(trainer_of(inside).train) == len(trainer_of(task).train) + len(task.clean)
+    added = trainer_of(inside).train.subset(torch.isin(trainer_of(inside).train.ids, task.clean.ids))
+    assert torch.equal(added.targets.sort().values, task.clean.targets.sort().values)
+    assert not added.columns["is_corrupt"].any()
 
 
 def results_of(score: Callable[[Job], float | None], seeds: int = 2) -> list[dict[str, Any]]:

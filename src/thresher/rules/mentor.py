@@ -69,7 +69,8 @@ def trained_mentor(classes: int, seed: int = 0) -> Mentor:
             losses, differences, labels, part = generated(BATCH, classes, draws)
             told = mentor(losses, differences, labels, part)
             optimizer.zero_grad()
-            binary_cross_entropy_with_logits(told, predefined(differences, part)).backward()
+            wrong = binary_cross_entropy_with_logits(told, predefined(differences, part))
+            wrong.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     return mentor.requires_grad_(False)
 

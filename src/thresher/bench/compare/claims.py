@@ -12,6 +12,7 @@ from thresher.bench.definition.suite import Claim, Suite
 RowPair = tuple[Row, Row]  # two methods in the same cell
 
 CLAIM_HEADS = ("above", "below", "on average", "cells", "it holds in", "undecided in", "not in")
+OF_METRIC = {"r2": " on real targets"}
 SAID = {"holds": "it holds", "undecided": "**undecided**", "not": "**it does not hold**"}
 
 
@@ -55,7 +56,8 @@ def verdict(suite: Suite, rows: Sequence[Row]) -> str:
         for better, worse in product(claim.better, claim.worse):
             if pairs := _pairs_of(claim, better, worse, rows):
                 whole = paired([_by_seed(pair) for _, pair in pairs])
-                name = _label(suite, better) + (f" on {claim.data}" if claim.data else "")
+                where = f" on {claim.data}" if claim.data else OF_METRIC.get(claim.metric, "")
+                name = _label(suite, better) + where
                 sure = "" if whole.verdict == "holds" else f" ({whole.words(digits_of(claim.metric))})"
                 told.setdefault(name, {}).setdefault(whole.verdict, []).append(_label(suite, worse) + sure)
                 seeds.append(whole.seeds)

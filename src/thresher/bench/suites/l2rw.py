@@ -141,7 +141,7 @@ SMALL = Scale(
     setup=Setup(model="mlp:256x256", batch=64, epochs=30, seeds=5, tuning_steps=300, learning_rate=1e-3),
     notes=(
         "Five seeds in every cell, and every baseline; the pictures of clean-set sizes and noise levels (Figures 4 and "
-        "5) show eight of the methods, the tables all.",
+        "5) show nine of the methods, the tables all.",
         "Clean images are taken out before the rest is corrupted, equally many of each class, as in the released code; "
         "the last row has them in the training set as well, as section 3.1 assumes. Methods without a "
         "clean set never see them: the rows Clean only and +FT say what they are worth by themselves. At 100:1 one "
