@@ -101,7 +101,9 @@ def loop_report(folder: Path, text: str) -> str:
 
 
 def question(folder: Path, text: str) -> str:
-    write_question(folder, [3, 4], [{"row": {f"column {text}": f"cell {text}"}}] * 2, Answers([f"class {text}", "other"]))
+    write_question(
+        folder, [3, 4], [{"row": {f"column {text}": f"cell {text}"}}] * 2, Answers([f"class {text}", "other"])
+    )
     choices = ElementTree.parse(folder / "interface.xml").iter("Choice")
     assert [choice.get("value") for choice in choices] == [f"class {text}", "other"]
     return (folder / "preview.html").read_text(encoding="utf-8")

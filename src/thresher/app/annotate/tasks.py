@@ -43,9 +43,7 @@ def interface(answers: Answers, shown: Shown) -> str:
     """
     kind, tag = (IMAGE, "Image") if IMAGE in shown else (ROW, "Table")
     above = [f'  <Header value="${QUESTION}"/>'] if QUESTION in shown else []
-    return "\n".join(
-        ["<View>", *above, f'  <{tag} name="example" value="${kind}"/>', *_question(answers), "</View>"]
-    )
+    return "\n".join(["<View>", *above, f'  <{tag} name="example" value="${kind}"/>', *_question(answers), "</View>"])
 
 
 def _question(answers: Answers) -> list[str]:
