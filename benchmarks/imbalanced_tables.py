@@ -148,8 +148,8 @@ PAGE = """# Rare classes in tables
 <!-- Made from results/imbalanced-tables.jsonl by `python benchmarks/imbalanced_tables.py --show`: do not edit. -->
 
 Balanced accuracy in percent on held-out rows, means over {seeds}. The training rows are {least:,} to {most:,}; the
-commonest class is {ratio} times as frequent as the rarest, made so by leaving rows out, or, of the sets with *or not* and
-shuttle, by nature. Logistic regression and boosting (`HistGradientBoostingClassifier`) are scikit-learn's, *balanced*
+commonest class is {ratio} times as frequent as the rarest, made so by leaving rows out, or, of *or not* and shuttle,
+by nature. Logistic regression and boosting (`HistGradientBoostingClassifier`) are scikit-learn's, *balanced*
 with `class_weight="balanced"`. The others are methods of ours: *mlp* is what `thresher train` makes of a table by
 default, *linear* is `--model linear --learning-rate 0.01`. `l2rw` may trust {clean} rows of each class.
 
