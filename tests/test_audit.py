@@ -347,3 +347,10 @@ def test_pixels_have_no_say_in_the_rate_of_labels_that_given_probabilities_contr
     noise = draws.normal(size=(1000, 1, 4, 4)).astype(np.float32)
     found = th.audit(noise, given, probabilities=probabilities, method=None).summary["noise_rate"]
     assert found["low"] <= (given != true).mean() <= found["high"]
+
+
+def test_probabilities_of_another_shape_are_refused_before_anything_takes_time() -> None:
+    told: list[str] = []
+    with pytest.raises(th.ThresherError, match=r"give \[200, 2\]"):
+        th.audit(np.zeros((200, 3)), np.arange(200) % 2, probabilities=np.ones((200, 3)), tell=told.append)
+    assert told == []

@@ -33,7 +33,7 @@ from thresher.app.cli import summary
 from thresher.app.commands import demo as demo_command
 from thresher.app.folders import read_toml
 from thresher.app.settings import Settings, make_settings, save
-from thresher.app.terminal import progress
+from thresher.app.terminal import plain_console, progress
 from thresher.core.files import LOCK
 from thresher.engine.plan import make_optimizer, make_schedule
 from thresher.engine.store.checkpoint import RunFolder
@@ -637,3 +637,17 @@ def test_more_epochs_train_a_finished_run_on(tmp_path):
     assert read_toml(tmp_path / "a" / "run.toml")["epochs"] == 3
     trained(tmp_path / "b")
     assert_same_run(tmp_path / "a", tmp_path / "b")
+
+
+def test_the_time_left_is_told_by_the_steps_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before the first step, and that step itself, take longer than the others."""
+    now, text = [0.0], io.StringIO()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with progress(["a"], plain_console(file=text, width=200)) as [watch]:
+        for at, step in ((100.0, 1), (111.0, 2), (122.0, 3)):
+            now[0] = at
+            watch(Moment(0, 1, step, 10))
+    lines = text.getvalue().splitlines()
+    assert "left" not in lines[0]
+    assert lines[1].endswith("about 1 min 28 s left")  # eight steps of eleven seconds
+    assert lines[2].endswith("about 1 min 17 s left")

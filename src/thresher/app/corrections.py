@@ -157,9 +157,8 @@ def is_other(answer: Any, audited: Any) -> bool:
 def refuse_changed(path: Path, place: str, found: Any, audited: Any) -> None:
     """Refuse data whose label at this place is not the one that was audited."""
     if not is_same(found, audited):
-        raise ThresherError(
-            f"{path} is not what was audited ({place} is '{found}' and was '{in_text(_rounded(audited))}'): audit it again."
-        )
+        was = in_text(_rounded(audited))
+        raise ThresherError(f"{path} is not what was audited ({place} is '{found}' and was '{was}'): audit it again.")
 
 
 def _of_a_row(change: Change) -> Change:

@@ -227,10 +227,14 @@ def default_model(input_shape: tuple[int, ...], *, embeddings: bool = False, on_
 
 
 def model_for(train: Examples, device: torch.device) -> str:
-    """The default model for these examples on this device; vectors that are no rows of a table are embeddings."""
+    """The default model for these examples on this device."""
+    return default_model(train.input_shape, embeddings=are_embeddings(train), on_cpu=device.type == "cpu")
+
+
+def are_embeddings(train: Examples) -> bool:
+    """Whether the inputs are long vectors that are no rows of a table."""
     vectors = len(train.input_shape) == 1 and train.input_shape[0] >= EMBEDDING
-    embeddings = vectors and not isinstance(train.preparation, RowPreparation)
-    return default_model(train.input_shape, embeddings=embeddings, on_cpu=device.type == "cpu")
+    return vectors and not isinstance(train.preparation, RowPreparation)
 
 
 def _registered(name: str, setting: str | None, input_shape: tuple[int, ...], outputs: int) -> nn.Module:

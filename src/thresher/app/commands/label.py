@@ -39,7 +39,8 @@ def label(
     Example: thresher label runs/photos export.json
 
     The answers are checked before anything is kept. Where people disagree the majority counts, with a warning; a tie
-    stays open; of numbers the median counts. The same answers again change nothing. A command that was stopped goes on when it is given again.
+    stays open; of numbers the median counts. The same answers again change nothing. A command that was stopped goes on
+    when it is given again.
     Answers to thresher review are kept in the folder of the audit, where thresher correct finds them.
     """
     if (run / ISSUES).exists():

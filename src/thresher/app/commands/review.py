@@ -20,7 +20,7 @@ def review(
 
     A new folder inside the run has tasks.json and interface.xml, which Label Studio imports; answers.csv, which can be
     filled in instead; and preview.html. Each task names its file or row, the given and the suggested label; of real
-    targets the given and the expected number. Those that are answered already are not asked again. Then: thresher label.
+    targets the given and the expected number. What is answered already is not asked again. Then: thresher label.
     """
     from thresher.app.annotate.question import write_question
     from thresher.app.annotate.review import answers_to, most_doubtful, shown
