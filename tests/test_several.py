@@ -1,4 +1,4 @@
-"""One run in 1, 2 and 4 processes: the same order, ids, decisions and ledger, also after a change of their number."""
+"""Law 10: one run in 1, 2 and 4 processes has the same order, ids, decisions and ledger, also after a change of number."""
 
 import json
 import os
