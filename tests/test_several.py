@@ -1,4 +1,4 @@
-"""Law 10: one run in 1, 2 and 4 processes has the same order, ids, decisions and ledger; also when the number changes."""
+"""Law 10: one run in 1, 2 and 4 processes has the same order, ids and decisions; also when the number changes."""
 
 import json
 import os
