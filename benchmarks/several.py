@@ -4,7 +4,7 @@
     python benchmarks/several.py --show results/several-cpu.jsonl > docs/results/several-cpu.md
 
 Every process computes in one thread. In a group the contestants take turns, and figures are medians over rounds: a loop
-by hand with DDP, and the steps of `fit` by plain training, by PRL(L) and by PRL(G). The gathers of PRL(L) are also
+by hand with DDP, and the steps of `fit` by plain training and by PRL(L). The gathers of PRL(L) are also
 timed by themselves, with the tensors of such a step. Two processes on two cores that others use as well scale badly:
 the ratios within one group are what to read.
 """
@@ -104,7 +104,6 @@ def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rou
         "DDP by hand": lambda: by_hand(data, batch, steps),
         "standard": lambda: by_fit("standard", data, batch, steps),
         "prl-l": lambda: by_fit("prl-l", data, batch, steps),
-        "prl-g": lambda: by_fit("prl-g", data, batch, steps),
         "gathers of prl-l": lambda: gathers(batch, steps),
     }
     taken: dict[str, list[float]] = {name: [] for name in contestants}
@@ -177,8 +176,8 @@ def show(rows: list[dict[str, Any]]) -> str:
         lines.append(f"| {classes:,} | {size / 1e6:,.0f} | {size / speed:.1f} | {size / 1e10:.3f} |")
     lines += [
         "",
-        "And what one step brings to each of 1,024 processes, whose ring passes 1,023 messages on (5 microseconds each, "
-        "assumed), beside the gradients of 100 million parameters, which are twice 400 MB:",
+        "And what one step brings to each of 1,024 processes, whose ring passes 1,023 messages on (5 microseconds "
+        "each, assumed), beside the gradients of 100 million parameters, which are twice 400 MB:",
         "",
         "| batch | classes | MB | ms at 10 GB/s | ms of the ring | ms of the gradients |",
         "|---|---|---|---|---|---|",

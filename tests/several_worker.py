@@ -17,8 +17,9 @@ from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 
 from thresher import Examples, Recipe, acquire, fit, signals
+from thresher.core.errors import ThresherError
 from thresher.methods import acquisition
-from thresher.objectives import DeterminantLoss
+from thresher.objectives import CrossCorrelation, DeterminantLoss
 from thresher.rules import FacilityLocation, KeepSmallest, MetaGradient, from_peer, streamed_facility_location, warmup
 from thresher.slots import ClusterMixup, Flip, Mixup, PadCrop
 
@@ -150,6 +151,31 @@ def killed(folder: Path) -> float:
     raise AssertionError("the run went on without a process")
 
 
+def _refusals() -> list[str]:
+    """What several processes are told that they cannot do."""
+    clean, said = digits().subset(torch.arange(30)), []
+    tries: list[tuple[Recipe, Found]] = [
+        (Recipe(), {"batch": 1}),
+        (Recipe(objective=CrossCorrelation(), views=(Flip(), Flip())), {}),
+        (Recipe(each_batch=MetaGradient()), {"clean": clean, "sharded": True}),
+        (Recipe(), {"epochs": 1 + distributed.get_rank()}),
+    ]
+    for recipe, given in tries:
+        try:
+            fit(recipe, network, digits(), **{"batch": BATCH, "epochs": 1, "device": "cpu", **given})
+        except ThresherError as error:
+            said.append(str(error))
+    return said
+
+
+def _with_batch_norm() -> Found:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
+        run = fit("prl-l", model, digits(), noise_rate=0.3, batch=BATCH, epochs=2, device="cpu")
+    return {"said": " ".join(str(each.message) for each in said), **seen(run)}
+
+
 def main(rank: int, count: int, folder: Path) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("error")
@@ -158,6 +184,7 @@ def main(rank: int, count: int, folder: Path) -> None:
     found: Found = outcomes(folder / f"of{rank}")
     found["resumed"] = go_on(folder / "resumed", count, sharded=count == 2)
     found["sharded on"] = go_on(folder / "sharded", count, sharded=True)
+    found["refused"], found["batch norm"] = _refusals(), _with_batch_norm()
     torch.save(found, folder / f"found{count}-{rank}.pt")
     if count == 2:
         noticed = killed(folder / "killed")

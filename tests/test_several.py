@@ -1,9 +1,11 @@
-"""One run in 1, 2 and 4 processes: the same order, ids, decisions and ledger, also after a change of their number."""
+"""Law 10: one run in 1, 2 and 4 processes has the same order, ids and decisions; also when the number changes."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import numpy as np
@@ -97,3 +99,28 @@ def test_a_lost_process_ends_the_others_and_the_run_goes_on(several, tmp_path):
     assert not before.finished
     assert len(before.history) == 2
     same_run(trained_by_last_losses(tmp_path / "whole"), trained_by_last_losses(folder / "killed"))
+
+
+def test_what_several_processes_cannot_do_is_said_at_the_start(several):
+    for found in several[1].values():
+        for rank in found:
+            few, views, sharded, differ = rank["refused"]
+            assert few.startswith("batch=1 cannot be shared by")
+            assert "compares all views of a batch" in views
+            assert "clean_agreement is not exact where parameters are sharded" in sharded
+            assert "The processes differ in what they train" in differ
+
+
+def test_networks_with_batch_norm_stay_the_same_in_all_processes(several):
+    for first, *others in several[1].values():
+        assert "SyncBatchNorm needs CUDA" in first["batch norm"]["said"]
+        for other in others:
+            same_run(first["batch norm"], other["batch norm"])
+
+
+def test_the_page_is_made_of_the_stored_figures(monkeypatch):
+    root = Path(__file__).parents[1]
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    rows = [json.loads(line) for line in (root / "results" / "several-cpu.jsonl").read_text().splitlines()]
+    bench = run_path(str(root / "benchmarks" / "several.py"))
+    assert (root / "docs" / "results" / "several-cpu.md").read_text() == bench["show"](rows) + "\n"

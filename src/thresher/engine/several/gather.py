@@ -173,7 +173,7 @@ class NotesOfAll:
     def __call__(self, notes: Sequence[Note]) -> list[Note]:
         """Notes of whole batches, by one message for all of them."""
         lone = notes[0].losses.dtype
-        rows, columns = len(notes[0].index), [notes[0].outputs.shape[1], 1, 1, 1]
+        columns = [notes[0].outputs.shape[1], 1, 1, 1]
         missing = torch.full_like(notes[0].losses, float("nan"))
         packed = torch.stack(
             [
@@ -191,7 +191,6 @@ class NotesOfAll:
             1,
         )  # [rows, steps, width]
         index = torch.stack([note.index for note in notes], 1)
-        assert packed.shape[0] == rows
         found, places = self.ranks.whole(packed, self.n), self.ranks.whole(index, self.n)
         made = []
         for step in range(len(notes)):

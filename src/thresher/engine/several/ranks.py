@@ -2,7 +2,7 @@
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -146,13 +146,3 @@ def _sum_of_bucket(  # DDP looks at the annotation
     assert work is not None
     total: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
     return total
-
-
-def gradients_of(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
-    """The gradients of these parameters, in the same order in every process; zeros where there is none."""
-    found = []
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        found.append(parameter.grad)
-    return found
