@@ -33,12 +33,14 @@ dist: $(STAMP)
 	rm -rf dist
 	$(UV) build --quiet --no-build-isolation --python $(VENV)/bin/python
 	$(VENV)/bin/twine check --strict dist/*
-	$(VENV)/bin/python release/check.py dist/*.whl --uv "$(UV)" --mypy $(VENV)/bin/mypy
+	$(VENV)/bin/python release/check.py dist/*.whl --uv "$(UV)" --mypy $(VENV)/bin/mypy --out results/install.jsonl
 
 # The same with the lowest versions of what pyproject.toml names.
 lowest: $(STAMP)
+	rm -rf dist
 	$(UV) build --quiet --no-build-isolation --python $(VENV)/bin/python
-	$(VENV)/bin/python release/check.py dist/*.whl --uv "$(UV)" --resolution lowest-direct --pythons 3.11
+	$(VENV)/bin/python release/check.py dist/*.whl --uv "$(UV)" --resolution lowest-direct --pythons 3.11 \
+		--out results/install.jsonl
 
 # The stamp is newer than both files when nothing has to be installed.
 $(STAMP): requirements.lock pyproject.toml

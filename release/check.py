@@ -8,10 +8,12 @@ With --mypy the examples are also checked against the last installed package, wh
 
 import argparse
 import json
+import re
 import shlex
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +59,34 @@ def _check(options: argparse.Namespace, version: str, extras: str, folder: Path,
     """Install, use, and check the types of the examples; what the first use measured."""
     python = folder / "env" / "bin" / "python"
     _run(*options.uv, "venv", "--quiet", "--no-python-downloads", "--python", version, folder / "env")
-    wheel = f"thresher{extras} @ {options.wheel.resolve().as_uri()}"
-    _run(*options.uv, "pip", "install", "--quiet", "--python", python, "--resolution", options.resolution, wheel)
+    wheel = options.wheel.resolve().as_uri()
+    install = [*options.uv, "pip", "install", "--quiet", "--python", python]
+    if options.resolution == "lowest-direct":  # of a wheel only itself is direct: what it needs is asked for first
+        more = ["--extra", extras.strip("[]")] if extras else []
+        _run(*install, "--resolution", options.resolution, "-r", ROOT / "pyproject.toml", *more)
+        _run(*install, "--no-deps", f"thresher @ {wheel}")
+    else:
+        _run(*install, f"thresher{extras} @ {wheel}")
     # Compiled before it is timed: an installer may not have done so.
     _run(python, "-m", "compileall", "-q", *(folder / "env").glob("lib/*/site-packages/thresher"))
     told = _run(python, ROOT / "release" / "smoke.py", *(["--extras"] if extras else []), cwd=folder, capture=True)
     checked = _check_examples(options.mypy, python, folder) if options.mypy is not None and typed else 0
+    measured = json.loads(told.splitlines()[-1])
+    if options.resolution == "lowest-direct":
+        _check_lowest(measured["versions"])
     origin = {"extras": extras, "resolution": options.resolution, **commit(ROOT / "src")}
-    return {**origin, **json.loads(told.splitlines()[-1]), "typed_examples": checked}
+    return {**origin, **measured, "typed_examples": checked}
+
+
+def _check_lowest(versions: dict[str, str]) -> None:
+    """Refuse an environment in which something is newer than the lower bound that pyproject.toml gives."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    used = {name for name in extras["all"] for name in re.findall(r"\w+", name.partition("[")[2])}
+    for line in [*project["dependencies"], *(line for name in used for line in extras[name])]:
+        name, _, bound = line.partition(">=")
+        if name in versions and not f"{versions[name]}.".startswith(f"{bound}."):
+            sys.exit(f"{name} {versions[name]} was installed and {bound} is the lower bound.")
 
 
 def _check_examples(mypy: Path, python: Path, folder: Path) -> int:

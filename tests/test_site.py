@@ -74,6 +74,19 @@ def test_the_site_shows_what_was_run_and_made(site: Path, page: str, shown: str)
     assert shown in text
 
 
+GUIDES_BY_JOB = (
+    "your-data", "guides/bad-targets", "guides/rare-classes", "distillation", "active", "guides/embeddings",
+    "guides/own-parts",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("guide", GUIDES_BY_JOB)
+def test_guides_show_what_they_printed_and_drew(site: Path, guide: str) -> None:
+    text = (site / f"{guide}.html").read_text(encoding="utf-8")
+    assert len(re.findall(r'<div class="output ', text)) >= 2
+    assert re.search(rf'<img [^>]*src="{Path(guide).name}-[^"]+\.(?:svg|png)"', text)
+
+
 def test_pictures_and_the_report_are_there(site: Path) -> None:
     for page in site.rglob("*.html"):
         if page.name.endswith("-report.html"):
@@ -88,6 +101,13 @@ def test_the_reference_shows_public_names_only(site: Path) -> None:
         shown = re.findall(r'<h[345] id="(thresher[\w.]*)"', page.read_text(encoding="utf-8"))
         assert shown
         assert [name for name in shown if re.search(r"\._", name)] == []
+
+
+def test_the_reference_shows_what_classes_and_functions_take(site: Path) -> None:
+    words = re.sub(r"<[^>]*>", "", (site / "api" / "rules.html").read_text(encoding="utf-8"))
+    text = " ".join(words.split())
+    assert re.search(r"KeepAbove\( by: Signal \| str, bound: [^)]*\)", text), "fields of a dataclass with their types"
+    assert re.search(r"facility_location\( embeddings: [^)]*\) -> Coreset", text), "types of a function"
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -1,12 +1,12 @@
 """The reference: every public name with its signature and docstring, and where the site shows it in use."""
 
+import ast
 import inspect
-import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from website.executed import BLOCK
+from website.executed import code_blocks
 from website.made import Made
 
 MOST_LINKS = 3  # pages that are named for each name
@@ -39,21 +39,45 @@ def has_example(root: Path, module: str, name: str) -> bool:
 
 
 def pages_that_use(root: Path, name: str) -> list[str]:
-    """Pages of the site with this name in code that runs, guides before the pages of methods."""
-    found = [page for page, words in _words(root).items() if name in words]
+    """Pages of the site whose code, which runs, takes this name from thresher; guides before the pages of methods."""
+    found = [page for page, names in _taken(root).items() if name in names]
     return sorted(found, key=lambda page: (page.startswith(("methods/", "theory/")), page.startswith("api/"), page))
 
 
 @cache
-def _words(root: Path) -> dict[str, frozenset[str]]:
-    """Page -> the words of its code that runs."""
-    pages = sorted((root / "docs").rglob("*.md"))
-    code = {page: " ".join(found[2] for found in BLOCK.finditer(page.read_text(encoding="utf-8"))) for page in pages}
-    return {
-        page.relative_to(root / "docs").as_posix(): frozenset(re.findall(r"\w+", text))
-        for page, text in code.items()
-        if text
-    }
+def _taken(root: Path) -> dict[str, frozenset[str]]:
+    """Page -> what its code takes from thresher."""
+    found = {}
+    for page in sorted((root / "docs").rglob("*.md")):
+        blocks = code_blocks(page.read_text(encoding="utf-8"))
+        if code := "\n".join(code for kind, code, _ in blocks if kind == "python"):
+            found[page.relative_to(root / "docs").as_posix()] = names_taken(code)
+    return found
+
+
+def names_taken(code: str) -> frozenset[str]:
+    """The names that a program imports from thresher, or reads from its modules.
+
+    >>> sorted(names_taken("import thresher as th\\nfrom thresher.rules import Agree\\nloss = th.signals.margin"))
+    ['Agree', 'margin', 'signals']
+    """
+    tree, modules, taken = ast.parse(code), set[str](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {each.asname or "thresher" for each in node.names if each.name.partition(".")[0] == "thresher"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "thresher":
+            taken |= {each.name for each in node.names}
+            modules |= {each.asname or each.name for each in node.names if each.name.islower()}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _root_of(node) in modules:
+            taken.add(node.attr)
+    return frozenset(taken)
+
+
+def _root_of(node: ast.expr) -> str | None:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _title(page: str) -> str:

@@ -31,4 +31,10 @@ def _api(root: Path, module: str) -> Made:
     return api_part(root, module)
 
 
-MADE: dict[str, Callable[..., Made]] = {"ranking": _ranking, "speed": _speed, "api": _api}
+def _installs(root: Path) -> Made:
+    from website.installs import installs_part
+
+    return installs_part(root)
+
+
+MADE: dict[str, Callable[..., Made]] = {"ranking": _ranking, "speed": _speed, "api": _api, "installs": _installs}

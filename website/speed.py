@@ -45,7 +45,9 @@ def facility_location(folder: Path) -> Made:
     files, text = {}, []
     for n in sorted({n for n, _ in against}):
         points = _ratios({who: each for (size, who), each in against.items() if size == n}, "exact")
-        files[f"speed-facility-{n}.svg"] = bars(points, "times", "time, times ours", own=OURS["exact"], logarithmic=True)
+        files[f"speed-facility-{n}.svg"] = bars(
+            points, "times", "time, times ours", own=OURS["exact"], logarithmic=True
+        )
         text.append(
             f"{n:,} examples, half of them chosen:\n\n![Facility location, {n:,} examples](speed-facility-{n}.svg)"
         )
