@@ -539,6 +539,19 @@ def test_methods_lists_every_method():
     assert all(known.name in shown and known.summary in shown for known in METHODS.values())
 
 
+def test_methods_are_listed_again_without_importing_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = thresher("methods", "--json").stdout
+    (kept,) = (tmp_path / "thresher").iterdir()
+    code = "import sys; from thresher.__main__ import main; sys.argv = ['thresher', 'methods', '--json']\n"
+    code += "try: main()\nfinally: assert 'torch' not in sys.modules"
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (again.stderr, again.stdout) == ("", first)
+    kept.write_text("damaged")
+    assert thresher("methods", "--json").stdout == first == json.dumps(json.loads(kept.read_text())) + "\n"
+    assert "did you mean 'recipe'" in thresher("methods", "--kind", "recipes").stderr
+
+
 def test_report_of_one_run_and_of_two(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trained(Path("runs/a"))
