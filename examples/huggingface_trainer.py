@@ -49,7 +49,7 @@ train = [{**item, "labels": 1 - item["labels"]} if bad else item for item, bad i
 
 with tempfile.TemporaryDirectory() as folder:
     settings = TrainingArguments(
-        folder, num_train_epochs=6, per_device_train_batch_size=32, learning_rate=2e-3, use_cpu=True, report_to=[],
+        folder, num_train_epochs=8, per_device_train_batch_size=32, learning_rate=5e-3, use_cpu=True, report_to=[],
         save_strategy="no", logging_strategy="no", disable_tqdm=True, seed=0,
     )  # fmt: skip
     for method, known, more in (
