@@ -28,7 +28,7 @@ class Digits(pl.LightningModule):
         self.net = build("mlp", input_shape=train.input_shape, outputs=10)
         self.weigher = weigher
 
-    def training_step(self, batch: list[torch.Tensor], index: int) -> torch.Tensor:
+    def training_step(self, batch: list[torch.Tensor]) -> torch.Tensor:
         inputs, targets, ids = batch
         return self.weigher.loss(self.net, inputs, targets, ids=ids)  # was: cross_entropy(...)
 

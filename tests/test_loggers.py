@@ -55,7 +55,7 @@ def test_wandb_and_mlflow_are_told_the_same() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("core.errors", "trainers.loggers"):
-        monkeypatch.setattr(f"thresher.{module}.find_spec", dict().get)
+        monkeypatch.setattr(f"thresher.{module}.find_spec", {}.get)
     for make in (lambda: TensorBoard("x"), MLflow, lambda: save_weights(net(), "x")):
         with pytest.raises(ThresherError, match="pip install"):
             make()
