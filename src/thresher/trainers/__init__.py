@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import Any
 
+from thresher.core.errors import needs_extra
+
 _WHERE = {
     "MLflow": "loggers",
     "Numbered": "numbered",
@@ -14,6 +16,7 @@ _WHERE = {
     "save_weights": "loggers",
     "weighted": "huggingface",
 }
+_EXTRAS = {"huggingface": ("text", "transformers", "accelerate"), "lightning": ("lightning", "lightning")}
 __all__ = list(_WHERE)
 
 
@@ -21,4 +24,6 @@ def __getattr__(name: str) -> Any:
     """A public name, imported when it is first asked for: none of these packages has to be installed for the others."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _WHERE[name] in _EXTRAS:
+        needs_extra(name, *_EXTRAS[_WHERE[name]])
     return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

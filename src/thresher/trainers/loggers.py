@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from thresher.core.errors import needs_extra
+from thresher.core.errors import ThresherError, needs_extra
 from thresher.engine.run import Run
 from thresher.engine.train import Moment
 
@@ -73,7 +74,8 @@ class MLflow(Logger):
 
     def __init__(self, client: Any = None):
         if client is None:
-            needs_extra("MLflow", "loggers", "mlflow")
+            if find_spec("mlflow") is None:
+                raise ThresherError("MLflow is not installed: pip install mlflow, or give a client of it.")
             client = import_module("mlflow")
         self.client = client
 

@@ -11,7 +11,7 @@ from thresher.core.recipe import Recipe, shuffled
 from thresher.core.rule import Rule, signals_of
 from thresher.methods import Method, method
 
-LEFT_OUT = {"views": (), "mix": None, "draw": shuffled}  # each with what it is in plain training
+LEFT_OUT: dict[str, Any] = {"views": (), "mix": None, "draw": shuffled}  # each with what it is in plain training
 
 
 def recipe_for(what: Any, noise_rate: float | None, classes: int | None, epochs: float, objective: Any) -> Recipe:

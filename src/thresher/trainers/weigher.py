@@ -19,8 +19,10 @@ from thresher.core.seeding import derive, generator
 from thresher.core.trees import arguments, one_tensor
 from thresher.engine.device.placement import plain
 from thresher.engine.loop.batches import CleanStream
+from thresher.engine.start.checks import check_recipe
 from thresher.engine.step.step import note_of, shares_of
 from thresher.engine.weigh import Looked, decided, look
+from thresher.objectives import as_objective
 from thresher.trainers.epoch_notes import EpochNotes, Told
 from thresher.trainers.processes import from_all, of_all, processes
 from thresher.trainers.recipes import recipe_for
@@ -71,6 +73,9 @@ class Weigher:
         self.rule = _everything if self.recipe.each_batch is None else self.recipe.each_batch
         if self.recipe.each_epoch is not None and self.train is None:
             raise ThresherError("This method looks at the whole training set: pass train=Examples(...) to Weigher().")
+        if self.recipe.each_epoch is not None and self.train is not None:
+            own = as_objective(self.recipe.objective, self.train.task)
+            check_recipe(Recipe(each_epoch=self.recipe.each_epoch), own, self.train, {})
         self.classes, self.seed, self.total, self.epoch = classes, seed, epochs, 0
         self.clean_size, self.clean_batches = clean_batch, CleanStream(None, 1, seed)
         if clean is not None:

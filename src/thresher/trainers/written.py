@@ -22,7 +22,7 @@ class Written:
     """The ledger and the history of one training; of several processes the first writes them to the folder."""
 
     def __init__(self, folder: Path | None, train: Examples | None):
-        self.folder, self.train = (folder if rank() == 0 else None), train
+        self.folder, self.train = folder, train
         self.ledger = Ledger(None if self.folder is None else self.folder / LEDGER)
         self.history: list[dict[str, Any]] = []
         self.skipped = 0
@@ -36,13 +36,13 @@ class Written:
         record = epoch_record([columns for _, _, columns in networks], networks[0][1])
         self.history.append({**record, "epoch": epoch + 1, "skipped": self.skipped})
         self.skipped = 0
-        if self.folder is not None:
+        if self.folder is not None and rank() == 0:
             self.ledger.commit()
             lines = "".join(json.dumps(each) + "\n" for each in self.history)
             write_whole(self.folder / HISTORY, lambda path: path.write_text(lines, encoding="utf-8"))
 
     def finish(self) -> None:
-        if self.folder is None or self.train is None or not self.history:
+        if self.folder is None or self.train is None or not self.history or rank() > 0:
             return
         if len(self.ledger.trust()[0]) == len(self.train):
             write_outcome(self.folder, self.train, self.ledger)
