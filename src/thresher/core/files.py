@@ -29,7 +29,7 @@ UNREADABLE = (  # what NumPy and zipfile raise where a file is damaged, or would
 )  # fmt: skip
 
 
-class InUse(ThresherError):
+class InUseError(ThresherError):
     """Another process has locked a folder."""
 
 
@@ -114,7 +114,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise InUse(
+        raise InUseError(
             f"Another process is at work in {folder}: wait until it has ended, or choose another folder."
         ) from error
     except (OSError, NotImplementedError):

@@ -192,7 +192,7 @@ def _to_the_end(
             training.load_state(saved)
     saved_at, took = time.monotonic(), 0.0
     commit_every = training.plan.settings.commit_every
-    with _told_to_end() if folder is not None else nullcontext([]) as told:
+    with _told_to_end(folder is not None) as told:
         while not training.finished:
             _watched_epoch(training, until, watch)
             now = time.monotonic()
@@ -225,10 +225,11 @@ def _to_the_end(
 
 
 @contextmanager
-def _told_to_end() -> Iterator[list[int]]:
-    """Signals to end (SIGTERM) that came meanwhile: the epoch is finished and saved first; a second one ends at once."""
+def _told_to_end(can_save: bool) -> Iterator[list[int]]:
+    """Signals to end (SIGTERM) that come meanwhile: an epoch is finished and saved first; a second ends at once."""
     told: list[int] = []
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if not (can_save and ours):
         yield told
         return
 
