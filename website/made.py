@@ -31,4 +31,15 @@ def _api(root: Path, module: str) -> Made:
     return api_part(root, module)
 
 
-MADE: dict[str, Callable[..., Made]] = {"ranking": _ranking, "speed": _speed, "api": _api}
+def _reliability(root: Path) -> Made:
+    from website.reliability import reliability_part
+
+    return reliability_part(root)
+
+
+MADE: dict[str, Callable[..., Made]] = {
+    "ranking": _ranking,
+    "speed": _speed,
+    "api": _api,
+    "reliability": _reliability,
+}
