@@ -194,7 +194,7 @@ def test_the_noise_rate_by_folds_is_measured_once_told_and_kept(tmp_path, asked)
     kept = Ledger.read(out).to_pandas().groupby("epoch")["kept"].mean()
     assert kept.iloc[-1] == pytest.approx(0.65, abs=0.04)
     (out / "noise_rate.json").write_text('{"rate": "much"}')
-    assert "noise_rate.json is damaged: delete it" in thresher("train", *words).output
+    assert "noise_rate.json is damaged" in thresher("train", *words).output
 
 
 def test_a_run_by_folds_may_have_stages_and_be_stopped_before_it_is_saved(tmp_path, asked):

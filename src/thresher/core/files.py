@@ -29,7 +29,7 @@ UNREADABLE = (  # what NumPy and zipfile raise where a file is damaged, or would
 )  # fmt: skip
 
 
-class InUse(ThresherError):
+class InUseError(ThresherError):
     """Another process has locked a folder."""
 
 
@@ -114,7 +114,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise InUse(
+        raise InUseError(
             f"Another process is at work in {folder}: wait until it has ended, or choose another folder."
         ) from error
     except (OSError, NotImplementedError):
@@ -186,10 +186,10 @@ def misfit(value: Any, kind: Any, where: str = "it") -> str | None:
     if kind is int and not -LARGEST < value < LARGEST:
         return f"{where} is a number that is too large"
     if is_typeddict(kind):
-        missing = [name for name in kind.__required_keys__ if name not in value]
+        inside = get_type_hints(kind)
+        missing = [name for name in inside if name in kind.__required_keys__ and name not in value]
         if missing:
             return f"{where} lacks {missing[0]!r}"
-        inside = get_type_hints(kind)
         found = (misfit(value[name], inside[name], f"{where}[{name!r}]") for name in inside if name in value)
     elif origin is list:
         found = (misfit(each, get_args(kind)[0], f"{where}[{place}]") for place, each in enumerate(value))

@@ -172,7 +172,7 @@ def numbers_in(column: Any, name: str) -> Array:
     inexact = column.cast(pa.float64(), safe=False)  # whole numbers above 2⁵³ lose their last digits
     values = np.array(inexact.to_numpy(zero_copy_only=False), dtype=np.float64)
     if (np.abs(values) > LARGEST).any():
-        raise ThresherError(f"Column {name} has values that are infinite or above {LARGEST:g}: correct those rows.")
+        raise ThresherError(f"Column {name} has infinite values, or some above {LARGEST:g}: correct those rows.")
     return values
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -221,8 +221,7 @@ def _to_the_end(
     saved_at, took = time.monotonic(), 0.0
     commit_every = training.plan.settings.commit_every
     alone = folder is not None and ranks is None  # one of several that is told to end would leave the others waiting
-    ending: AbstractContextManager[list[int]] = _told_to_end() if alone else nullcontext([])
-    with ending as told:
+    with _told_to_end(alone) as told:
         while not training.finished:
             _watched_epoch(training, until, watch)
             now = time.monotonic()
@@ -270,10 +269,11 @@ def _commit(training: Training, folder: RunFolder, writes: bool) -> None:
 
 
 @contextmanager
-def _told_to_end() -> Iterator[list[int]]:
-    """Signals to end (SIGTERM) that came meanwhile: the epoch is finished and saved; a second one ends at once."""
+def _told_to_end(can_save: bool) -> Iterator[list[int]]:
+    """Signals to end (SIGTERM) that come meanwhile: an epoch is finished and saved first; a second ends at once."""
     told: list[int] = []
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if not (can_save and ours):
         yield told
         return
 

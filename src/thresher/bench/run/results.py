@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from filelock import FileLock
 
@@ -23,9 +23,9 @@ class Result(TypedDict):
     settings: dict[str, Any]
     status: str
     reason: str | None
-    commit: str | None
-    versions: dict[str, Any]
-    machine: dict[str, Any]
+    commit: NotRequired[str | None]
+    versions: NotRequired[dict[str, Any]]
+    machine: NotRequired[dict[str, Any]]
 
 
 class Good(Result):

@@ -15,7 +15,7 @@ from thresher.bench.definition.grid import Job
 from thresher.bench.run.provenance import uses_cuda
 from thresher.bench.run.task import load_task, run_task, summary
 from thresher.core.errors import ThresherError
-from thresher.core.files import InUse
+from thresher.core.files import InUseError
 from thresher.engine.train import Moment
 
 LOOK_AGAIN = 2.0  # seconds after which a folder in use is tried again
@@ -80,7 +80,7 @@ def _when_free(act: Callable[[], Any]) -> Any:
     while True:
         try:
             return act()
-        except InUse:
+        except InUseError:
             time.sleep(LOOK_AGAIN)
 
 

@@ -145,9 +145,7 @@ class RunFolder:
 
     def _write_history(self, history: list[Record]) -> None:
         text, path = "".join(json.dumps(record) + "\n" for record in history), self.path / HISTORY
-        if not (
-            path.exists() and path.read_text(errors="replace") == text
-        ):  # a finished run may lie where none can write
+        if not (path.exists() and path.read_text(errors="replace") == text):  # what is finished may be read-only
             write_whole(path, lambda place: place.write_text(text))
 
     def _make(self) -> None:
