@@ -143,7 +143,7 @@ def look(
 def uncached(device: torch.device) -> Iterator[None]:
     """Inside, an autocast of the caller keeps no copies of parameters.
 
-    Copies made without gradients would otherwise be used again by the caller's own pass, which then has none.
+    torch 2.9 would use copies that were made without gradients again in the caller's own pass, which then has none.
     """
     if not torch.is_autocast_enabled(device.type):
         yield
