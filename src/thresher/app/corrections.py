@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from thresher.app.annotate.stored_answers import read_answers
-from thresher.app.sources import rows_of
+from thresher.app.sources import IMAGES, rows_of
 from thresher.core.errors import ThresherError
-from thresher.core.files import read_json, read_text, write_whole
+from thresher.core.files import damaged, read_json, read_text, write_whole
 from thresher.record.issues import Issues
 
 CHANGES = "changes.csv"  # of a corrected copy: what was changed, for people and for the way back
@@ -101,6 +101,8 @@ def read_changes(folder: Path) -> tuple[list[Change], dict[str, Any]]:
     fix = "correct the data again"
     try:
         about: dict[str, Any] = read_json(folder / CORRECTION, Correction, fix)
+        if about["kind"] != IMAGES and (about["file"] is None or "column" not in about):
+            raise damaged(folder / CORRECTION, "it names no file and column", fix)
         rows = csv.reader(io.StringIO(read_text(folder / CHANGES, fix), newline=""))
         first = next(rows)
         found = [Change(int(id_), *map(_value, rest)) for id_, *rest in rows]

@@ -6,7 +6,7 @@ numbers or texts, which a run folder holds as JSON.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from thresher.core.errors import ThresherError
+from thresher.core.files import misfit
 
 Array = np.ndarray[Any, Any]
 LARGEST = 1e30  # whose squares single precision still holds, as sums of them have to be
@@ -127,6 +128,10 @@ def encoder_from_record(record: Mapping[str, Any]) -> Encoder:
         return Categories(values["column"], tuple(values["known"]))
     for made in (Numbers, Dates):
         if kind == made.kind:
+            kinds = {name: hint for name, hint in get_type_hints(made).items() if name in values}
+            wrong = next((told for name, hint in kinds.items() if (told := misfit(values[name], hint, name))), None)
+            if wrong is not None:
+                raise ThresherError(f"The record of column {values.get('column')} is damaged ({wrong}): train again.")
             return made(**values)
     raise ValueError(f"there is no kind of column {kind!r}")
 

@@ -202,8 +202,12 @@ def _read_examples(path: Path) -> Columns:
         return {}
     table = _table(path).sort_by("id")
     columns = _as_arrays(table)
-    if "trust" in columns and columns["trust"].dtype.kind != "f":
-        raise damaged(path, f"trust holds {columns['trust'].dtype}", run_folder.WRITE_ANEW)
+    for name, values in columns.items():
+        kinds = "O" if name == "file" else "b" if name in ("is_corrupt", "from_teacher") else "iuf"
+        if values.dtype.kind not in kinds and table[name].null_count == 0:
+            raise damaged(path, f"{name} holds {values.dtype}", run_folder.WRITE_ANEW)
+    if "trust" not in columns or columns["trust"].dtype.kind != "f":
+        raise damaged(path, "it has no numbers as trust", run_folder.WRITE_ANEW)
     if "is_corrupt" in columns:
         corrupt, known = columns.pop("is_corrupt"), table["is_corrupt"].is_valid().to_numpy()
         columns["origin"] = np.where(known, np.where(corrupt.astype(bool), CORRUPTED, CLEAN), UNKNOWN)

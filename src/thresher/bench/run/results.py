@@ -37,6 +37,9 @@ class Good(Result):
     clean_share: float | None
     seconds: float
     columns: dict[str, list[float | None]]
+    scores: NotRequired[list[float | None]]
+    spread: NotRequired[float | None]
+    examples_per_second: NotRequired[float | None]
 
 
 def results_file(folder: Path, suite: str, scale: str) -> Path:
