@@ -85,7 +85,7 @@ def generated(count: int, classes: int, draws: torch.Generator) -> tuple[Tensor,
 class LearnedCurriculum(Rule):
     """A mentor's weights: its sigmoid of loss, difference from a moving quantile, given label and part of the run.
 
-    Jiang et al. (2018), Figure 2 and Algorithm 1, with the mentor taught once, before the run (MentorNet PD). `progress`
+    Jiang et al. (2018), Figure 2 and Algorithm 1, the mentor taught once, before the run (MentorNet PD). `progress`
     is the share of the run that is over. The mentor's parameters are memory: they are kept and resumed with the run.
     """
 
