@@ -1,4 +1,4 @@
-.PHONY: demo test fuzz pages docs dist lowest lock clean
+.PHONY: demo test fuzz soak pages docs dist lowest lock clean
 .DEFAULT_GOAL := demo
 
 VENV := .venv
@@ -15,9 +15,13 @@ test: $(STAMP)
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
-# Mutated bytes for every reader, for minutes; the counts are appended to results/reliability.jsonl.
+# Damaged files for every reader, for minutes; the counts are appended to results/reliability.jsonl.
 fuzz: $(STAMP)
-	$(VENV)/bin/python tests/fuzz.py --rounds 400
+	$(VENV)/bin/python tests/fuzz.py --rounds 40
+
+# Half an hour of commands killed, stopped and starved, compared with an undisturbed twin; stored in the same file.
+soak: $(STAMP)
+	$(VENV)/bin/python tests/soak.py --seconds 1800
 
 # docs/results from results/: `thresher bench show` for every stored file of a suite.
 pages: $(STAMP)

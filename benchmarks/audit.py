@@ -89,11 +89,16 @@ def measured(chosen: Set, noise: str, seed: int, epochs: int, folder: Path) -> d
     labels = examples.labels.numpy()
     vectors = examples.inputs.numpy() if chosen.kind in ("embeddings", "texts") else None
     started = time.perf_counter()
-    issues = audit(examples, model=chosen.model, features=vectors, out=folder, method=None, seed=seed, epochs=epochs)
+    issues = audit(
+        examples, model=chosen.model, features=vectors, probabilities=chosen.probabilities, out=folder, method=None,
+        seed=seed, epochs=epochs,
+    )  # fmt: skip
     seconds = time.perf_counter() - started
     stored = {path.stem: dict(np.load(path)) for path in (folder / "audit").glob("*.npz")}
     trusts = {OURS: in_order(issues, "trust")}
     judges = {name: each["probabilities"] for name, each in stored.items() if "probabilities" in each}
+    if chosen.probabilities is not None:
+        judges["given"] = chosen.probabilities
     if "network" in stored:
         judges["network"] = stored["network"]["outputs"]
         trusts["mean probability in training"] = stored["network"]["dynamics"]
@@ -104,7 +109,8 @@ def measured(chosen: Set, noise: str, seed: int, epochs: int, folder: Path) -> d
         judges["mean of all"] = np.mean(list(judges.values()), 0)
     for name, probabilities in judges.items():
         trusts |= {f"{how}, {name}": each for how, each in cleanlab_scores(probabilities, labels).items()}
-    trusts["neighbours"] = neighbours(examples, labels)
+    if chosen.probabilities is None:
+        trusts["neighbours"] = neighbours(examples, labels)
     flags = {f"confident learning, {name}": confident_learning(each, labels) for name, each in judges.items()}
     flags[OURS] = in_order(issues, "is_issue").astype(bool)
     return {

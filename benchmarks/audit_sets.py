@@ -25,6 +25,7 @@ class Set:
     examples: Examples
     given: Array | None = None
     model: str = "auto"
+    probabilities: Array | None = None  # out of sample, where they come from models that are not trained here
 
 
 def images(name: str, count: int, folder: Path, model: str = "lenet") -> Set:
@@ -35,17 +36,29 @@ def small_digits(count: int, folder: Path) -> Set:  # noqa: ARG001
     return Set("images", some(digits().train, count))
 
 
-def table(name: str, count: int, folder: Path) -> Set:
+def table(name: str, count: int | None, folder: Path) -> Set:
+    """Some rows of a table, or all (None), as standardised numbers."""
     import pandas as pd
 
-    rows = pd.read_csv(folder / "tabular" / f"{name}.tsv.gz", sep="\t").sample(count, random_state=0)
+    rows = pd.read_csv(folder / "tabular" / f"{name}.tsv.gz", sep="\t")
+    rows = rows if count is None else rows.sample(count, random_state=0)
     labels = np.unique(rows.pop("target"), return_inverse=True)[1]
     inputs = pd.get_dummies(rows).to_numpy(np.float32)
     inputs = (inputs - inputs.mean(0)) / np.maximum(inputs.std(0), 1e-6)
     return Set("tables", Examples(torch.from_numpy(inputs), torch.from_numpy(labels)))
 
 
-def texts(name: str, count: int, folder: Path, given: str | None = None) -> Set:
+def judged_elsewhere(labels: str, network: str, count: int, folder: Path) -> Set:
+    """CIFAR-10N, with the probabilities that a large network gave out of sample to the labels of people."""
+    found = load(f"cifar10n-{labels}", data_dir=folder).train
+    with np.load(folder / "cifar10n_pred_probs.npz") as stored:
+        probabilities = stored[f"{'worst' if labels == 'worse' else labels}_{network}"][:count]
+    kept = found.subset(torch.arange(count))
+    true, given = kept.columns["true_target"], kept.labels.numpy()
+    return Set("probabilities", Examples(kept.inputs, true, classes=10), given, probabilities=probabilities)
+
+
+def texts(name: str, count: int, folder: Path, given: str | None = None, model: str = "auto") -> Set:
     """Texts as the 256 numbers of wordllama's encoder."""
     import pandas as pd
     import wordllama
@@ -57,7 +70,7 @@ def texts(name: str, count: int, folder: Path, given: str | None = None) -> Set:
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     names, labels = np.unique(rows.label, return_inverse=True)
     told = None if given is None else np.searchsorted(names, rows[given].to_numpy())
-    return Set("texts", Examples(torch.from_numpy(vectors), torch.from_numpy(labels)), told)
+    return Set("texts", Examples(torch.from_numpy(vectors), torch.from_numpy(labels)), told, model)
 
 
 def embedded(name: str, count: int, folder: Path) -> Set:
@@ -99,6 +112,12 @@ SETS: dict[str, tuple[Callable[..., Set], int]] = {
     "adult": (partial(table, "adult"), 3000),
     "banking77": (partial(texts, "banking77"), 4000),
     "noisyag_news": (partial(texts, "noisyag_news", given="noisy_label"), 3000),
+    "noisyag_news, mlp:1024x1024": (partial(texts, "noisyag_news", given="noisy_label", model="mlp:1024x1024"), 5000),
+    **{
+        f"cifar10n-{labels}, {network}": (partial(judged_elsewhere, labels, network), 10000)
+        for labels in ("aggre", "worse")
+        for network in ("resnet18", "swin")
+    },
 }
 
 

@@ -28,6 +28,7 @@ WIDTH = 10
 OURS = ("exact", "stochastic", "partitioned", "streamed")
 PEERS = ("apricot lazy", "apricot two-stage", "submodlib lazy")
 ROUNDS = {5_000: 5, 20_000: 2}  # for each n
+SHARES = {"peers": 2, "peers 10%": 10, "peers 1%": 100}  # n over the number of medoids, in each part against peers
 GROWTH, MEDOIDS, BUDGET = (2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000), 1_000, 120
 MEMORY = 12 * 2**30  # bytes that a run may have
 PATIENCE = 600  # seconds to wait for one run against peers
@@ -37,20 +38,21 @@ Result = dict[str, Any]
 class Run(NamedTuple):
     """One measurement: of these, each is made once."""
 
-    part: str  # "peers" with half of n as medoids, or "growth" with MEDOIDS
+    part: str  # one of SHARES, or "growth" with MEDOIDS
     who: str
     n: int
     round: int
 
     @property
     def count(self) -> int:
-        return self.n // 2 if self.part == "peers" else MEDOIDS
+        return self.n // SHARES[self.part] if self.part in SHARES else MEDOIDS
 
 
 def all_runs() -> Iterator[Run]:
-    for n, rounds in ROUNDS.items():
-        for turn in range(rounds):
-            yield from (Run("peers", who, n, turn) for who in ("exact", *PEERS))
+    for part in SHARES:
+        for n, rounds in ROUNDS.items():
+            for turn in range(rounds):
+                yield from (Run(part, who, n, turn) for who in ("exact", *PEERS))
     for n in GROWTH:
         yield from (Run("growth", who, n, 0) for who in (*OURS, *PEERS))
 
@@ -125,7 +127,7 @@ def run_here(who: str, n: int, count: int, answer: Path) -> None:
 
 def run_apart(run: Run, python: str, threads: int) -> Result:
     """What run_here writes in a process of its own, or {"failed": why}."""
-    limit = PATIENCE if run.part == "peers" else BUDGET
+    limit = PATIENCE if run.part in SHARES else BUDGET
     environment = {f"{library}_NUM_THREADS": str(threads) for library in ("OMP", "MKL", "OPENBLAS", "NUMBA")}
     environment["OMP_WAIT_POLICY"] = "PASSIVE"  # threads that spin take the core from whoever they wait for
     with tempfile.TemporaryDirectory() as folder:
@@ -166,7 +168,7 @@ def measured(run: Run, python: str, threads: int) -> Result:
     return {**found, "value": value_of(embeddings(run.n), found.pop("chosen"))}
 
 
-def measure_missing(path: Path, python: str, threads: int, minutes: float) -> None:
+def measure_missing(path: Path, python: str, threads: int, minutes: float, parts: list[str]) -> None:
     """Make the runs that the file does not hold, until the minutes are over; who failed is not asked for more."""
     from thresher.bench.run.provenance import provenance
     from thresher.bench.run.results import append, read
@@ -179,7 +181,7 @@ def measure_missing(path: Path, python: str, threads: int, minutes: float) -> No
     end = time.monotonic() + 60 * minutes
     for run in all_runs():
         hopeless = any((run.part, run.who) == (part, who) and n <= run.n for part, who, n in failed)
-        if run in known or hopeless or time.monotonic() > end:
+        if run in known or run.part not in parts or hopeless or time.monotonic() > end:
             continue
         found = measured(run, python, threads)
         status = "failed" if "failed" in found else "done"
@@ -210,14 +212,15 @@ def page(results: list[Result]) -> str:
         "A peer works on a table of all similarities, whose making is part of its time. The value is "
         "Σ_i max_j (largest distance - distance).",
     ]
-    for n in sorted({each["n"] for each in results if each["part"] == "peers"}):
-        lines += against_peers([each for each in results if (each["part"], each["n"]) == ("peers", n)], n)
+    for part in SHARES:
+        for n in sorted({each["n"] for each in results if each["part"] == part}):
+            lines += against_peers([each for each in results if (each["part"], each["n"]) == (part, n)], n)
     return "\n".join([*lines, *growing([each for each in results if each["part"] == "growth"])]) + "\n"
 
 
 def against_peers(results: list[Result], n: int) -> list[str]:
     lines = [
-        f"\n## n = {n:,}, {n // 2:,} medoids\n",
+        f"\n## n = {n:,}, {results[0]['count']:,} medoids\n",
         f"The embeddings take {8 * n * WIDTH / 2**20:.1f} MiB, a table of all pairs {8 * n * n / 2**20:,.0f} MiB.\n",
         "| | seconds | of them for the table | against ours | MiB | value | rounds |",
         "|---|---|---|---|---|---|---|",
@@ -270,6 +273,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", default=sys.executable, help="the Python that has apricot and submodlib")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--parts", nargs="*", default=[*SHARES, "growth"], help="which parts to measure")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after so many minutes")
     parser.add_argument("--results", type=Path, default=Path("results/coreset-cpu.jsonl"))
     parser.add_argument("--show", action="store_true", help="measure nothing, print the page")
@@ -283,7 +287,7 @@ def main() -> None:
 
         print(page(read(given.results)[0]), end="")
     else:
-        measure_missing(given.results, given.peers, given.threads, given.minutes)
+        measure_missing(given.results, given.peers, given.threads, given.minutes, given.parts)
 
 
 if __name__ == "__main__":

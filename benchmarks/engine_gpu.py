@@ -1,6 +1,7 @@
 """The engine on CUDA, in one run: epochs of `fit` beside a hand-captured loop, and captured beside eager.
 
     python benchmarks/engine_gpu.py results/engine-gpu.jsonl [--only resnet32 512]
+    python benchmarks/engine_gpu.py results/engine-gpu-table.jsonl --table     (the rows of docs/speed.md, in 200 s)
 
 Data are 50,000 random images of 32×32×3, resident on the GPU; figures are seconds an epoch, medians after the first.
 """
@@ -49,9 +50,12 @@ def crop_and_flip(inputs: Tensor) -> Tensor:
     return padded[rows, :, down[:, :, None], right[:, None, :]].permute(0, 3, 1, 2)
 
 
-def by_hand(model: nn.Module, examples: Examples, batch: int, epochs: int, augment: bool) -> list[float]:
+def by_hand(
+    model: nn.Module, examples: Examples, batch: int, epochs: int, augment: bool, compiled: bool = False
+) -> list[float]:
     """Seconds of each epoch of a loop whose step somebody captured by hand: bf16, channels last, data on the GPU."""
     model = model.cuda().to(memory_format=torch.channels_last)
+    forward = torch.compile(model, dynamic=False) if compiled else model
     inputs, targets = examples.inputs.cuda(), examples.targets.cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, fused=True)
     index = torch.zeros(batch, dtype=torch.long, device="cuda")
@@ -62,7 +66,7 @@ def by_hand(model: nn.Module, examples: Examples, batch: int, epochs: int, augme
             seen = crop_and_flip(seen)
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
-            outputs = model(seen.contiguous(memory_format=torch.channels_last))
+            outputs = forward(seen.contiguous(memory_format=torch.channels_last))
         functional.cross_entropy(outputs.float(), targets[index]).backward()
         optimizer.step()
 
@@ -190,10 +194,16 @@ def whole_runs() -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--table", action="store_true", help="the rows of the speed page, each written when it is had")
     parser.add_argument("--only", nargs=2, metavar=("MODEL", "BATCH"), help="the speed of one model at one batch size")
     settings = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
+    if settings.table:
+        from gpu_table import measure_table
+
+        measure_table(settings.out)
+        return
     rows: list[dict[str, Any]] = []
     if settings.only:
         cells = [(settings.only[0], int(settings.only[1]))]

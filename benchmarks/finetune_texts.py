@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from thresher import Examples
 
 BEGIN, END = 1, 2  # the ids of llama2.c
-LENGTH = 256  # texts that are longer are left out
 JUNK = (
     "Click here to subscribe and win a prize now! Click here to subscribe and win a prize now!",
     "Sorry, the page you asked for could not be found. Please try again later or contact us.",
@@ -122,13 +121,13 @@ def spoilt(texts: list[Text], seed: int) -> tuple[list[Text], Tensor]:
     return given, kinds
 
 
-def tokens(texts: list[Text], words: Words, **columns: Any) -> Examples:
+def tokens(texts: list[Text], words: Words, length: int, **columns: Any) -> Examples:
     """Questions and answers as ids [n, T] with their mask; the targets are the next words of the answers."""
-    ids = torch.zeros(len(texts), LENGTH, dtype=torch.long)
+    ids = torch.zeros(len(texts), length, dtype=torch.long)
     mask, targets = torch.zeros_like(ids), torch.full_like(ids, -100)
     for row, (question, answer) in enumerate(texts):
         asked = [BEGIN, *words.encode(question + "\n")]
-        whole = torch.tensor([*asked, *words.encode(answer), END][:LENGTH])
+        whole = torch.tensor([*asked, *words.encode(answer), END][:length])
         ids[row, : len(whole)], mask[row, : len(whole)] = whole, 1
         targets[row, len(asked) - 1 : len(whole) - 1] = whole[len(asked) :]
     return Examples({"input_ids": ids, "attention_mask": mask}, targets, columns=columns)
@@ -143,14 +142,15 @@ class Sets:
     test: Examples
 
 
-def sets(folder: Path, count: int, clean: int, test: int, seed: int) -> Sets:
+def sets(folder: Path, count: int, clean: int, test: int, seed: int, length: int = 256) -> Sets:
+    """Texts of at most so many tokens: `count` to train on, of which a third is junk, and further ones that are not."""
     words, texts = Words(folder / "tok512.bin"), read_texts(folder / "gsm8k_train.jsonl.gz")
-    texts = [text for text in texts if sum(len(words.encode(part)) for part in text) < LENGTH - 8]
+    texts = [text for text in texts if sum(len(words.encode(part)) for part in text) < length - 8]
     order = np.random.default_rng(seed).permutation(len(texts))[: count + clean + test]
     chosen = [texts[row] for row in order]
     given, kinds = spoilt(chosen[:count], seed)
     return Sets(
-        tokens(given, words, is_corrupt=kinds > 0, kind=kinds),
-        tokens(chosen[count : count + clean], words),
-        tokens(chosen[count + clean :], words),
+        tokens(given, words, length, is_corrupt=kinds > 0, kind=kinds),
+        tokens(chosen[count : count + clean], words, length),
+        tokens(chosen[count + clean :], words, length),
     )

@@ -4,7 +4,8 @@
 
 A situation is what auto can see of a data set. In each of its cells (a set, a corruption, a network) a method's gain is
 the mean of its last scores over the seeds less that of plain training; a method's place is its mean gain over the cells
-in which it was measured, of which there must be at least `FEWEST`.
+in which it was measured, of which there must be at least `FEWEST`. On imbalanced tables scores are balanced accuracies,
+and ways that need no method are ranked beside the methods, as simpler.
 """
 
 import json
@@ -21,6 +22,9 @@ FILES = ("prl-small", "prl-paper", "crust-small", "crust-paper", "reclaim-small"
 NAMES = {"patient": "reclaim-patient"}  # of the suites that differ from the registry's
 FEWEST = 3  # cells
 MOSTLY_WRONG = 0.6  # the rate from which labels count as mostly wrong
+TABLES = "imbalanced tables"
+MODEL, PLAIN = "mlp", "standard, mlp"  # of benchmarks/imbalanced_tables.py: the default model of tables, plain training
+LINEAR = "--model linear --learning-rate 0.01 --method"  # how its ways with a linear model are asked for
 DEST = Path("src/thresher/methods/ranking.json")
 
 
@@ -57,21 +61,58 @@ def gains(folder: Path) -> dict[str, dict[str, list[float]]]:
     return found
 
 
+def table_gains(folder: Path) -> dict[str, list[float]]:
+    """Way -> its gain in balanced accuracy over plain training on each imbalanced table."""
+    scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for result in read(folder / "imbalanced-tables.jsonl")[0]:
+        for way, score in result["balanced accuracy"].items():
+            scores[result["set"]][way].append(score)
+    found: dict[str, list[float]] = defaultdict(list)
+    for ways in scores.values():
+        for way, values in ways.items():
+            found[way].append(fmean(values) - fmean(ways[PLAIN]))
+    return found
+
+
+def ranked(found: dict[str, list[float]], key: str = "method") -> list[dict[str, Any]]:
+    """The best first: name, mean gain, and in how many cells."""
+    rows = [
+        {key: name, "gain": round(fmean(each), 4), "cells": len(each)}
+        for name, each in found.items()
+        if len(each) >= FEWEST
+    ]
+    return sorted(rows, key=lambda row: (-row["gain"], row[key]))
+
+
 def ranking(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Situation -> its methods, the best first: name, mean gain, and in how many cells."""
-    ranked = {}
-    for seen, methods in sorted(gains(folder).items()):
-        rows = [
-            {"method": name, "gain": round(fmean(each), 4), "cells": len(each)}
-            for name, each in methods.items()
-            if len(each) >= FEWEST
-        ]
-        ranked[seen] = sorted(rows, key=lambda row: (-row["gain"], row["method"]))
-    return ranked
+    """Situation -> its methods."""
+    found = {seen: ranked(methods) for seen, methods in sorted(gains(folder).items())}
+    ways = {way.partition(", ")[0]: each for way, each in table_gains(folder).items() if way.endswith(f", {MODEL}")}
+    return {**found, TABLES: ranked(ways)}
+
+
+def simpler(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Situation -> scikit-learn's models, and methods with a linear model, and on how many sets each is ahead.
+
+    Ahead of the best method, of those that need no clean examples.
+    """
+    found, ways = {}, table_gains(folder)
+    best = next(row["method"] for row in ranking(folder)[TABLES] if not METHODS[row["method"]].needs)
+    for way, each in ways.items():
+        method, _, model = way.partition(", ")
+        if model != MODEL:
+            found[f"{LINEAR} {method}" if model else f"scikit-learn's {way}"] = each
+    rows = ranked(found, "way")
+    for row in rows:
+        both = zip(found[row["way"]], ways[f"{best}, {MODEL}"], strict=True)
+        row["ahead"] = sum(own > other for own, other in both)
+    return {TABLES: rows}
 
 
 def main() -> None:
-    made = {"made by": "benchmarks/ranking.py from results/", "files": list(FILES), "ranking": ranking(Path("results"))}
+    folder = Path("results")
+    made = {"made by": "benchmarks/ranking.py from results/", "files": [*FILES, "imbalanced-tables"],
+            "ranking": ranking(folder), "simpler": simpler(folder)}  # fmt: skip
     DEST.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     for seen, rows in made["ranking"].items():
         print(seen, [f"{row['method']} {row['gain']:+.3f} ({row['cells']})" for row in rows[:6]])

@@ -21,8 +21,9 @@ from typer.testing import CliRunner, Result
 import thresher.core.files
 from thresher import ThresherError
 from thresher.__main__ import app
+from thresher.app.annotate.settled import settle
 from thresher.app.annotate.stored_answers import add_answers, answers_of, read_answers
-from thresher.app.annotate.votes import Vote, read_votes, settle
+from thresher.app.annotate.votes import Vote, read_votes
 from thresher.core.files import alone_in
 from thresher.data import load
 from thresher.data.pools import load_with_pool
@@ -177,7 +178,7 @@ def test_all_three_kinds_of_export_say_the_same(tmp_path: Path) -> None:
     )
     for path in tmp_path.iterdir():
         settled = settle(read_votes(path), {7, 8, 9}, CLASSES, path.name)
-        assert (settled.answers, settled.warnings) == ({7: 0, 8: 1}, ()), path.name
+        assert (settled.answers, settled.warnings) == ({7: "cat", 8: "dog"}, ()), path.name
 
 
 def test_nobody_is_taken_to_answer_what_was_skipped(tmp_path: Path) -> None:
@@ -189,7 +190,7 @@ def test_nobody_is_taken_to_answer_what_was_skipped(tmp_path: Path) -> None:
 def test_the_majority_counts_with_a_warning_and_a_tie_stays_open() -> None:
     votes = [Vote(7, "dog", "a"), Vote(7, "cat", "b"), Vote(7, "dog", "c"), Vote(8, "cat", "a"), Vote(8, "dog", "b")]
     settled = settle(votes, {7, 8}, CLASSES, "a.json")
-    assert settled.answers == {7: 1}
+    assert settled.answers == {7: "dog"}
     assert settled.warnings == (
         "Annotators disagree on id 7; the majority counts.",
         "Annotators disagree on id 8 without a majority; these stay open and can be asked again.",
@@ -199,7 +200,7 @@ def test_the_majority_counts_with_a_warning_and_a_tie_stays_open() -> None:
 def test_of_two_votes_of_one_annotator_the_later_counts(tmp_path: Path) -> None:
     early, late = "2026-03-09T22:16:08.728378Z", "2026-03-10T07:00:00.000000Z"
     settled = settle([Vote(9, "cat", "a"), Vote(9, "eel", "a"), Vote(9, "eel", "a")], {9}, CLASSES, "a.json")
-    assert settled.answers == {9: 2}
+    assert settled.answers == {9: "eel"}
     assert settled.warnings == ("One annotator labelled id 9 twice; the later label counts.",)
     task = {"data": {"thresher_id": 7}, "annotations": [annotation("dog", at=late), annotation("cat", at=early)]}
     (tmp_path / "full.json").write_text(json.dumps([task]))
@@ -210,18 +211,18 @@ def test_of_two_votes_of_one_annotator_the_later_counts(tmp_path: Path) -> None:
     (tmp_path / "min.json").write_text(json.dumps(small))
     (tmp_path / "a.csv").write_text(f"thresher_id,label,annotator,updated_at\n7,dog,x,{late}\n7,cat,x,{early}\n")
     for path in tmp_path.iterdir():
-        assert settle(read_votes(path), {7}, CLASSES, path.name).answers == {7: 1}, path.name
+        assert settle(read_votes(path), {7}, CLASSES, path.name).answers == {7: "dog"}, path.name
 
 
 def test_blanks_around_a_class_do_not_matter_unless_they_tell_two_apart() -> None:
-    assert settle([Vote(7, "cat")], {7}, ["cat ", "dog"], "a.csv").answers == {7: 0}
-    assert settle([Vote(7, "cat "), Vote(8, "cat")], {7, 8}, ["cat ", "cat"], "a.csv").answers == {7: 0, 8: 1}
+    assert settle([Vote(7, "cat")], {7}, ["cat ", "dog"], "a.csv").answers == {7: "cat "}
+    assert settle([Vote(7, "cat "), Vote(8, "cat")], {7, 8}, ["cat ", "cat"], "a.csv").answers == {7: "cat ", 8: "cat"}
 
 
 def test_people_are_told_apart_however_the_export_names_them(tmp_path: Path) -> None:
     people = [annotation("cat", by={"id": 3, "email": "x"}), annotation("dog", by={"id": 3, "email": "x"})]
     (tmp_path / "a.json").write_text(json.dumps([{"data": {"thresher_id": 7}, "annotations": people}]))
-    assert settle(read_votes(tmp_path / "a.json"), {7}, CLASSES, "a").answers == {7: 1}
+    assert settle(read_votes(tmp_path / "a.json"), {7}, CLASSES, "a").answers == {7: "dog"}
 
 
 WRONG: dict[str, tuple[str, str, str]] = {
@@ -229,8 +230,8 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "unknown label": ("a.csv", "id,label\n70,cta\n", "'cta' of id 70. There is no class 'cta': did you mean 'cat'"),
     "no columns": ("a.csv", "number,kind\n70,cat\n", "no columns id and label"),
     "no number": ("a.csv", "id,label\nx70,cat\n", "Line 2 of a.csv has the id 'x70'"),
-    "no JSON": ("a.json", "{", "is not JSON"),
-    "no list": ("a.json", "{}", "is not a list of tasks"),
+    "no JSON": ("a.json", "{", "is damaged"),
+    "no list": ("a.json", "{}", "is damaged"),
     "foreign tasks": ("a.json", '[{"data": {"image": "x"}, "annotations": []}]', "Task 1 of a.json has no thresher_id"),
     "tasks without annotations": ("a.json", '[{"data": {"thresher_id": 70}}]', "Task 1 of a.json has no annotations"),
     "ids of annotations": ("a.json", '[{"data": {"thresher_id": 70}, "annotations": [3]}]', "has no annotations"),

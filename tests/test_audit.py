@@ -335,3 +335,22 @@ def test_no_judge_reads_the_label_that_it_judges() -> None:
         for before, after in zip(judge(y), judge(other), strict=True):
             np.testing.assert_array_equal(before[own], after[own])
             assert not np.array_equal(before, after), "the other folds learned from those labels"
+
+
+def test_pixels_have_no_say_in_the_rate_of_labels_that_given_probabilities_contradict() -> None:
+    """People mislabel what is hard: sure verdicts contradict few labels, others many, and inputs say nothing."""
+    draws = np.random.default_rng(0)
+    true, hard = draws.integers(0, 4, 1000), draws.random(1000) < 0.5
+    given = np.where(hard & (draws.random(1000) < 0.3), (true + 1) % 4, true)
+    sure = np.where(hard, 0.8, 0.97)[:, None]
+    probabilities = np.eye(4)[true] * sure + (1 - sure) / 4
+    noise = draws.normal(size=(1000, 1, 4, 4)).astype(np.float32)
+    found = th.audit(noise, given, probabilities=probabilities, method=None).summary["noise_rate"]
+    assert found["low"] <= (given != true).mean() <= found["high"]
+
+
+def test_probabilities_of_another_shape_are_refused_before_anything_takes_time() -> None:
+    told: list[str] = []
+    with pytest.raises(th.ThresherError, match=r"give \[200, 2\]"):
+        th.audit(np.zeros((200, 3)), np.arange(200) % 2, probabilities=np.ones((200, 3)), tell=told.append)
+    assert told == []

@@ -1,6 +1,7 @@
 """thresher audit: from a folder, a table or an array to a list of issues and a run."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -107,3 +108,20 @@ def test_a_column_that_names_rows_stands_beside_their_verdicts(tmp_path: Path) -
     audited(tmp_path / "t.csv", "--target", "kind", "--out", tmp_path / "run", "--epochs", "2")
     found = Issues.read(tmp_path / "run")
     assert found.column("user_id").tolist() == [f"person-{row}" for row in found.column("row")]
+
+
+def test_real_targets_are_listed_as_they_are_written(tmp_path: Path) -> None:
+    size = np.arange(120.0)
+    price = 10 * size + np.random.default_rng(0).normal(size=120)
+    price[7] = 123456.5
+    csv.write_csv(pa.table({"size": size, "price": price}), tmp_path / "homes.csv")
+    words = [str(tmp_path / "homes.csv"), "--target", "price", "--out", str(tmp_path / "run"), "--epochs", "1"]
+    result = CliRunner().invoke(app, ["audit", *words, "--count", "1"])
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    head = next(at for at, line in enumerate(lines) if line.startswith("row"))
+    assert lines[head].split() == ["row", "label", "expected", "low", "high", "trust", "reason"]
+    assert lines[head + 1].split()[:2] == ["7", "123456.5"]
+    assert " of 120 targets " in result.stdout
+    assert any(re.search(r"All 120, the worst first, \d+ of them marked as issues: ", line) for line in lines)
+    assert result.stderr.index("auto chose") < result.stderr.index("epoch 1/1"), "told before it is trained"

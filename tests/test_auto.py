@@ -16,7 +16,7 @@ from thresher.app.folders import read_toml
 from thresher.corruption import corrupt
 from thresher.data.loading import digits
 from thresher.methods import METHODS, choose
-from thresher.methods.auto import neighbours_rate, ranking
+from thresher.methods.auto import neighbours_rate, ranking, simpler
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,11 +25,11 @@ def factory() -> nn.Module:
     return net()
 
 
-def lopsided(times: int = 20) -> Examples:
-    """Two groups far apart, one of them rare."""
-    labels = (torch.arange(400) % (times + 1) == 0).long()
+def lopsided(*shape: int) -> Examples:
+    """Two groups far apart, one of them rare; images, unless the shape is that of rows."""
+    labels = (torch.arange(400) % 21 == 0).long()
     inputs = torch.randn(400, 4, generator=torch.Generator().manual_seed(0)) + 9 * labels[:, None]
-    return Examples(inputs, labels, classes=2)
+    return Examples(inputs.reshape(400, *(shape or (1, 2, 2))), labels, classes=2)
 
 
 def chosen(train: Examples, model: Any = factory, **changes: Any) -> str:
@@ -55,7 +55,17 @@ def test_what_it_sees_decides() -> None:
     balanced = next(row["method"] for row in ranking()["imbalanced"] if not METHODS[row["method"]].needs)
     assert chosen(lopsided()) == balanced
     assert chosen(lopsided(), clean=True) == ranking()["imbalanced"][0]["method"]
+    rows = choose(lopsided(4), factory, epochs=30)
+    assert rows.method == next(row["method"] for row in ranking()["imbalanced tables"] if row["method"] != "l2rw")
     assert chosen(lopsided(), noise_rate=0.3) == ranking()["classes"][0]["method"], "wrong labels weigh more"
+
+
+def test_where_simpler_is_as_good_it_is_said() -> None:
+    said = choose(lopsided(4), factory, epochs=30).sentence()
+    for row in simpler()["imbalanced tables"]:
+        assert (f"{row['way']} on {row['ahead']} of {row['cells']}" in said) == (3 * row["ahead"] >= row["cells"])
+    assert "scikit-learn's balanced logistic regression" in said
+    assert "simpler" not in choose(lopsided(), factory, epochs=30).sentence(), "measured on tables alone"
 
 
 def test_what_cannot_run_here_is_passed_over() -> None:
@@ -109,6 +119,7 @@ def test_the_ranking_is_what_the_stored_results_give() -> None:
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     assert ranking() == script.ranking(ROOT / "results"), "run python benchmarks/ranking.py"
+    assert simpler() == script.simpler(ROOT / "results"), "run python benchmarks/ranking.py"
 
 
 def test_a_name_that_is_unknown_is_still_refused() -> None:

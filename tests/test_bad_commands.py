@@ -2,15 +2,21 @@
 
 import io
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
+from thresher import ThresherError, load
 from thresher.__main__ import app
+from thresher.app.annotate.stored_answers import read_answers
 from thresher.core.errors import printable
 
 ROWS = "".join(f"{place % 2 + place / 100},{place % 3},{'ab'[place % 2]}\n" for place in range(40))
@@ -41,6 +47,49 @@ def terabyte(folder: Path) -> str:
     return str(folder / "terabyte.npz")
 
 
+def images(folder: Path) -> Path:
+    for name in ("a", "b"):
+        (folder / "images" / name).mkdir(parents=True)
+        for place in range(4):
+            Image.new("RGB", (4, 4), (60 * place, 9, 9)).save(folder / "images" / name / f"{place}.png")
+    return folder / "images"
+
+
+def bomb(folder: Path, side: int = 12_000) -> str:
+    """A file of a few bytes that would be an image of 144 million pixels."""
+    path = images(folder) / "a" / "bomb.png"
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(99))), (b"IEND", b"")]
+    framed = [struct.pack(">I", len(b)) + k + b + struct.pack(">I", zlib.crc32(k + b)) for k, b in chunks]
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(framed))
+    return str(path.parent.parent)
+
+
+def no_text(folder: Path, file: bytes = b"a/caf\xe9.png") -> str:
+    path = images(folder)
+    os.rename(path / ("a/0.png" if b"/" in file else "a"), os.fsencode(path) + b"/" + file)
+    return str(path)
+
+
+def arrays(inputs: Any, targets: Any) -> Callable[[Path], str]:
+    def write(folder: Path) -> str:
+        np.savez(folder / "arrays.npz", train_images=np.asarray(inputs), train_targets=np.asarray(targets))
+        return str(folder / "arrays.npz")
+
+    return write
+
+
+def cells(target: Callable[[int], object]) -> Callable[[Path], str]:
+    def write(folder: Path) -> str:
+        rows = "".join(f"{place},{target(place)}\n" for place in range(40))
+        (folder / "cells.csv").write_text(f"x,label\n{rows}")
+        return f"{folder / 'cells.csv'}:label"
+
+    return write
+
+
+X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+
 # what is given as data, further options, and what the sentence must say
 BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "a pipe": (pipe, [], "pipe or a device"),
@@ -55,6 +104,16 @@ BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "no fine-tuning steps": (table, ["--fine-tune-steps", "0"], "at least 1 step"),
     "a noise rate of nan": (table, ["--noise-rate", "nan", "--method", "prl-l"], "noise_rate"),
     "a validation share of nan": (table, ["--validation", "nan", "--early-stop"], "validation"),
+    "an image of 144 million pixels": (bomb, [], "0.4 GB"),
+    "an image whose name is no text": (no_text, [], "not UTF-8"),
+    "a class whose name is no text": (lambda folder: no_text(folder, b"caf\xe9"), [], "not UTF-8"),
+    "a label of ten million": (arrays(X, Y * 10**7), [], "10.2 GB"),
+    "no rows": (arrays(X[:0], Y[:0]), [], "no examples"),
+    "complex inputs": (arrays(X + 1j, Y), [], "real numbers"),
+    "texts as inputs": (arrays(X.astype(str), Y), [], "real numbers"),
+    "the same target everywhere": (arrays(X, np.ones(40)), [], "same target"),
+    "targets of 1e200": (arrays(X, X[:, 0] * 1e200), [], "1e+30"),
+    "cells of 1e200": (cells(lambda place: place * 1.5e200), [], "1e+30"),
     "no such file": (lambda folder: f"{folder}/[red]none.csv:label", [], "no file or folder"),
 }
 
@@ -87,3 +146,16 @@ def test_a_folder_whose_name_is_no_text_is_refused_before_training(name: str, tm
 )
 def test_what_steers_a_terminal_is_written_out(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+def test_whole_numbers_above_two_to_the_53_are_read(tmp_path: Path) -> None:
+    rows = "".join(f"{place},{123456789012345678 + place % 7},{'ab'[place % 2]}\n" for place in range(40))
+    (tmp_path / "long.csv").write_text(f"x,key,label\n{rows}")
+    train, _ = load(f"{tmp_path / 'long.csv'}:label")
+    assert train.input_shape == (2,)
+
+
+def test_a_round_that_was_made_up_is_refused_and_not_trained(tmp_path: Path) -> None:
+    (tmp_path / "answers.csv").write_text("round,id,label\n1000000,3,a\n")
+    with pytest.raises(ThresherError, match="without a gap"):
+        read_answers(tmp_path)

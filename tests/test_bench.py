@@ -332,7 +332,7 @@ def test_half_a_message_does_not_hang(tmp_path: Path) -> None:
     ):
         events, worker = Events(), Worker(process, errors)
         relay_messages(worker, events)
-        assert [events.get(timeout=5) for _ in range(2)] == [(worker, {"epoch": 1}), (worker, None)]
+        assert [events.get(timeout=60) for _ in range(2)] == [(worker, {"epoch": 1}), (worker, None)]
 
 
 def test_a_suite_that_cannot_travel_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.corruption import FOR_CLASSES, FOR_REAL_TARGETS, corrupt, names
 from thresher.corruption.labels import asymmetric, flip_along, random_derangement
+from thresher.data import Splits, standardise_targets
 from thresher.data.class_names import CIFAR10, CIFAR100
 
 # The superclass of each CIFAR-100 class as the original files number them.
@@ -193,14 +194,18 @@ def test_uninoise_stays_within_the_range_and_fills_it() -> None:
     assert torch.allclose(drawn.std(0), (high - low) / 12**0.5, rtol=0.05)
 
 
-def test_pairflip_of_targets_is_one_shuffle_of_standardised_columns() -> None:
+def test_pairflip_of_targets_exchanges_both_ends_in_the_unit_of_the_data() -> None:
     clean = measured(targets=5)
-    standard = (clean.targets - clean.targets.mean(0)) / clean.targets.std(0, correction=0)
-    wrong = corrupt(clean, "pairflip:1").targets
-    wrong = (wrong - clean.targets.mean(0)) / clean.targets.std(0, correction=0)
-    sources = [next(j for j in range(5) if torch.allclose(wrong[:, i], standard[:, j], atol=1e-3)) for i in range(5)]
-    assert sorted(sources) == [0, 1, 2, 3, 4]
-    assert all(i != j for i, j in enumerate(sources))
+    assert torch.equal(corrupt(clean, "pairflip:1").targets, clean.targets[:, [3, 4, 2, 0, 1]])
+    assert torch.equal(corrupt(measured(targets=2), "pairflip:1").targets, measured(targets=2).targets.flip(1))
+    standard = standardise_targets(Splits(clean, clean)).train
+    dirty = corrupt(standard, "pairflip:0.3")
+    wrong = dirty.columns["is_corrupt"]
+    assert int(wrong.sum()) == round(0.3 * len(clean))
+    assert torch.equal(dirty.targets[~wrong], standard.targets[~wrong])
+    assert torch.allclose(dirty.as_given(dirty.targets)[wrong], clean.targets[wrong][:, [3, 4, 2, 0, 1]], atol=1e-3)
+    with pytest.raises(ThresherError, match="at least two"):
+        corrupt(measured(targets=1), "pairflip:0.5")
 
 
 def test_linadv_is_a_linear_relation_of_the_inputs_with_the_strength_asked_for() -> None:

@@ -11,10 +11,11 @@ from test_prl_suite import ORIGIN
 from tiny import examples, net
 
 from thresher import Recipe, ThresherError, fit
+from thresher.bench.compare.claims import verdict
 from thresher.bench.compare.rows import compare
 from thresher.bench.definition.grid import Entry
 from thresher.bench.definition.setup import Setup
-from thresher.bench.definition.suite import Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.pages import curves as plot
 from thresher.bench.pages.number_plots import number_points, numbers_svg
 from thresher.bench.pages.page import write_page
@@ -23,7 +24,7 @@ from thresher.bench.run.identity import head_of
 from thresher.bench.run.jobs import jobs_of
 from thresher.bench.run.results import read
 from thresher.bench.suites import CRUST_SUITES, SUITES, crust, crust_parts
-from thresher.bench.suites.crust_purity import CRUST_PURITY, SELECTIONS, Watched, purities
+from thresher.bench.suites.crust_purity import CRUST_PURITY, SELECTIONS, Watched, cleaner, purities
 from thresher.methods import METHODS, MethodFacts
 from thresher.rules import FacilityLocation, ask
 
@@ -201,3 +202,42 @@ def test_pages_are_brought_up_to_date(tmp_path: Path) -> None:
     assert (tmp_path / "one.md").read_text() == "# One\n<!-- tables: a-small -->\n\n| new |\n\n<!-- end -->\nlast\n"
     assert insert_tables_in_pages(tmp_path, "a-small", ["| new |"]) == []
     assert insert_tables_in_pages(tmp_path / "nowhere", "a-small", []) == []
+
+
+def test_the_head_of_a_page_says_what_holds() -> None:
+    suite = tiny_suite(
+        methods=(Entry("standard", "Plain"), Entry("crust", "A"), Entry("crust-central", "B")),
+        claims=(Claim(("crust",), ("standard",)), Claim(("crust-central",), ("crust", "standard"))),
+    )
+    rows = stored(suite, "small")
+    for row in rows:
+        row["last"] = {"standard": 0.5, "crust": 0.6, "crust-central": 0.55}[row["method"]] + 0.001 * row["seed"]
+    said = verdict(suite, compare(suite, "small", rows))
+    assert "- A. Above, as in the paper: Plain." in said
+    assert "- B. Above, as in the paper: Plain. **Not above**: A (-5.0 ± 0.0, 5 seeds)." in said
+    assert "(1 in all, 5 seeds)" in said
+    one = verdict(suite, compare(suite, "small", [row for row in rows if row["seed"] == 0]))
+    assert "Undecided: Plain (+10.0, one seed)." in one
+    assert verdict(tiny_suite(methods=(Entry("standard", "S"),)), []).endswith("they are ours.")
+    own = replace(suite, claims=(), verdict=lambda found: f"{len(found)} rows.")
+    assert verdict(own, compare(own, "small", rows)) == "**What holds here.** 3 rows."
+
+
+def test_purity_is_compared_with_all_of_the_data() -> None:
+    rows = stored(CRUST_PURITY, "small", clean_share=0.7)
+    for row in rows:
+        row["columns"] = {name: [0.8 + 0.01 * row["seed"]] * 5 for name in row["columns"]}
+        row["columns"]["facility-given"] = [0.6 + 0.01 * row["seed"]] * 5
+    said = cleaner(compare(CRUST_PURITY, "small", rows))
+    assert "facility location, given class: cleaner in 0, dirtier in 12, undecided 0" in said
+    assert "centrality, predicted class: cleaner in 12, dirtier in 0, undecided 0" in said
+
+
+def test_training_accuracy_is_that_of_the_true_labels() -> None:
+    train = examples(60, corrupt=0.4)
+    run = fit(METHODS["crust-central"].recipe(), lambda: net(seed=1), train, epochs=7, batch=12, device="cpu")
+    for record in run.history:
+        table = run.ledger.to_pandas()
+        rows = table[table["epoch"] == record["epoch"]].set_index("id").loc[train.ids.tolist()]
+        right = rows["prediction"].to_numpy() == train.columns["true_target"].numpy()
+        assert record["train_right"] == pytest.approx(right.mean()), "of all examples, kept or not"

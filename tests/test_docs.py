@@ -95,7 +95,7 @@ def test_the_page_of_names_has_all_of_them_and_no_other() -> None:
 
 
 PUBLIC = ("signals", "schedules", "rules", "objectives", "slots", "data", "corruption", "models", "methods", "noise")
-PUBLIC_MODULES = ("thresher", *(f"thresher.{name}" for name in (*PUBLIC, "report", "app")))
+PUBLIC_MODULES = ("thresher", *(f"thresher.{name}" for name in (*PUBLIC, "report", "trainers", "app")))
 
 
 def private_names(code: str) -> list[str]:

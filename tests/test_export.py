@@ -157,6 +157,7 @@ def test_a_place_in_use_and_no_run_are_refused(place: Path, tmp_path: Path) -> N
         ([place / "rows", "--out", place], "is not empty: choose a new folder for the export"),
         ([place / "rows", "--out", tmp_path / "file"], "is a file"),
         ([place / "photos", "--out", tmp_path / "new"], "holds no run"),
+        ([place / "rows"], "give --out, a new folder"),
     ):
         result = told("export", *words)
         assert (result.exit_code, len(result.output.splitlines())) == (2, 1)

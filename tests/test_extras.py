@@ -11,6 +11,7 @@ from fake_run import write_fake_run
 from PIL import Image
 
 from thresher.app.annotate.question import write_question
+from thresher.app.annotate.tasks import Answers
 from thresher.core.errors import ThresherError
 from thresher.data import image_folder, load
 from thresher.models import build
@@ -35,7 +36,7 @@ def loop_report(folder: Path) -> Any:
 
 
 def question(folder: Path) -> Any:
-    return write_question(folder, [3], [{"row": {"age": 4}}], ["cat", "dog"])
+    return write_question(folder, [3], [{"row": {"age": 4}}], Answers(["cat", "dog"]))
 
 
 def resnet(_: Path) -> Any:

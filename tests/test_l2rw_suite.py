@@ -19,7 +19,7 @@ from thresher.bench.pages.number_plots import number_points, numbers_svg
 from thresher.bench.pages.page import write_page
 from thresher.bench.run.identity import head_of, settings_of
 from thresher.bench.run.jobs import jobs_of
-from thresher.bench.run.task import kept_scores, load_task, run_task, summary
+from thresher.bench.run.task import kept_scores, load_task, run_task, summary, trainer_of
 from thresher.bench.suites import SUITES, l2rw, l2rw_tables
 from thresher.data import load
 from thresher.engine.run import Run
@@ -148,11 +148,21 @@ def test_settings_tell_variants_apart_and_only_the_tuned_ones_depend_on_its_step
 
 def test_what_a_variant_lacks_is_said() -> None:
     setup = TINY.scale("small").setup
-    for lacks, names in (("validation", "standard[+]es stops"), ("clean", "standard[+]ft is fine-tuned")):
+    for lacks, names in (("validation", "standard[+]es stops"), ("clean", "standard[+]ft is trained")):
         with pytest.raises(ThresherError, match=f"{names} .*: give the cell tiny one"):
             replace(TINY, scales={"small": Scale((replace(CELL, **{lacks: None}),), setup)})
     with pytest.raises(ThresherError, match="none"):
         replace(TINY, methods=(*TINY.methods, Entry("none+ft", of="none", fine_tune=True)))
+
+
+def test_clean_examples_may_be_inside_the_training_set() -> None:
+    task = load_task(job_of("standard", cell=CELL), device="cpu")
+    inside = replace(task, job=replace(task.job, entry=replace(task.job.entry, clean_inside=True)))
+    assert task.clean is not None
+    assert len(trainer_of(inside).train) == len(trainer_of(task).train) + len(task.clean)
+    added = trainer_of(inside).train.subset(torch.isin(trainer_of(inside).train.ids, task.clean.ids))
+    assert torch.equal(added.targets.sort().values, task.clean.targets.sort().values)
+    assert not added.columns["is_corrupt"].any()
 
 
 def results_of(score: Callable[[Job], float | None], seeds: int = 2) -> list[dict[str, Any]]:
@@ -178,14 +188,18 @@ def results_of(score: Callable[[Job], float | None], seeds: int = 2) -> list[dic
 
 def test_scores_are_drawn_against_each_number_and_imbalance_as_errors() -> None:
     rows = compare(L2RW, "small", results_of(lambda job: 0.5 if job.entry.name == "l2rw" else 0.4))
-    points = [point for point in number_points(rows) if point["axis"] is l2rw.RATIO and point["method"] == "L2RW"]
+    points = [
+        point
+        for point in number_points(rows)
+        if point["axis"] is l2rw.RATIO and point["method"] == "L2RW, clean apart (code)"
+    ]
     assert [point["at"] for point in points] == [10, 20, 50, 100]
     assert [points[0][name] for name in ("score", "low", "high")] == pytest.approx([49.5, 49.0, 50.0])
     pictures = numbers_svg(rows)
     assert list(pictures) == [l2rw.RATIO, l2rw.SIZE, l2rw.LEVEL]
     assert "error" in pictures[l2rw.RATIO]
     legend = set(re.findall(r">([^<>]+)</text>", pictures[l2rw.LEVEL]))
-    assert {"Baseline", "Baseline +FT", "Random", "Clean only", "L2RW"} <= legend
+    assert {"Baseline", "Baseline +FT", "Random", "Clean only", "L2RW, clean apart (code)"} <= legend
     assert "Reed-soft" not in legend, "the table has all methods, the picture those that it names"
 
 
@@ -200,11 +214,11 @@ def test_the_page_shows_pictures_recalls_and_what_was_not_run(tmp_path: Path) ->
     }  # fmt: skip
     imbalance, flips = page.split("## digits-imbalance-10\n")[1].split("## digits-uniform-40\n")
     assert "| method | balanced_accuracy | recall_0 |" in imbalance
-    assert "| L2RW |  | 0.250 |" in imbalance
+    assert "| L2RW, clean apart (code) |  | 0.250 |" in imbalance
     assert "recall_0" not in flips
     assert "backgroundflip:0.4 to 0, 1, 3, 5, 7 by seed, 100 clean examples, 10% held out for early stopping" in page
     paper = write_page(L2RW, "paper", [], tmp_path, Path("results.jsonl")).read_text()
-    assert " 59.3 ± 0.6 " in paper.split("## Not run here")[1].split("| L2RW |")[1].splitlines()[0]
+    assert " 59.3 ± 0.6 " in paper.split("## Not run here")[1].split("| L2RW, clean apart (code) |")[1].splitlines()[0]
 
 
 def test_recalls_are_kept_of_the_cells_that_ask() -> None:

@@ -328,3 +328,16 @@ def test_outcome_of_real_targets_and_of_names(tmp_path: Path) -> None:
     run(Recipe(), named, tmp_path / "named")
     schema = pq.read_schema(tmp_path / "named" / "examples.parquet")
     assert schema.metadata[b"class_names"] == b'["ant", "bee", "cow"]'
+
+
+def test_outputs_of_many_classes_do_not_wait_for_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand classes would otherwise keep the outputs of eight thousand examples."""
+    few = Examples(torch.zeros(64, 2), torch.arange(64) % 50, classes=50)
+    note = ledger_module.Note(torch.arange(8), torch.randn(8, 50), torch.rand(8), torch.ones(8))
+    monkeypatch.setattr(ledger_module, "MOST_NUMBERS", 3 * note.outputs.numel())
+    rows, waited = ledger_module.EpochRows(few, ledger_module.steps_at_once(8, 50)), []
+    for start in range(0, 64, 8):
+        rows.add(ledger_module.Note(torch.arange(start, start + 8), note.outputs, note.losses, note.weights))
+        waited.append(len(rows.notes))
+    assert waited == [1, 2, 0, 1, 2, 0, 1, 2]
+    assert rows.visited().all()

@@ -246,7 +246,7 @@ def test_a_wrong_name_gets_a_sentence_with_the_fix(name: str, said: str) -> None
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith(("mlp", "head"))])
+@pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith(("mlp", "head", "linear"))])
 @pytest.mark.parametrize(("shape", "said"), [((64,), "reads images"), ((1, 3, 3), "at least")])
 def test_image_models_refuse_what_is_no_image_or_too_small(name: str, shape: tuple[int, ...], said: str) -> None:
     with pytest.raises(ThresherError, match=f"{name} .*{said}.*mlp"):

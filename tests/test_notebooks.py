@@ -23,7 +23,7 @@ def test_a_notebook_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     written = nbformat.reads(notebook((ROOT / "docs" / page).read_text(encoding="utf-8")), as_version=4)
     nbformat.validate(written)
-    client = nbclient.NotebookClient(written, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client = nbclient.NotebookClient(written, timeout=600, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
     said = "".join(output.get("text", "") for cell in written.cells for output in cell.get("outputs", []))
     assert said

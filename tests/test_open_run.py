@@ -262,7 +262,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "half a file": (lambda folder: (folder / MODEL).write_text('{"format": 2, "mo'), "is damaged"),
     "not text": (lambda folder: (folder / MODEL).write_bytes(b"\xff\xfe\x00"), "is damaged"),
     "half a checkpoint": (with_half_a_checkpoint, "is damaged and cannot be read"),
-    "another checkpoint": (lambda folder: torch.save({"a": 1}, folder / CHECKPOINT), "is damaged and cannot be read"),
+    "another checkpoint": (lambda folder: torch.save({"a": 1}, folder / CHECKPOINT), "is damaged .it lacks"),
     "no checkpoint": (lambda folder: (folder / CHECKPOINT).unlink(), "has saved no epoch yet"),
     "a lost part of the ledger": (with_a_lost_part, "lost or damaged"),
 }

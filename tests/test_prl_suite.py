@@ -172,7 +172,7 @@ def results_of(suite: Suite, score: Callable[[Job], float | None], scale: str = 
 
 def test_a_claim_is_held_against_every_cell() -> None:
     def score(job: Job) -> float | None:
-        if job.cell.data not in ("digits", "faces") or job.entry.name not in (
+        if job.cell.data not in ("digits", "face-features") or job.entry.name not in (
             "standard",
             "spl",
             "prl-l",
@@ -276,14 +276,16 @@ def test_the_page_has_notes_conclusions_and_a_picture_for_each_data_set(tmp_path
     results = results_of(PRL, score)
     page = write_page(PRL, "small", results, tmp_path, Path("results.jsonl")).read_text()
     assert {path.name for path in tmp_path.glob("*.svg")} == {
-        "prl-small-digits.svg", "prl-small-fashion-mnist.svg", "prl-small-faces.svg", "prl-small-regression.svg",
+        "prl-small-digits.svg", "prl-small-fashion-mnist.svg", "prl-small-face-features.svg",
+        "prl-small-regression.svg",
     }  # fmt: skip
     assert re.findall(r"\]\((.*?svg)\)", page) == [
-        "prl-small-digits.svg", "prl-small-fashion-mnist.svg", "prl-small-faces.svg", "prl-small-regression.svg",
+        "prl-small-digits.svg", "prl-small-fashion-mnist.svg", "prl-small-face-features.svg",
+        "prl-small-regression.svg",
     ]  # fmt: skip
     assert all(note in page for note in PRL.scale("small").notes)
     assert "| PRL(L) | SPL | 50.0 against 50.0: **undecided** (+0.0 ± 0.0, 2 seeds) | 2 | 0 | 2 |" in page
-    faces = (tmp_path / "prl-small-faces.svg").read_text()
+    faces = (tmp_path / "prl-small-face-features.svg").read_text()
     labels = re.findall(r"<text[^>]*>([^<]*)</text>", faces)
     assert "0.42" in labels
     assert "−30" not in labels, "one method that fails would flatten all others"

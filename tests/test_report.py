@@ -469,7 +469,7 @@ def test_wrong_folders_are_refused_with_the_fix(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", epochs=1)
     part = folder / "ledger" / "part-00001.parquet"
     part.write_bytes(part.read_bytes()[:100])
-    with pytest.raises(ThresherError, match="cannot be read"):
+    with pytest.raises(ThresherError, match="is damaged"):
         write_report([folder], out)
     (folder / "history.jsonl").write_text('{"epoch": 1')
     with pytest.raises(ThresherError, match="is damaged"):

@@ -39,7 +39,7 @@ def opened(browser: Any, path: Path, width: int) -> tuple[Any, list[str], list[s
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri())
-    page.wait_for_selector("html[data-charts=drawn]", state="attached", timeout=30_000)
+    page.wait_for_selector("html[data-charts=drawn]", state="attached", timeout=120_000)
     return page, said, asked
 
 

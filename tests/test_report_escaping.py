@@ -14,6 +14,7 @@ from fake_run import write_fake_issues, write_fake_run
 from test_loop_report import write_fake_loop
 
 from thresher.app.annotate.question import write_question
+from thresher.app.annotate.tasks import Answers
 from thresher.report import write_loop_report, write_report
 
 TEXTS = ["<b>", "[/b]", "</script>", "<!--<script> \" onload='x &lt; {{ 7 * 7 }} </style><img src=x>"]
@@ -100,7 +101,9 @@ def loop_report(folder: Path, text: str) -> str:
 
 
 def question(folder: Path, text: str) -> str:
-    write_question(folder, [3, 4], [{"row": {f"column {text}": f"cell {text}"}}] * 2, [f"class {text}", "other"])
+    write_question(
+        folder, [3, 4], [{"row": {f"column {text}": f"cell {text}"}}] * 2, Answers([f"class {text}", "other"])
+    )
     choices = ElementTree.parse(folder / "interface.xml").iter("Choice")
     assert [choice.get("value") for choice in choices] == [f"class {text}", "other"]
     return (folder / "preview.html").read_text(encoding="utf-8")

@@ -156,11 +156,79 @@ def test_what_cannot_be_asked_is_refused(files: list[str]) -> None:
     assert "run the audit again" in told("review", RUN).output
 
 
-def test_real_targets_are_no_choice() -> None:
-    columns = {"label": [1.0], "expected": [2.0], "low": [1.5], "high": [2.5], "reason": [""], "is_issue": [True]}
+PRICES = [10.5, 20.25, 999.0, 40.0]
+
+
+@pytest.fixture
+def prices() -> None:
+    """An audited table of real targets, of which row 2 is far from what is expected and row 0 a little."""
+    pd.DataFrame({"size": [1, 2, 3, 4], "price": PRICES}).to_csv("homes.csv", index=False)
+    order = [2, 0, 1, 3]
+    expected = {"expected": [30.1, 10.0, 20.0, 40.0], "low": [28.0, 8.0, 18.0, 38.0], "high": [32.0, 12.0, 22.0, 42.0]}
+    facts = {"trust": [0.01, 0.4, 0.9, 0.9], "weight": [0.0, 0.8, 1, 1], "is_issue": [True, False, False, False]}
+    places = {"id": order, "row": order, "label": [PRICES[at] for at in order], "reason": ["disagreement", "", "", ""]}
     RUN.mkdir()
-    Issues(pa.table({"id": [0], "trust": [0.1], "weight": [0.0], **columns})).write(RUN)
-    assert "Real targets cannot be asked for as a choice" in told("review", RUN, "--count", 1).output
+    Issues(pa.table({**places, **expected, **facts}), {"data": "homes.csv:price"}).write(RUN)
+
+
+def number_export(values: dict[int, float]) -> list[dict[str, Any]]:
+    """What Label Studio exports of a project with a Number."""
+    return [
+        {"data": {"thresher_id": id_}, "annotations": [{"result": [{"type": "number", "value": {"number": value}}]}]}
+        for id_, value in values.items()
+    ]
+
+
+@pytest.mark.usefixtures("prices")
+def test_real_targets_are_asked_for_as_numbers_and_become_corrections() -> None:
+    found = done("review", RUN, "--count", 2)
+    assert [each["question"] for each in tasks(found)] == [
+        "given 999, expected 30.1 (28 to 32): row 2",
+        "given 10.5, expected 10 (8 to 12): row 0",
+    ]
+    assert tasks(found)[0]["row"] == {"size": "3"}
+    interface = ElementTree.fromstring((Path(found["out"]) / "interface.xml").read_text())
+    assert [each.tag for each in interface] == ["Header", "Table", "Number"]
+    assert float(interface.find("Number").get("step")) == 1e-4  # of intervals four wide
+    Path("export.json").write_text(json.dumps(number_export({2: 31.123456789, 0: 10.5})))
+    assert done("label", RUN, "export.json") == {"new": 2, "answered": 2, "changed": 1}
+    assert done("review", RUN, "--count", 1)["ids"] == [1]
+    done("correct", RUN, "--out", "new")
+    corrected = pd.read_csv("new/homes.csv")["price_corrected"].tolist()
+    assert corrected == [10.5, 20.25, 31.123456789, 40.0], "as people wrote it, and as it was where they agree"
+    with open("new/changes.csv", newline="") as file:
+        assert [(row["row"], row["old"], row["new"], row["why"]) for row in csv.DictReader(file)] == [
+            ("2", "999", "31.123456789", "answered by people")
+        ]
+    assert told("correct", "--undo", "new").exit_code == 0
+    assert Path("new/homes.csv").read_text() == Path("homes.csv").read_text()
+
+
+@pytest.mark.usefixtures("prices")
+def test_numbers_are_read_however_they_are_exported() -> None:
+    Path("full.json").write_text(json.dumps(number_export({2: 31})))
+    Path("min.json").write_text(json.dumps([{"thresher_id": 2, "label": [{"number": 31}]}]))
+    Path("plain.json").write_text(json.dumps([{"thresher_id": 2, "label": 31}]))
+    Path("sheet.csv").write_text("id,question,label\n2,?,31\n0,?,\n")
+    Path("studio.csv").write_text('label,thresher_id\n"[{""number"": 31}]",2\n')
+    counts = [done("label", RUN, path)["new"] for path in ("full.json", "min.json", "plain.json", "sheet.csv")]
+    assert [*counts, done("label", RUN, "studio.csv")["new"]] == [1, 0, 0, 0, 0]
+    votes = [{"thresher_id": 0, "label": each, "annotator": who} for who, each in (("a", 9), ("b", 11), ("c", 12.5))]
+    Path("three.json").write_text(json.dumps(votes))
+    result = told("label", RUN, "three.json")
+    assert "Annotators disagree on id 0; the median counts." in result.stderr
+    done("correct", RUN, "--out", "new")
+    assert pd.read_csv("new/homes.csv")["price_corrected"].tolist()[:3] == [11, 20.25, 31]
+
+
+@pytest.mark.usefixtures("prices")
+@pytest.mark.parametrize("text", ["much", "3,5", "nan"])
+def test_answers_that_are_no_number_are_refused(text: str) -> None:
+    Path("a.csv").write_text(f'id,label\n2,"{text}"\n')
+    result = told("label", RUN, "a.csv")
+    assert (result.exit_code, len(result.output.splitlines())) == (2, 1)
+    assert f"says '{text}' of id 2, which is no number" in result.output
+    assert not (RUN / "answers.csv").exists()
 
 
 def test_a_run_without_a_pool_says_what_to_do() -> None:

@@ -129,7 +129,7 @@ def test_search_works_without_a_server(site: Path, browser: Any) -> None:
     page.goto((site / "index.html").as_uri())
     page.click("[data-md-component=search-query]")
     page.keyboard.type("facility location")
-    page.wait_for_selector(".md-search-result__item", timeout=15_000)
+    page.wait_for_selector(".md-search-result__item", timeout=60_000)
     assert "acility location" in page.inner_text("[data-md-component=search-result]")
     page.close()
 

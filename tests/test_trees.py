@@ -14,9 +14,9 @@ from tiny import assert_same_run, examples, real_examples, trusted
 from torch import Tensor, nn
 
 from thresher import Examples, Recipe, Run, acquire, fit, open_run, signals, weigh
-from thresher.core.calls import call
 from thresher.core.errors import ThresherError
 from thresher.core.examples import join
+from thresher.core.trees import call
 from thresher.engine.store.about import checksum
 from thresher.methods import acquisition, method
 from thresher.rules import KeepSmallest, MetaGradient

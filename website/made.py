@@ -37,4 +37,16 @@ def _installs(root: Path) -> Made:
     return installs_part(root)
 
 
-MADE: dict[str, Callable[..., Made]] = {"ranking": _ranking, "speed": _speed, "api": _api, "installs": _installs}
+def _reliability(root: Path) -> Made:
+    from website.reliability import reliability_part
+
+    return reliability_part(root)
+
+
+MADE: dict[str, Callable[..., Made]] = {
+    "ranking": _ranking,
+    "speed": _speed,
+    "api": _api,
+    "installs": _installs,
+    "reliability": _reliability,
+}

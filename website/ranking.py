@@ -14,8 +14,10 @@ SITUATIONS = {
     "mostly wrong": "Mostly wrong labels, six of ten or more",
     "clean examples": "Wrong labels, and a few examples known to be right",
     "imbalanced": "Rare classes, right labels, and a few examples known to be right",
+    "imbalanced tables": "Rare classes in tables, by balanced accuracy",
     "regression": "Real targets, some of them wrong",
 }
+UNITS = {"regression": "R²", "imbalanced tables": "balanced accuracy"}
 IN_PICTURES = -0.15  # a worse mean gain is in the tables alone, so that it does not flatten the others
 
 
@@ -25,7 +27,7 @@ def ranking_part(root: Path) -> Made:
     parts, files = [], {}
     for situation, title in SITUATIONS.items():
         rows = stored[situation]
-        stem, unit = situation.replace(" ", "-"), "R²" if situation == "regression" else "accuracy"
+        stem, unit = situation.replace(" ", "-"), UNITS.get(situation, "accuracy")
         points = [_point(root, row) for row in rows if row["gain"] > IN_PICTURES]
         files[f"which-{stem}.svg"] = bars(
             points, "gain", f"mean gain over plain training, {unit}", own=points[0]["who"]

@@ -60,6 +60,14 @@ def facility_location(folder: Path) -> Made:
     return Made("\n\n".join(text), files)
 
 
+def start(folder: Path) -> Made:
+    points = [
+        {"who": row["who"], "times": row["cpu_seconds"], "told": f"{row['cpu_seconds']:.2f} s"}
+        for row in sorted(_read(folder, "start-cpu"), key=lambda row: float(row["cpu_seconds"]))
+    ]
+    return Made("![What starting costs](speed-start.svg)", {"speed-start.svg": bars(points, "times", "CPU seconds")})
+
+
 def badge(folder: Path) -> Made:
     rows = _read(folder, "acquire-cpu")
     against = {row["who"]: row["seconds"] for row in rows if row["kind"] == "against"}
@@ -120,10 +128,17 @@ def engine(folder: Path) -> Made:
             ordered, "times", "time of an epoch, times a hand-written loop of plain training"
         )
     text = "On a CPU:\n\n![fit on a CPU](speed-engine-cpu.svg)\n\nOn an H200:\n\n![fit on a GPU](speed-engine-gpu.svg)"
+    one_command = folder / "engine-gpu-table.jsonl"
+    if one_command.exists():
+        named = "{who}, {model}, batch {batch}: {epoch:.3f} s".format
+        points = [{"who": named(**row), "times": row["epoch"]} for row in _read(folder, one_command.stem)]
+        points = [{**each, "told": f"{each['times']:.3f} s"} for each in points]
+        files["speed-engine-gpu-table.svg"] = bars(points, "times", "seconds an epoch")
+        text += "\n\nBy the one command below:\n\n![Seconds an epoch](speed-engine-gpu-table.svg)"
     return Made(text, files)
 
 
 CONTESTS: dict[str, Callable[[Path], Made]] = {
     "facility-location": facility_location, "badge": badge, "gradient-norms": gradient_norms, "l2rw": l2rw,
-    "engine": engine,
+    "engine": engine, "start": start,
 }  # fmt: skip

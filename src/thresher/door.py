@@ -3,6 +3,7 @@
 import copy
 import inspect
 from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, is_number, refuse_unless, takes
 from thresher.core.examples import Examples
-from thresher.core.kinds import check_call
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
 from thresher.core.seeding import preserved
@@ -75,10 +75,7 @@ def fit(
     >>> fit("prl-l", "mlp:8", (inputs, targets), noise_rate=0.25, epochs=1, batch=100).history[-1]["kept"]
     0.75
     """
-    check_call(
-        until=until, watch=watch, out=out, target=target, noise_rate=noise_rate, settings=settings,
-        settings_kind=TrainSettings,
-    )  # fmt: skip
+    _refuse_other_kinds(until=until, watch=watch, out=out, target=target, noise_rate=noise_rate, settings=settings)
     if isinstance(data, Splits) and test is None:
         test = data.test
     if isinstance(data, DataLoader):
@@ -107,6 +104,23 @@ def fit(
         out=out,
     )
     return _train(what, trainer, noise_rate)
+
+
+KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {  # of what `fit` is given beside data, method and model
+    "until": (lambda each: takes(each, 1), "a function of an epoch's record that says whether to stop"),
+    "watch": (lambda each: takes(each, 1), "a function of a Moment"),
+    "out": (lambda each: isinstance(each, str | PathLike) and str(each) != "", "the path of a folder"),
+    "target": (lambda each: isinstance(each, str), "the name of a column"),
+    "noise_rate": (lambda each: isinstance(each, str) or is_number(each), 'a share from 0 up to 1, "auto" or "folds"'),
+    "settings": (lambda each: isinstance(each, TrainSettings), "TrainSettings(...)"),
+}
+
+
+def _refuse_other_kinds(**given: object) -> None:
+    for name, value in given.items():
+        fits, wanted = KINDS[name]
+        if value is not None:
+            refuse_unless(name, value, fits(value), wanted)
 
 
 def _of_loader(loader: DataLoader[Any], settings: TrainSettings | None) -> dict[str, Any]:

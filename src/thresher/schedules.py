@@ -1,5 +1,5 @@
 """Schedules: settings that change over training, as functions of how far it has come."""
 
-from thresher.core.schedules import Schedule, cosine, ramp, stairs, step
+from thresher.core.schedules import Schedule, cosine, ramp, rising, stairs, step
 
-__all__ = ["Schedule", "cosine", "ramp", "stairs", "step"]
+__all__ = ["Schedule", "cosine", "ramp", "rising", "stairs", "step"]

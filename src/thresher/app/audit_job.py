@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thresher.app.settings import Settings
-from thresher.app.train_job import Sets, TrainJob, choose_for, load_splits, prepare_sets, start, with_defaults
+from thresher.app.train_job import Sets, TrainJob, choose_for, load_splits, prepare_sets, with_defaults
 from thresher.auditing import audit, rate_to_assume
 from thresher.auditing.given import whole
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import UNREADABLE
 from thresher.data import Splits
 from thresher.engine.settings import TrainSettings, training_part
 from thresher.engine.train import Moment
-from thresher.methods import AUTO, Choice, method
+from thresher.methods import AUTO, method
 from thresher.record.issues import Issues
 
 Watch = Callable[[Moment], None]
@@ -53,7 +54,7 @@ def read_probabilities(path: Path) -> NDArray[Any]:
     """The array of an .npy file, or the only one of an .npz file."""
     try:
         stored = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except UNREADABLE as error:
         raise ThresherError(f"{path} cannot be read ({error}): write it with numpy.save.") from error
     if isinstance(stored, np.ndarray):
         return stored
@@ -75,11 +76,10 @@ def find_issues(job: AuditJob, out: Path, tell: Callable[[str], Watch | None]) -
     )  # fmt: skip
 
 
-def leave_run(job: AuditJob, issues: Issues, out: Path, watch: Watch | None, commit_every: float) -> Choice | None:
-    """Train on all examples in the same folder, by a method that tolerates the noise found; say how it was chosen."""
+def run_to_leave(job: AuditJob, issues: Issues) -> TrainJob:
+    """The training on all examples, by a method that tolerates the noise found; `chosen` says how it was chosen."""
     settings, sets = replace(job.settings, noise_rate=rate_to_assume(issues)), Sets(job.examples, job.test)
     chosen = choose_for(settings, sets) if settings.method == AUTO else None
     if chosen is not None:
         settings = replace(settings, method=chosen.method)
-    start(TrainJob(settings, method(settings.method), sets), out, watch, commit_every)
-    return chosen
+    return TrainJob(settings, method(settings.method), sets, chosen=None if chosen is None else chosen.sentence())

@@ -33,7 +33,7 @@ class PlainErrors(TyperGroup):
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             notes: list[str] = getattr(stop, "__notes__", [])
-            _say(" ".join(notes) or "Stopped.")
+            _say(" ".join(notes) or str(stop) or "Stopped.")
             raise typer.Exit(STOPPED) from None
         except ThresherError as error:
             _say(str(error))
@@ -78,6 +78,39 @@ class Commands(PlainErrors):
             group = typer.Typer(add_completion=False)
             group.command(name)(getattr(module, name))
         return typer.main.get_command(group)
+
+
+def command_line(modules: Mapping[str, str]) -> typer.Typer:
+    """The whole command line: these commands, and what it says of itself."""
+    app = typer.Typer(
+        name="thresher",
+        cls=type("Thresher", (Commands,), {"modules": modules}),
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(about)
+    return app
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from thresher import __version__
+
+        print(f"thresher {__version__}")
+        raise typer.Exit
+
+
+def about(
+    version: Annotated[  # its callback answers
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train models on data you cannot fully trust, and keep a record of what was trusted.
+
+    Start with: thresher demo
+    """
 
 
 def summary(module: str, name: str) -> str:

@@ -28,6 +28,11 @@ def write_table(folder: Path, source: Source, issues: Issues, changes: Sequence[
     is_parquet = source.path.suffix == ".parquet"
     rows: Any = read_table(source.path) if is_parquet else read_cells(source.path, source.sep)
     names = rows.column_names if is_parquet else rows[0]
+    if source.target not in names and set(source.target.split(",")) <= set(names):
+        raise ThresherError(
+            f"{source.path} was audited with several targets ({source.target}), and a copy gets one corrected column: "
+            "audit one target at a time."
+        )
     if source.target not in names:
         raise ThresherError(f"There is no column {source.target} in {source.path}: give --data {source.path}:COLUMN.")
     if source.target + CORRECTED in names:

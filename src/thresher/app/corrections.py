@@ -4,15 +4,15 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from thresher.app.annotate.stored_answers import read_answers
 from thresher.app.sources import rows_of
 from thresher.core.errors import ThresherError
-from thresher.core.files import write_whole
+from thresher.core.files import read_json, read_text, write_whole
 from thresher.record.issues import Issues
 
 CHANGES = "changes.csv"  # of a corrected copy: what was changed, for people and for the way back
@@ -21,6 +21,15 @@ CORRECTION = "correction.json"  # of a corrected copy: of what it is a copy, and
 PEOPLE = "answered by people"
 HEADS = ("id", "place", "old", "new", "why", "now")
 FORMULAS = "=+-@\t\r'"  # with which a cell begins that a spreadsheet may not read as text
+
+
+class Correction(TypedDict):
+    """Of what a corrected copy is one."""
+
+    kind: str
+    file: str | None
+    column: NotRequired[str]
+    sep: NotRequired[str | None]
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class Change:
 
 
 def changes_of(
-    issues: Issues, answers: Mapping[int, str], *, below: float | None, count: int | None, drop: bool
+    issues: Issues, answers: Mapping[int, Any], *, below: float | None, count: int | None, drop: bool
 ) -> list[Change]:
     """What to change, the worst first: what people answered, and of the rest the chosen ones with another suggestion.
 
@@ -50,18 +59,19 @@ def changes_of(
     found = []
     for id_, old, trust, reason, new, place, is_chosen in zip(*columns, better, places, chosen, strict=True):
         if id_ in answers:
-            if answers[id_] != old:
-                found.append(Change(id_, place, old, answers[id_], PEOPLE))
+            if is_other(answers[id_], old):
+                found.append(Change(id_, place, _rounded(old), answers[id_], PEOPLE))
         elif is_chosen and (drop or new != old):
             why = f"{reason or 'low trust'} (trust {trust:.3f})"
-            found.append(Change(id_, place, old, None if drop else new, why))
+            found.append(Change(id_, place, _rounded(old), None if drop else _rounded(new), why))
     return found
 
 
-def answers_in(run: Path, issues: Issues) -> dict[int, str]:
-    """The labels that people gave to examples of an audited run, the latest of each."""
+def answers_in(run: Path, issues: Issues) -> dict[int, Any]:
+    """The labels, or numbers, that people gave to examples of an audited run, the latest of each."""
     known = set(issues.column("id").tolist())
-    return {answer.id: answer.label for answer in read_answers(run) if answer.id in known}
+    kind: Callable[[str], Any] = str if "suggested" in issues.table.column_names else float
+    return {answer.id: kind(answer.label) for answer in read_answers(run) if answer.id in known}
 
 
 def write_changes(folder: Path, changes: Sequence[Change], about: Mapping[str, Any]) -> None:
@@ -88,10 +98,10 @@ def _write_rows(file: Path, heads: Sequence[str], rows: Iterable[Sequence[Any]])
 
 def read_changes(folder: Path) -> tuple[list[Change], dict[str, Any]]:
     """What `write_changes` wrote; labels are texts, and "" stands for what was left out."""
+    fix = "correct the data again"
     try:
-        about: dict[str, Any] = json.loads((folder / CORRECTION).read_text(encoding="utf-8"))
-        about["kind"], about["file"]
-        rows = csv.reader(io.StringIO((folder / CHANGES).read_text(encoding="utf-8"), newline=""))
+        about: dict[str, Any] = read_json(folder / CORRECTION, Correction, fix)
+        rows = csv.reader(io.StringIO(read_text(folder / CHANGES, fix), newline=""))
         first = next(rows)
         found = [Change(int(id_), *map(_value, rest)) for id_, *rest in rows]
     except FileNotFoundError:
@@ -110,12 +120,17 @@ def forget_changes(folder: Path, *others: Path) -> None:
 
 
 def in_text(label: Any) -> str:
-    """A label as the issues have it: a class by its name, a real target in seven digits.
+    """A label as text: a class by its name, a number as it is written shortest.
 
     >>> in_text("cat"), in_text(3), in_text(0.30000000000000004)
     ('cat', '3', '0.3')
     """
-    return f"{label:.7g}" if isinstance(label, float) else str(label)
+    return f"{label:.15g}" if isinstance(label, float) else str(label)
+
+
+def _rounded(audited: Any) -> Any:
+    """A label of the issues, a real target in seven digits: it may have gone through single precision."""
+    return float(f"{audited:.7g}") if isinstance(audited, float) else audited
 
 
 def is_same(found: Any, audited: Any) -> bool:
@@ -134,12 +149,16 @@ def is_same(found: Any, audited: Any) -> bool:
     return math.isclose(float(one), float(other), rel_tol=1e-5 if isinstance(audited, float) else 0, abs_tol=0)
 
 
+def is_other(answer: Any, audited: Any) -> bool:
+    """Whether what people answered is another label than the audited one; names of classes are compared as they are."""
+    return not is_same(answer, audited) if isinstance(audited, float) else bool(answer != audited)
+
+
 def refuse_changed(path: Path, place: str, found: Any, audited: Any) -> None:
     """Refuse data whose label at this place is not the one that was audited."""
     if not is_same(found, audited):
-        raise ThresherError(
-            f"{path} is not what was audited ({place} is '{found}' and was '{in_text(audited)}'): audit it again."
-        )
+        was = in_text(_rounded(audited))
+        raise ThresherError(f"{path} is not what was audited ({place} is '{found}' and was '{was}'): audit it again.")
 
 
 def _of_a_row(change: Change) -> Change:

@@ -111,6 +111,8 @@ def _split(settings: DistilSettings, seen: Tensor, all_labelled: bool) -> tuple[
     if known > (new := int((~seen).sum())):
         fix = f"lower --validation to {new}" if new else "add some that it has not seen"
         raise ThresherError(f"The teacher has learnt from all but {new} examples: {fix}.")
+    if count < 2:
+        raise ThresherError("From one labelled example no class can be told from another: give --labelled of more.")
     order = torch.randperm(n, generator=generator(settings.seed, "distil"))
     order = order[seen[order].long().argsort(stable=True)]
     validation, rest = order[:known], order[known:]

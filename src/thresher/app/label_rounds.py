@@ -19,7 +19,8 @@ from thresher.data.pools import Pooled, load_with_pool
 from thresher.door import open_run
 from thresher.engine.run import Run
 from thresher.record.loop import read_loop, save_picks, write_loop
-from thresher.record.run_folder import HISTORY, ISSUES, SETTINGS
+from thresher.record.run_folder import ISSUES, SETTINGS
+from thresher.report.run_record import read_history
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,7 +85,7 @@ def open_pool(folder: Path, model: str | None = None) -> Asked:
         )
     options = table_options(settings)
     pooled, before = load_with_pool(settings.data, options, settings.skip_broken), read_loop(folder)
-    if before is not None and before["identity"]["pool"] != pooled.fingerprint:
+    if before is not None and before["identity"].get("pool") != pooled.fingerprint:
         raise ThresherError(f"{settings.data} is not what {folder} has asked about: put it back, or start a new run.")
     return Asked(folder, settings, pooled, read_answers(folder))
 
@@ -106,16 +107,15 @@ def latest(asked: Asked, aside: "Console", model: str | None = None) -> Run:
 def remember(asked: Asked, by: str | None = None) -> None:
     """Write what there is to report of the rounds that are finished: labels bought, score, and ids answered next."""
     before = read_loop(asked.folder) or {"rounds": []}
-    last_asked = {record["round"]: record.get("by") for record in before["rounds"]}
+    last_asked = {record.get("round"): record.get("by") for record in before["rounds"]}
     if by is not None:
         last_asked[asked.last_round] = by
     rounds: list[dict[str, Any]] = []
     for round_ in range(asked.last_round + 1):
-        history = round_folder(asked.folder, round_) / HISTORY
-        last = json.loads(history.read_text(encoding="utf-8").splitlines()[-1])
+        last = read_history(round_folder(asked.folder, round_))[-1]
         picked = [answer.id for answer in asked.answers if answer.round == round_ + 1]
-        found = {name: last[name] for name in ("metric", "score", "train_score")}
-        found |= {"round": round_, "labelled": len(asked.labelled(round_)), "epochs": last["epoch"]}
+        found = {name: last.get(name) for name in ("metric", "score", "train_score")}
+        found |= {"round": round_, "labelled": len(asked.labelled(round_)), "epochs": last.get("epoch")}
         chosen_by = " and ".join(asked_by(asked.folder, round_, set(picked))) or last_asked.get(round_)
         rounds.append(found | {"by": chosen_by, "picked": picked, "clean_picks": None, "seconds": None})
     identity = {"by": None, "pool": asked.pooled.fingerprint, "seed": asked.settings.seed}

@@ -87,14 +87,15 @@ def _bar(bars: Progress, task: TaskID) -> Watch:
 
 def _lines(label: str, console: Console) -> Watch:
     written = begun = time.monotonic()
-    before: float | None = None  # epochs that were trained before this process began
+    before: float | None = None  # epochs that were done after the first step, whose time is not that of the others
 
     def watch(moment: Moment) -> None:
-        nonlocal written, before
+        nonlocal written, begun, before
         if moment.note is not None:
             console.print(moment.note, highlight=False, soft_wrap=True)
             return
-        before = moment.epoch if before is None else before
+        if before is None:
+            before, begun = _done(moment), time.monotonic()
         ended = _done(moment) >= moment.epochs and moment.record is not None
         if time.monotonic() - written < LINE_EVERY and not ended:
             return

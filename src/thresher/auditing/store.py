@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError
-from thresher.core.files import write_whole
+from thresher.core.files import read_arrays, write_whole
 
 Array = NDArray[Any]
 ABOUT = "about.json"
@@ -24,7 +24,7 @@ class Store:
             return
         folder.mkdir(parents=True, exist_ok=True)
         told, path = json.dumps(dict(about), sort_keys=True), folder / ABOUT
-        if path.exists() and path.read_text(encoding="utf-8") != told:
+        if path.exists() and path.read_text(encoding="utf-8", errors="replace") != told:
             raise ThresherError(f"{folder} holds another audit: choose another folder (--out), or delete this one.")
         write_whole(path, lambda place: place.write_text(told, encoding="utf-8"))
 
@@ -32,8 +32,7 @@ class Store:
         """The arrays that were stored under this name, or those that `make` gives."""
         path = None if self.folder is None else self.folder / f"{name}.npz"
         if path is not None and path.exists():
-            with np.load(path) as stored:
-                return {key: stored[key] for key in stored.files}
+            return read_arrays(path, "delete it, and the same command asks that judge again")
         made = dict(make())
         if path is not None:
             write_whole(path, lambda place: _save(place, made))

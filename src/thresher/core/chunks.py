@@ -39,6 +39,13 @@ def places_below(values: Tensor, limit: Tensor) -> Tensor:
     return (values < limit).flatten().nonzero()[:, 0]
 
 
+def places_of_least(values: Tensor) -> Tensor:
+    """The column of the least value of each row of values [m, n], the first of equal ones."""
+    if _on_host(values):
+        return torch.from_numpy(np.argmin(values.numpy(), 1))
+    return values.argmin(1)
+
+
 def one_thread() -> AbstractContextManager[Any]:
     """Let the libraries compute in one thread, because threads would mostly wait for each other on small blocks."""
     limited: AbstractContextManager[Any] = _libraries().limit(limits=1)

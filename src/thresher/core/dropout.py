@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import call
 from thresher.core.errors import ThresherError
-from thresher.core.trees import Tree
+from thresher.core.trees import Tree, call
 
 
 @dataclass(frozen=True)

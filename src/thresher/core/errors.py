@@ -1,9 +1,11 @@
-"""The error for wrong input: one sentence that names the fix; also for unknown names and missing packages."""
+"""The error for wrong input: one sentence that names the fix; also for values of a wrong kind and missing packages."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import inspect
+import math
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
+from numbers import Integral, Real
 
 PACKAGES = {"PIL": "pillow", "vl_convert": "vl-convert-python"}  # modules whose package has another name
 
@@ -48,8 +50,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
-@contextmanager
-def raised_in(stage: str | Callable[[], str]) -> Iterator[None]:
+class raised_in:  # noqa: N801  # used like a function: with raised_in("the objective")
     """Errors of other people's code pass through, with a note of where they were raised.
 
     >>> try:
@@ -59,10 +60,61 @@ def raised_in(stage: str | Callable[[], str]) -> Iterator[None]:
     ...     print(error.__notes__)
     ['Raised in the objective.']
     """
-    try:
-        yield
-    except ThresherError:
-        raise
-    except Exception as error:
+
+    def __init__(self, stage: str | Callable[[], str]):
+        self.stage = stage
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception):
+            note_stage(error, self.stage)
+
+
+def note_stage(error: Exception, stage: str | Callable[[], str]) -> None:
+    """Note where an error was raised, unless it is one of ours, which says itself what to do."""
+    if not isinstance(error, ThresherError):
         error.add_note(f"Raised in {stage if isinstance(stage, str) else stage()}.")
-        raise
+
+
+def refuse_unless(name: str, value: object, fits: bool, wanted: str) -> None:
+    """Refuse a value that is not what is wanted.
+
+    >>> refuse_unless("until", 3, False, "a function of an epoch's record")
+    Traceback (most recent call last):
+    thresher.core.errors.ThresherError: until=3 is a value of type int: give a function of an epoch's record.
+    """
+    if not fits:
+        shown = repr(value)
+        told = f"{name}={shown} is a value" if len(shown) <= 40 and "\n" not in shown else f"{name} is a value"
+        raise ThresherError(f"{told} of type {type(value).__name__}: give {wanted}.")
+
+
+def refuse_class(name: str, value: object) -> None:
+    """Refuse a class where a value made by it is wanted."""
+    if isinstance(value, type):
+        raise ThresherError(f"{name}={value.__name__} is a class: make a value of it first, as {value.__name__}(...).")
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a finite real number, NumPy's and truth values apart."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_whole(value: object, at_least: int) -> bool:
+    """Whether this is a whole number of at least so much."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= at_least
+
+
+def takes(function: object, count: int) -> bool:
+    """Whether this can be called with so many arguments, as far as its signature says."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # some functions written in C say nothing
+        return True
+    return True

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError, raised_in
+from thresher.core.errors import ThresherError, note_stage
 from thresher.core.schedules import Schedule
 from thresher.core.tasks import TASKS
 from thresher.core.trees import Tree, rows
@@ -51,6 +51,9 @@ class Signal:
 
     def __call__(self, evidence: "Evidence") -> Tensor:
         return self.function(evidence)
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # a step looks signals up a dozen times, and a hash of all fields takes a microsecond
 
     def phase(self, epoch: int) -> int | None:
         """What a captured step assumes about the epoch: it is captured again when this changes."""
@@ -120,8 +123,11 @@ class Evidence:
     def losses(self) -> Tensor:
         """The objective's losses [n], attached to the graph where there is one."""
         if "losses" not in self.known:
-            with raised_in("the objective"):
+            try:
                 losses = self.objective(self)
+            except Exception as error:
+                note_stage(error, "the objective")
+                raise
             if not isinstance(losses, Tensor) or not losses.is_floating_point():
                 kind = f"{losses.dtype}" if isinstance(losses, Tensor) else type(losses).__name__
                 raise ThresherError(f"The objective gave losses of type {kind}: return a tensor [n] of real numbers.")

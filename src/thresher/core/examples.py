@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from thresher.core.datasets import Collate, Collated, MapDataset, Picked, Seeded, joined, loaded
 from thresher.core.errors import ThresherError
-from thresher.core.kinds import check_example_parts, text_labels
-from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, TASKS, task_of
+from thresher.core.example_checks import check_example_parts, check_examples
+from thresher.core.targets import text_labels
+from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, outputs_fit, task_of
 from thresher.core.trees import (
     Tree,
     as_leaf,
@@ -86,8 +87,10 @@ class Examples:
             fill(self, "ids", torch.arange(len(self.targets), device=self.targets.device))
         fill(self, "ids", torch.as_tensor(self.ids))
         fill(self, "columns", {name: torch.as_tensor(column) for name, column in self.columns.items()})
-        if self.classes is not None or self.task in ("", CLASSES):
-            fill(self, "task", task_of(self.targets, self.classes, self.target_scale is not None))
+        if self.classes is not None:
+            fill(self, "task", CLASSES)
+        elif self.task in ("", CLASSES):
+            fill(self, "task", task_of(self.targets, self.target_scale is not None))
         if self.task == POSITIONS and tuple(self.targets.shape[1:]) == (1,):
             n = len(self.targets)
             raise ThresherError(f"{self.name} has whole-number targets [{n}, 1]: give class ids [{n}], or floats.")
@@ -101,7 +104,7 @@ class Examples:
             scale = tuple(torch.as_tensor(part, dtype=torch.float64).cpu().reshape(-1) for part in self.target_scale)
             fill(self, "target_scale", scale)
         if not self.checked:
-            _check(self)
+            check_examples(self)
             fill(self, "checked", True)
 
     def _take_texts(self) -> None:
@@ -137,6 +140,12 @@ class Examples:
             raise ThresherError(f"{self.name} has {self.task} targets and no single label each: use targets instead.")
         return self.targets if self.targets.ndim == 1 else self.targets.argmax(1)
 
+    def asks_for(self, outputs: Tensor, targets: Tensor) -> bool:
+        """Whether outputs have the shape that these targets of the set ask for."""
+        if self.task == POSITIONS:
+            return outputs_fit(outputs, targets, self.outputs)
+        return tuple(outputs.shape) == (len(targets), self.outputs)
+
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one input, which has to be a single tensor."""
@@ -168,6 +177,9 @@ class Examples:
         device = self.targets.device
         chosen = torch.as_tensor(positions, device=device)
         at = torch.arange(len(self), device=device)[chosen if chosen.dtype == torch.bool else chosen.long()]
+        if not len(at) or len(torch.unique(at)) < len(at):
+            why = "has positions that repeat" if len(at) else "is empty"
+            raise ThresherError(f"The subset of {self.name} {why}: give at least one position, and each once.")
         inputs: Tree | MapDataset
         if self.in_memory:
             inputs = rows(self.inputs, at.to(leaves(self.inputs)[0].device))
@@ -176,9 +188,8 @@ class Examples:
         columns = {name: column[at.to(column.device)] for name, column in self.columns.items()}
         brought = {name: values[at.cpu().numpy()] for name, values in self.brought.items()}
         return replace(
-            self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns, brought=brought,
-            checked=False,
-        )  # fmt: skip
+            self, inputs=inputs, targets=self.targets[at], ids=self.ids[at], columns=columns, brought=brought
+        )
 
     def with_columns(self, **columns: Tensor) -> "Examples":
         """The same examples with these columns added or replaced."""
@@ -283,72 +294,3 @@ def _as_inputs(given: Any, name: str) -> Tree | MapDataset:
     if is_frame(given) or (isinstance(given, np.ndarray) and not isinstance(given, np.memmap)):
         return as_leaf(given, name)
     return as_tree(given, name) if is_tree(given) else given
-
-
-def _check(examples: Examples) -> None:
-    """Refuse what cannot be trained on."""
-    name, targets, n = examples.name, examples.targets, len(examples.targets)
-    if n == 0:
-        raise ThresherError(f"{name} is empty: give at least one example.")
-    if examples.in_memory:
-        sizes_of = {leaf_name: len(leaf) if leaf.ndim else 0 for leaf_name, leaf in named_leaves(examples.inputs)}
-        if len(set(sizes_of.values())) > 1:
-            told = ", ".join(f"{size} of {leaf_name}" for leaf_name, size in sizes_of.items())
-            raise ThresherError(f"{name} has inputs of different lengths ({told}): give every leaf one row an example.")
-    count = len(leaves(examples.inputs)[0]) if examples.in_memory else len(examples.inputs)
-    if count != n or len(examples.ids) != n:
-        sizes = f"{count} inputs, {n} targets and {len(examples.ids)} ids"
-        raise ThresherError(f"{name} has {sizes}: give one target and one id for each input.")
-    if len(torch.unique(examples.ids)) != n:
-        raise ThresherError(f"{name} has ids that repeat: give every example an id of its own.")
-    shapes_of = {key: list(each.shape) for key, each in examples.columns.items()}
-    shapes_of |= {key: list(each.shape) for key, each in examples.brought.items()}
-    for column, shape in shapes_of.items():
-        if shape[:1] != [n]:
-            raise ThresherError(f"Column {column} of {name} has shape {shape} for {n} examples: give one value each.")
-    if targets.is_floating_point() and not torch.isfinite(targets).all():
-        raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")
-    for leaf in leaves(examples.inputs) if examples.in_memory else []:
-        finite = torch.isfinite(leaf).reshape(n, -1).all(1) if leaf.is_floating_point() else leaf.new_ones(1)
-        if not finite.all():
-            bad = int((~finite).sum())
-            raise ThresherError(f"{name} has {bad} examples with NaN or infinite inputs: remove or fill them first.")
-    if examples.target_scale is not None:
-        shapes = [tuple(part.shape) for part in examples.target_scale]
-        if examples.classes is not None or shapes != 2 * [tuple(targets.shape[1:])]:
-            raise ThresherError(f"{name} has a target_scale of another shape than its targets: give (mean, deviation).")
-        if not (examples.target_scale[1] > 0).all():
-            raise ThresherError(f"{name} has a target_scale with deviations that are not above 0: correct it.")
-    if examples.task not in TASKS:
-        raise ThresherError(f"{name} has the task {examples.task!r}: choose one of {', '.join(TASKS)}.")
-    if targets.ndim > 2 and examples.task != POSITIONS:
-        raise ThresherError(f"{name} has targets of shape {list(targets.shape)}: reshape them to [n] or [n, d].")
-    if examples.task == LABELS and (targets.min() < 0 or targets.max() > 1):
-        raise ThresherError(f"{name} has labels outside 0 to 1: give 1 for each label that is true, and 0 for others.")
-    if examples.task == POSITIONS and targets.max() < 0:
-        raise ThresherError(f"{name} has no target of 0 or above, so that nothing counts: check its targets.")
-    _check_classes(examples)
-
-
-def _check_classes(examples: Examples) -> None:
-    name, targets, classes = examples.name, examples.targets, examples.classes
-    if classes is None:
-        return
-    if examples.class_names is not None and len(examples.class_names) < classes:
-        raise ThresherError(
-            f"{name} has {classes} classes and {len(examples.class_names)} class_names: give one for each class."
-        )
-    if targets.ndim == 1 and targets.is_floating_point():
-        raise ThresherError(f"{name} has classes={classes} but real labels: give whole numbers, or leave classes= out.")
-    if targets.ndim == 1 and (targets.min() < 0 or targets.max() >= classes):
-        low, high = int(targets.min()), int(targets.max())
-        raise ThresherError(
-            f"{name} has labels from {low} to {high} but {classes} classes: "
-            f"renumber the labels to 0..{classes - 1} or raise classes=."
-        )
-    if targets.ndim == 2 and targets.shape[1] != classes:
-        raise ThresherError(
-            f"{name} has soft labels of width {targets.shape[1]} but classes={classes}: make them equal."
-        )
-    if targets.ndim == 2 and (targets.min() < 0 or not torch.allclose(targets.sum(1), targets.new_ones(()), atol=1e-3)):
-        raise ThresherError(f"{name} has soft labels that are not probabilities: make rows non-negative with sum 1.")

@@ -1,32 +1,54 @@
-"""Atomic writes, and folders locked by one process at a time."""
+"""Files of ours: written whole or not at all, read by a schema, in folders locked by one process at a time."""
 
 import errno
+import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from thresher.core.errors import ThresherError
 
 LOCK = ".lock"  # in the folder of a run, while a process works there and afterwards
+UNFINISHED = ".unfinished"  # with which the name of a file ends until it is whole
+JUST_MADE = 1.0  # seconds in which a new file may not be locked yet
+LARGEST = 2**63  # whole numbers beyond it fit into no tensor
+UNREADABLE = (  # what NumPy and zipfile raise where a file is damaged, or would not fit into memory
+    ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, SyntaxError, NotImplementedError, TokenError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
+class InUseError(ThresherError):
+    """Another process has locked a folder."""
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write(temporary)` fill a file beside `path`, then move it into place."""
     temporary: Path | None = None
+    handle: int | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
+        remove_left_behind(path.parent)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
         temporary = Path(name)
+        _is_held(handle)  # until it is closed, so that no other process takes it for left behind
         write(temporary)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
+        _sync_folder(path.parent)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ThresherError(
@@ -37,6 +59,43 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
+
+
+def remove_left_behind(folder: Path) -> None:
+    """Remove unfinished files that a killed process left in a folder: those that no process holds."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        try:
+            handle = os.open(path, os.O_RDWR)
+        except OSError:  # gone by now, or of another user
+            continue
+        try:
+            if time.time() - os.fstat(handle).st_mtime > JUST_MADE and not _is_held(handle):
+                path.unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+
+def _is_held(handle: int) -> bool:
+    """Whether another process has locked this open file; else this one has now. Without locks nobody knows."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return True
+    return False
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the new name of a file survive a loss of power; Windows knows no such call."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:
@@ -55,7 +114,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise ThresherError(
+        raise InUseError(
             f"Another process is at work in {folder}: wait until it has ended, or choose another folder."
         ) from error
     except (OSError, NotImplementedError):
@@ -65,3 +124,117 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def damaged(path: Path, reason: object, fix: str) -> ThresherError:
+    """The error for a file that is not what was written; `fix` says what to do."""
+    told = str(reason).splitlines()[0] if str(reason) else type(reason).__name__
+    return ThresherError(f"{path} is damaged ({told}): {fix}.")
+
+
+def read_text(path: Path, fix: str) -> str:
+    """The text of a file of ours."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise damaged(path, error, fix) from error
+
+
+def read_json(path: Path, kind: Any, fix: str) -> Any:
+    """What a JSON file holds, of this kind."""
+    return parsed_json(read_text(path, fix), kind, path, fix)
+
+
+def read_json_lines(path: Path, kind: Any, fix: str) -> list[Any]:
+    """What each line of a file holds, of this kind."""
+    lines = read_text(path, fix).splitlines()
+    return [parsed_json(line, kind, path, fix) for line in lines if line.strip()]
+
+
+def parsed_json(text: str, kind: Any, path: Path, fix: str) -> Any:
+    """What a text of this file holds, of this kind."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, error, fix) from error
+    check(found, kind, path, fix)
+    return found
+
+
+def check(value: object, kind: Any, path: Path, fix: str) -> None:
+    """Refuse a value from this file that is not of this kind."""
+    wrong = misfit(value, kind)
+    if wrong is not None:
+        raise damaged(path, wrong, fix)
+
+
+def misfit(value: Any, kind: Any, where: str = "it") -> str | None:
+    """What is not of this kind, in words, or None. Kinds: plain types, unions, list[...], dict[str, ...], TypedDicts.
+
+    >>> misfit({"rounds": [{"score": "high"}]}, dict[str, list[dict[str, float]]])
+    "it['rounds'][0]['score'] is a text"
+    """
+    origin = get_origin(kind)
+    if kind is Any:
+        return None
+    if origin in (Union, UnionType):
+        kinds = get_args(kind)
+        near = next((each for each in kinds if isinstance(value, get_origin(each) or _plain(each))), kinds[0])
+        return None if any(misfit(value, each) is None for each in kinds) else misfit(value, near, where)
+    if not isinstance(value, _plain(origin or kind)) or (isinstance(value, bool) and kind in (int, float)):
+        return f"{where} is {KINDS.get(type(value).__name__, type(value).__name__)}"
+    if kind is int and not -LARGEST < value < LARGEST:
+        return f"{where} is a number that is too large"
+    if is_typeddict(kind):
+        inside = get_type_hints(kind)
+        missing = [name for name in inside if name in kind.__required_keys__ and name not in value]
+        if missing:
+            return f"{where} lacks {missing[0]!r}"
+        found = (misfit(value[name], inside[name], f"{where}[{name!r}]") for name in inside if name in value)
+    elif origin is list:
+        found = (misfit(each, get_args(kind)[0], f"{where}[{place}]") for place, each in enumerate(value))
+    elif origin is dict:
+        found = (misfit(each, get_args(kind)[1], f"{where}[{name!r}]") for name, each in value.items())
+    else:
+        return None
+    return next((each for each in found if each is not None), None)
+
+
+KINDS = {"str": "a text", "int": "a number", "float": "a number", "bool": "true or false", "NoneType": "null"}
+KINDS |= {"list": "a list", "dict": "an object"}
+
+
+def _plain(kind: Any) -> Any:
+    """The class, or classes, of a value of this kind."""
+    if is_typeddict(kind):
+        return dict
+    return {float: (float, int), None: NoneType}.get(kind, kind)
+
+
+def read_arrays(path: Path, fix: str, kinds: Mapping[str, str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+    """All arrays of an .npz file by name; those named in `kinds` have these kinds of NumPy where they are there.
+
+    No pickle is read.
+    """
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            found = {key: file[key] for key in file.files}
+    except FileNotFoundError:
+        raise
+    except UNREADABLE as error:
+        raise damaged(path, error, fix) from error
+    for name, kind in (kinds or {}).items():
+        if name in found and (found[name].dtype.kind not in kind or found[name].ndim == 0):
+            raise damaged(path, f"{name} holds {found[name].dtype} {list(found[name].shape)}", fix)
+    return found
+
+
+@contextmanager
+def reading(path: Path, fix: str) -> Iterator[None]:
+    """Refuse a file by its name where what is done inside fails because it is not what was written."""
+    try:
+        yield
+    except ThresherError:
+        raise
+    except (*UNREADABLE, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+        raise damaged(path, error, fix) from error

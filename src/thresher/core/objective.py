@@ -18,6 +18,7 @@ class Objective(nn.Module, Reader, ABC):
     """Losses [n] of the evidence; its own parameters, if any, join the optimizer."""
 
     tasks: ClassVar[tuple[str, ...]] = TASKS
+    of_batch: ClassVar[bool] = False  # a loss depends on the other examples of its batch too
     layers: tuple[str, ...] = ()  # names of the model's layers it reads, by evidence.layer(name)
     teacher_layers: tuple[str, ...] = ()  # and of the teacher's, by evidence.other("teacher").layer(name)
 

@@ -10,10 +10,9 @@ from typing import ClassVar, Literal, Protocol
 import torch
 from torch import Generator, Tensor, nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, is_number, is_whole, refuse_class, refuse_unless
 from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
-from thresher.core.kinds import is_number, is_whole, refuse_class, refuse_unless
 from thresher.core.objective import ObjectiveLike
 from thresher.core.rule import Reader, RuleLike, warmup
 from thresher.core.trees import Tree, mapped

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -101,7 +101,7 @@ def ask(rule: RuleLike, evidence: Evidence, scope: str = "") -> Decision:
         shape, n = list(decision.weights.shape), len(evidence)
         raise ThresherError(f"A rule gave weights of shape {shape} for {n} examples: return [{n}].")
     memory = {f"{scope}.{name}": value for name, value in decision.memory.items()} if scope else decision.memory
-    return replace(decision, weights=decision.weights.float(), memory=memory)
+    return Decision(decision.weights.float(), decision.columns, memory)
 
 
 def parts(value: Any) -> Iterator[Any]:

@@ -2,19 +2,20 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, is_number, refuse_unless, takes
 from thresher.core.examples import Examples
 
 
 class Schedule(ABC):
-    """A frozen dataclass: the value after `epoch` epochs (fractions count) of a run of `epochs`.
+    """A frozen dataclass: the value after `epoch` epochs of a run of `epochs`.
 
+    A learning rate is asked for at every step, so fractions of epochs count; what a recipe holds, as an epoch begins.
     It is hashable and compares by value, so that the engine keeps one device scalar for each.
     """
 
@@ -86,6 +87,25 @@ class stairs(Schedule):  # noqa: N801
 
 
 @dataclass(frozen=True)
+class rising(Schedule):  # noqa: N801
+    """Up to the other schedule in a straight line from 0 over the first `epochs` epochs, for learning rates.
+
+    >>> [round(rising(5, stairs(1.0, ((0.3, 0.1),)))(epoch, 100), 2) for epoch in (0, 2.5, 5, 29, 30)]
+    [0.0, 0.5, 1.0, 1.0, 0.1]
+    """
+
+    epochs: float
+    then: Schedule
+
+    def __post_init__(self) -> None:
+        if not self.epochs > 0:
+            raise ThresherError(f"rising({self.epochs}) takes no time: give a number of epochs above 0.")
+
+    def __call__(self, epoch: float, epochs: float) -> float:
+        return self.then(epoch, epochs) * min(epoch / self.epochs, 1.0)
+
+
+@dataclass(frozen=True)
 class cosine(Schedule):  # noqa: N801
     """From `start` to `end` along half a cosine over the whole run.
 
@@ -135,3 +155,16 @@ def observers_of(schedules: Iterable[Schedule], train: Examples, epochs: float) 
         if schedule.observer is not None:
             asked.setdefault(schedule.observer, []).append(schedule)
     return [kind(waiting, train, epochs) for kind, waiting in asked.items()]
+
+
+def check_schedule(schedule: Callable[[float, float], Any], epochs: float, steps: int = 100) -> None:
+    """Refuse a schedule of the learning rate that is not a finite number of at least 0 everywhere in a run."""
+    refuse_unless("schedule", schedule, takes(schedule, 2), "a function of the epoch and the number of epochs")
+    for step in range(steps):
+        epoch = epochs * step / steps
+        factor = schedule(epoch, epochs)
+        if not (is_number(factor) and factor >= 0):
+            raise ThresherError(
+                f"The schedule of the learning rate gives {factor!r} in epoch {int(epoch) + 1}: let it give a finite "
+                "number of at least 0."
+            )

@@ -13,15 +13,15 @@ POSITIONS = "dense"  # a class id at every token [n, T] or pixel [n, h, w]; nega
 TASKS = (CLASSES, REAL, LABELS, POSITIONS)
 
 
-def task_of(targets: Tensor, classes: int | None, standardised: bool = False) -> str:
-    """The task that targets stand for, where none is given.
+def task_of(targets: Tensor, standardised: bool = False) -> str:
+    """The task that targets stand for, where neither it nor a number of classes is given.
 
-    >>> task_of(torch.tensor([0, 2]), None), task_of(torch.tensor([[0, 1], [1, 1]]), None)
+    >>> task_of(torch.tensor([0, 2])), task_of(torch.tensor([[0, 1], [1, 1]]))
     ('classification', 'multi-label')
-    >>> task_of(torch.tensor([[0.5, 1.0]]), None), task_of(torch.tensor([[4, 7, -100]]), None)
+    >>> task_of(torch.tensor([[0.5, 1.0]])), task_of(torch.tensor([[4, 7, -100]]))
     ('regression', 'dense')
     """
-    if classes is not None or (targets.ndim < 2 and not targets.is_floating_point()):
+    if targets.ndim < 2 and not targets.is_floating_point():
         return CLASSES
     several = targets.ndim == 2 and targets.shape[1] > 1
     if several and not standardised and are_zeros_and_ones(targets):
@@ -95,10 +95,8 @@ def expected_shape(task: str, targets: Tensor, width: int) -> str:
     return f"[{shape}] with more than {int(targets.max())} classes, or give targets as floats where they are real"
 
 
-def fits(task: str, outputs: Tensor, targets: Tensor, width: int) -> bool:
-    """Whether outputs have the shape that the targets ask for."""
-    if task != POSITIONS:
-        return tuple(outputs.shape) == (len(targets), width)
+def outputs_fit(outputs: Tensor, targets: Tensor, width: int) -> bool:
+    """Whether outputs have at least so many classes for each position of the targets."""
     if outputs.ndim != targets.ndim + 1 or len(outputs) != len(targets):
         return False
     if targets.ndim == 2:

@@ -1,20 +1,25 @@
-"""Inputs that are more than one tensor: dicts, tuples and lists of tensors, each leaf [n, ...] with a row an example.
+"""Inputs that are more than one tensor, and how a model is called with them.
 
-A single tensor is the tree of one leaf, and every function here returns it at once. torch keeps its tree functions
-private, and those of other packages take a Hugging Face `BatchEncoding` for a leaf: hence this recursion.
+They are dicts, tuples and lists of tensors, each leaf [n, ...] with a row an example. A single tensor is the tree of
+one leaf, and every function here returns it at once. torch keeps its tree functions private, and those of other
+packages take a Hugging Face `BatchEncoding` for a leaf: hence this recursion.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Number
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from thresher.core.errors import ThresherError
 
 Tree: TypeAlias = Any  # a Tensor, or a dict, tuple or list of trees
+_KNOWN: WeakKeyDictionary[nn.Module, inspect.Signature] = WeakKeyDictionary()
 FRAMES = ("pandas", "polars", "pyarrow")  # whose tables have rows and columns
 
 
@@ -162,3 +167,70 @@ def is_column(value: Any) -> bool:
 
 def _library(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
+
+
+def call(model: nn.Module, inputs: Tree, through: nn.Module | None = None) -> Tensor:
+    """The outputs of a model: a tensor goes in as it is, a mapping by keyword, a tuple by position.
+
+    A model whose `forward` has no argument of any of the mapping's names, or one argument only for a tuple, gets the
+    mapping or the tuple whole. `through` is what is called in its place where something has wrapped it.
+    """
+    called = model if through is None else through
+    if isinstance(inputs, Tensor):
+        return one_tensor(called(inputs))
+    given, named = arguments(model, inputs)
+    return one_tensor(called(*given, **named))
+
+
+def call_with(model: nn.Module, values: Any, inputs: Tree) -> Tensor:
+    """The same with these values in place of its parameters and buffers."""
+    given, named = arguments(model, inputs)
+    return one_tensor(functional_call(model, values, given, named))
+
+
+def arguments(model: nn.Module, inputs: Tree) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a model is called with for these inputs: arguments by position and by keyword."""
+    if isinstance(inputs, Tensor):
+        return (inputs,), {}
+    if isinstance(inputs, Mapping):
+        return ((), dict(inputs)) if _takes_names(model, inputs) else ((inputs,), {})
+    return (tuple(inputs), {}) if _takes_several(model) else ((inputs,), {})
+
+
+def _takes_names(model: nn.Module, inputs: Mapping[str, Any]) -> bool:
+    parameters = _signature(model).parameters.values()
+    return any(each.kind is each.VAR_KEYWORD or each.name in inputs for each in parameters)
+
+
+def _takes_several(model: nn.Module) -> bool:
+    parameters = _signature(model).parameters.values()
+    placed = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return len(placed) > 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
+
+
+def _signature(model: nn.Module) -> inspect.Signature:
+    inner = getattr(model, "_orig_mod", model)  # which torch.compile has wrapped
+    if inner not in _KNOWN:
+        _KNOWN[inner] = inspect.signature(inner.forward)
+    return _KNOWN[inner]
+
+
+def one_tensor(outputs: object) -> Tensor:
+    """What a model returned, or its `logits` where it returned more; refused where there is no one tensor in it."""
+    if isinstance(outputs, Tensor):
+        return _real(outputs)
+    logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+    if isinstance(logits, Tensor):
+        return _real(logits)
+    kind = type(outputs).__name__
+    raise ThresherError(
+        f"The model returns a {kind}: let it return its outputs alone, as one tensor [n, ...], or an object with "
+        "them as .logits."
+    )
+
+
+def _real(outputs: Tensor) -> Tensor:
+    if not outputs.is_floating_point():
+        kind = "complex" if outputs.is_complex() else str(outputs.dtype)
+        raise ThresherError(f"The model gives outputs that are {kind} numbers: let it give real ones, as floats.")
+    return outputs

@@ -146,6 +146,17 @@ def _replaced(
     return recorded(examples, replace(examples.targets.cpu(), rate, draws))
 
 
+def _exchanged(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
+    """Targets exchanged in the unit of the data, where standardised ones know it."""
+    _refuse_option(rate, option)
+    mean, deviation = examples.target_scale or (torch.zeros(1), torch.ones(1))
+    given = examples.targets.cpu()
+    own = given * deviation + mean
+    exchanged = targets.pairflip(own, rate, draws)
+    wrong = _differ(exchanged, own)[:, None]  # the others stay as they are to the last bit
+    return recorded(examples, torch.where(wrong, ((exchanged - mean) / deviation).to(given.dtype), given))
+
+
 def _linadv(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
     strength = targets.LINADV_STRENGTH if option is None else _parsed(f"linadv:{option}")[1]
     return recorded(examples, targets.linadv(examples.targets.cpu(), rate, draws, _features(examples), strength))
@@ -175,6 +186,6 @@ FOR_REAL_TARGETS: dict[str, Corruption] = {
     "linadv": _linadv,
     "signflip": partial(_replaced, targets.signflip),
     "uninoise": partial(_replaced, targets.uninoise),
-    "pairflip": partial(_replaced, targets.pairflip),
+    "pairflip": _exchanged,
     "mixture": _mixture,
 }

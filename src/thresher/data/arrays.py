@@ -1,8 +1,6 @@
 """Sets kept as arrays: NAME.npz files, idx files, and the sets that torchvision downloads."""
 
 import gzip
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +11,14 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError, needs_extra
 from thresher.core.examples import Examples
+from thresher.core.files import UNREADABLE
 from thresher.data.class_names import CIFAR10, CIFAR100, FASHION, TEN_DIGITS
 from thresher.data.splits import Splits, split
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
+LARGEST = 1e30  # of real targets, whose squares single precision still holds
+MANY, UNUSED = 10_000, 10  # so many classes, most of them without an example, are no classes
 CLASS_NAMES = {
     "cifar10": CIFAR10,
     "cifar100": CIFAR100,
@@ -25,10 +26,6 @@ CLASS_NAMES = {
     "mnist": TEN_DIGITS,
     "svhn": TEN_DIGITS,
 }
-
-UNREADABLE = (  # what NumPy and zipfile raise where an .npz file is damaged, or would not fit into memory
-    ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 
 
 def known_images(name: str, folder: Path) -> Splits:
@@ -82,7 +79,10 @@ def from_arrays(arrays: Arrays, name: str) -> Splits:
     """The splits these arrays hold, normalised by the training images; without test images a fifth is held out."""
     sides = ["train", "test"] if "test_images" in arrays else ["train"]
     targets = [_targets(arrays, side, name) for side in sides]
-    classes = None if targets[0].is_floating_point() else int(max(side.max() for side in targets)) + 1
+    classes = None if targets[0].is_floating_point() else _classes(targets, name)
+    scale = _scale(targets[0], name) if classes is None else None
+    if scale is not None:
+        targets = [((side.double() - scale[0]) / scale[1]).float() for side in targets]
     class_names = CLASS_NAMES.get(name)
     images = [channels_first(arrays[f"{side}_images"]) for side in sides]
     normalise = channel_statistics(images[0]) if images[0].dtype == torch.uint8 and images[0].ndim == 4 else None
@@ -94,6 +94,7 @@ def from_arrays(arrays: Arrays, name: str) -> Splits:
             columns={"group": torch.as_tensor(arrays[f"{side}_groups"])} if f"{side}_groups" in arrays else {},
             class_names=class_names if class_names is not None and len(class_names) == classes else None,
             normalise=normalise,
+            target_scale=scale,
             name=name,
         )
         for side, inputs, given in zip(sides, images, targets, strict=True)
@@ -124,11 +125,38 @@ def _targets(arrays: Arrays, side: str, name: str) -> Tensor:
     targets = arrays[f"{side}_targets"]
     if targets.dtype.kind not in "iufb":
         raise ThresherError(f"{side}_targets of {name} are {targets.dtype}: save class numbers or floats.")
-    return torch.as_tensor(targets.astype(np.float32 if targets.dtype.kind == "f" else np.int64))
+    if targets.dtype.kind == "f":
+        return torch.as_tensor(targets.astype(np.float64))
+    return torch.as_tensor(targets.astype(np.int64))
+
+
+def _classes(targets: list[Tensor], name: str) -> int:
+    """How many classes these labels number; a few large numbers would make a layer that fills the memory."""
+    if any(side.ndim == 0 or len(side) == 0 for side in targets):
+        raise ThresherError(f"{name} has no examples: give some to train and to test on.")
+    classes, different = int(max(side.max() for side in targets)) + 1, len(np.unique(torch.cat(targets).numpy()))
+    if classes > max(MANY, UNUSED * different):
+        raise ThresherError(
+            f"{name} has {different:,} different labels up to {classes - 1:,}: a layer of so many outputs "
+            f"would take {4 * 256 * classes / 1e9:,.1f} GB with 256 inputs, so renumber the labels from 0 without gaps."
+        )
+    return classes
+
+
+def _scale(training: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """The mean and the deviation, each [d], of real targets [n] or [n, d]."""
+    rows = training.reshape(len(training), -1) if training.ndim else training.reshape(1, 1)
+    if len(rows) == 0 or not (torch.isfinite(rows) & (rows.abs() < LARGEST)).all():
+        raise ThresherError(f"{name} has no targets, or some that are not finite or above {LARGEST:g}: correct them.")
+    if bool((rows == rows[0]).all(0).any()):
+        raise ThresherError(f"{name} has the same target everywhere, so nothing can be learnt: give others.")
+    return rows.mean(0), rows.std(0, correction=0)
 
 
 def channels_first(images: np.ndarray[Any, Any]) -> Tensor:
     """Images [n, h, w, c] or [n, h, w] as [n, c, h, w], other arrays as they are; floats unless they are bytes."""
+    if images.dtype.kind not in "biuf":
+        raise ThresherError(f"The inputs are {images.dtype}, and not real numbers: save them as such.")
     if images.dtype != np.uint8:
         images = images.astype(np.float32)
     if images.ndim == 3:

@@ -16,6 +16,7 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 
 Array = np.ndarray[Any, Any]
+LARGEST = 1e30  # whose squares single precision still holds, as sums of them have to be
 YEAR, WEEK, DAY = 365.2425, 7.0, 1.0  # in days
 
 
@@ -168,9 +169,10 @@ def is_text(column: Any) -> bool:
 
 def numbers_in(column: Any, name: str) -> Array:
     """A column as float64, NaN where a value is missing."""
-    values = np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-    if np.isinf(values).any():
-        raise ThresherError(f"Column {name} has infinite values: correct or remove those rows.")
+    inexact = column.cast(pa.float64(), safe=False)  # whole numbers above 2⁵³ lose their last digits
+    values = np.array(inexact.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if (np.abs(values) > LARGEST).any():
+        raise ThresherError(f"Column {name} has infinite values, or some above {LARGEST:g}: correct those rows.")
     return values
 
 

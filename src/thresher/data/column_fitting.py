@@ -64,7 +64,10 @@ def fit_columns(
             encoders.append(made)
             notes += note
     if not encoders:
-        raise ThresherError(f"There is nothing to predict from in {name} ({' '.join(notes)}): add columns.")
+        raise ThresherError(
+            f"There is nothing to predict from in {name} ({' '.join(notes).rstrip('.')}): add columns; of texts, the "
+            "numbers of an encoder in a list column."
+        )
     return FittedColumns(tuple(encoders), tuple(carried), tuple(notes))
 
 

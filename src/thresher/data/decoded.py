@@ -17,7 +17,7 @@ import torch
 
 from thresher.core.errors import ThresherError, needs_extra
 from thresher.core.files import write_whole
-from thresher.data.image_files import DAMAGED, Held, ImageFiles, fitted, open_image
+from thresher.data.image_files import DAMAGED, Held, ImageFiles, fitted, is_text_name, open_file, open_image
 from thresher.data.image_pixels import ALPHA, COMPOSED, DEEP, REAL, Ranges, common_ranges, extremes, kind_of
 
 FORMAT = 1  # of what the cache holds: another number makes what was cached before unknown
@@ -80,7 +80,7 @@ def _checksum(paths: Sequence[Path], size: int, ranges: Ranges | None) -> str:
     digest = blake2b(f"{FORMAT} {size} {ranges}".encode(), digest_size=16)
     for path in paths:
         found = path.stat()
-        digest.update(f"{path.absolute()} {found.st_size} {found.st_mtime_ns}\n".encode())
+        digest.update(os.fsencode(path.absolute()) + f" {found.st_size} {found.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 
@@ -117,8 +117,10 @@ def _looked_at(paths: Sequence[Path], ranges: Ranges | None) -> Facts:
 def _header(path: Path) -> str | tuple[str, bool, tuple[int, int], tuple[float, float]]:
     from PIL import Image, UnidentifiedImageError
 
+    if not is_text_name(path):
+        return "its name is not UTF-8"
     try:
-        with Image.open(path) as image:
+        with open_file(path) as image:
             kind = kind_of(image)
             values = extremes(image) if kind in (DEEP, REAL) else (0.0, 0.0)
             return kind, bool(getattr(image, "is_animated", False)), image.size, values

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import UNREADABLE
 from thresher.data.table_files import read_table
 
 FEATURES = "features"  # the column of the training set that holds them
@@ -58,5 +59,5 @@ def _of_file(path: Path) -> Any:
         return np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise ThresherError(f"There is no file {path}: check the path.") from None
-    except (ValueError, OSError, EOFError) as error:
+    except UNREADABLE as error:
         raise ThresherError(f"{path} cannot be read ({error}): write it again with numpy.save.") from error

@@ -1,9 +1,10 @@
 """Image files as inputs: found, opened, and scaled when they are loaded or from what was decoded before."""
 
 import struct
+import warnings
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".pgm", ".tif", ".tiff"}
 SYSTEM_NAMES = ("__MACOSX", "Thumbs.db", "desktop.ini")  # what systems leave in folders and archives
+MOST_PIXELS = 89_478_485  # of an image, a quarter of a gigabyte: what Pillow warns about as a decompression bomb
 LARGEST = 64  # pixels of an image where no size is chosen
 LOOKED_AT = 200  # files that say which size images have
 # What Pillow raises for files that are damaged, no images, or too large to be opened safely.
@@ -99,9 +101,25 @@ def usual_size(paths: Sequence[Path]) -> int:
 
     sides = []
     for path in paths[:: max(1, len(paths) // LOOKED_AT)]:
-        with suppress(*DAMAGED, Image.DecompressionBombError), Image.open(path) as image:
+        with suppress(*DAMAGED, Image.DecompressionBombError), open_file(path) as image:
             sides.append(max(image.size))
     return min(LARGEST, int(median(sides))) if sides else LARGEST
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator["Image"]:
+    """The image of a file, not decoded yet; what would take too much memory is refused with its size."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # at which it is refused here
+        opened = Image.open(path)
+    with opened as image:
+        width, height = image.size
+        if width * height > MOST_PIXELS:
+            needed = f"{3 * width * height / 1e9:.1f} GB"
+            raise ValueError(f"{width:,} x {height:,} pixels would take {needed}, and at most {MOST_PIXELS:,} are read")
+        yield image
 
 
 def open_image(path: Path, ranges: Ranges | None = None, least: int | None = None) -> "Image":
@@ -110,7 +128,7 @@ def open_image(path: Path, ranges: Ranges | None = None, least: int | None = Non
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as image:
+        with open_file(path) as image:
             if least is not None:
                 image.draft("RGB", (least, least))  # JPEG files decode several times faster to a fraction of their size
             return as_colour(ImageOps.exif_transpose(image), ranges)
@@ -128,6 +146,19 @@ def fitted(upright: "Image", size: int) -> Any:
     from PIL import ImageOps
 
     return np.ascontiguousarray(np.asarray(ImageOps.fit(upright, (size, size))).transpose(2, 0, 1))
+
+
+def is_text_name(path: Path | str) -> bool:
+    """Whether a path is text, as tables and pages that name it have to be; systems allow any bytes.
+
+    >>> is_text_name("caf\u00e9.png"), is_text_name("caf\udce9.png")
+    (True, False)
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_ignored(path: Path, folder: Path) -> bool:

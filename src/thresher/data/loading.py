@@ -190,7 +190,7 @@ def digits() -> Splits:
     rows = _digits_table()
     inputs = torch.as_tensor(rows[:, :-1] / 16, dtype=torch.float32).reshape(-1, 1, 8, 8)
     labels = torch.as_tensor(rows[:, -1].astype(np.int64))
-    return split(Examples(inputs, labels, classes=10, class_names=TEN_DIGITS, name="digits"))
+    return split(Examples(inputs, labels, classes=10, class_names=TEN_DIGITS, name="digits", checked=True))
 
 
 def _digits_table() -> NDArray[np.float64]:

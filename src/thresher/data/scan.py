@@ -9,7 +9,7 @@ from statistics import median
 from thresher.core.errors import ThresherError
 from thresher.data.decoded import Facts, in_bytes, in_time, read_images
 from thresher.data.folder_layout import UNLABELLED, Layout, Part, layout_of
-from thresher.data.image_files import IMAGE_SUFFIXES, SYSTEM_NAMES, ImageFiles, is_ignored, usual_size
+from thresher.data.image_files import IMAGE_SUFFIXES, SYSTEM_NAMES, ImageFiles, is_ignored, is_text_name, usual_size
 from thresher.data.image_pixels import ALPHA, DEEP, REAL
 from thresher.data.overlap import same_files
 
@@ -162,6 +162,9 @@ def scan(folder: Path | str, size: int | None = None) -> Scan:
     if not folder.is_dir():
         raise ThresherError(f"There is no folder {folder}: check the path.")
     layout = layout_of(folder)
+    if not all(map(is_text_name, layout.classes)):
+        odd = next(name for name in layout.classes if not is_text_name(name))
+        raise ThresherError(f"The folder {odd} in {folder} has a name that is not UTF-8: rename it.")
     paths = [path for part in layout.parts for path in part.paths]
     files, facts = read_images(paths, usual_size(paths) if size is None else size)
     ignored, unread = _left_over(folder)

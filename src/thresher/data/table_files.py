@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from thresher.core.errors import ThresherError
 from thresher.data.column_encoders import is_text
+from thresher.data.image_files import is_text_name
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 UNKNOWN = "?"  # which many tables have in place of a missing number
@@ -63,7 +64,9 @@ def read_table(path: Path, na: Sequence[str] = (), sep: str | None = None) -> An
     try:
         rows = parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path, na, sep)
     except UnicodeError:
-        raise ThresherError(f"{path} is not UTF-8: save it in this encoding.") from None
+        what = f"{path} is not UTF-8: save it in this encoding"
+        told = what if is_text_name(path) else f"The name of {path} is not UTF-8: rename the file"
+        raise ThresherError(f"{told}.") from None
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]
         raise ThresherError(f"{path} cannot be read as a table ({reason}): correct or replace the file.") from error

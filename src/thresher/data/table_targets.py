@@ -14,6 +14,7 @@ from thresher.data.column_encoders import is_text, numbers_in, plain_column
 from thresher.data.table_options import CLASSES, REGRESSION, TableOptions
 
 Scale = tuple[Tensor, Tensor]  # mean and deviation of real targets, each [d]
+EXACT = 2**53  # up to which decimals hold whole numbers
 SURELY_CLASSES = 20  # different whole numbers
 OF_EACH = 5  # examples that each of more classes has at least
 
@@ -84,7 +85,9 @@ def _guessed(column: Any) -> tuple[str, str]:
 
 def as_labels(column: Any) -> Any:
     """A column of classes: decimals that are whole numbers are these."""
-    if pa.types.is_floating(column.type) and all(value.is_integer() for value in column.drop_null().to_pylist()):
+    if pa.types.is_floating(column.type) and all(
+        value.is_integer() and abs(value) <= EXACT for value in column.drop_null().to_pylist()
+    ):
         return column.cast(pa.int64())
     return column
 

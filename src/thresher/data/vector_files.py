@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyarrow import compute, parquet
 
 from thresher.core.errors import ThresherError
-from thresher.data.arrays import UNREADABLE
+from thresher.core.files import UNREADABLE
 from thresher.data.table_files import read_table
 
 INPUTS = ("inputs", "embeddings", "features", "X", "x")  # what the array to learn from may be called
@@ -38,7 +38,7 @@ def read_npy(path: Path) -> NDArray[Any]:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise ThresherError(f"There is no file {path}: check the path.") from None
-    except (ValueError, OSError, EOFError) as error:
+    except UNREADABLE as error:
         raise ThresherError(f"{path} cannot be read ({error}): write it again with numpy.save.") from error
     if not isinstance(array, np.ndarray):
         raise ThresherError(f"{path} holds no single array: write it again with numpy.save.")

@@ -9,16 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import OneOutput, adapted
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike
+from thresher.core.one_output import OneOutput, adapted
 from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, needs_of, parts, signals_of
 from thresher.core.seeding import generator, preserved, seed_global
 from thresher.core.tasks import CLASSES, REAL
-from thresher.engine.device.placement import Precision, autocast_on
+from thresher.engine.device.placement import Precision, autocast_on, several
 from thresher.engine.loop.batches import Sweeper
+from thresher.engine.several.ranks import Ranks
+from thresher.engine.several.shards import Shards
 from thresher.engine.start.checks import check_round, first_of, output_width
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
 from thresher.engine.step.forward import check_outputs, prediction
@@ -44,6 +46,7 @@ def acquire(
 
     The pool's targets are never looked at: what the model predicts stands in for them. The model stays as it is.
     labelled, average  what some rules read: the examples labelled so far, and the model's moving average
+    In a process group of torch.distributed every process sees its part of the pool, and all choose the same.
     on_disk   a folder for outputs and features while the rule looks at them, where n · (features + classes) numbers do
               not fit into memory; the inputs of a streamed pool never have to
 
@@ -64,7 +67,10 @@ def acquire(
     own = as_objective(objective, pool.task).to(where)
     with _folder(on_disk) as folder, preserved(where), adapted(model, adapter), adapted(average, adapter):
         seed_global(where, seed, "acquire")  # for signals that come from dropout
-        sweep = Sweep(Sweeper(batch, autocast_on(where, precision), workers), own, classes, signals_of(rule), folder)
+        sweeper = Sweeper(
+            batch, autocast_on(where, precision), workers, shards=Shards(Ranks(where)) if several() else None
+        )
+        sweep = Sweep(sweeper, own, classes, signals_of(rule), folder)
         evidence = sweep(model, seen, by_prediction=True)
         with torch.no_grad():
             check_outputs(evidence.outputs, evidence.ids)

@@ -10,12 +10,11 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from thresher.core.errors import ThresherError, unknown
+from thresher.core.errors import ThresherError, is_number, unknown
 from thresher.core.examples import Examples
-from thresher.core.kinds import check_schedule, is_number
 from thresher.core.recipe import MixLike, View
 from thresher.core.rule import in_epoch
-from thresher.core.schedules import Schedule, cosine, ramp, step
+from thresher.core.schedules import Schedule, check_schedule, cosine, ramp, step
 from thresher.engine.device.placement import Autocast, Precision, autocast_on, find_device, precision_on
 from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM, OWN_MIX, TrainSettings
 from thresher.engine.step.learner import MakeOptimizer

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from thresher.core.calls import call, one_output
 from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
+from thresher.core.one_output import one_output
 from thresher.core.recipe import Recipe, View, seen_through
 from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, predicted_classes
-from thresher.core.trees import Tree
+from thresher.core.trees import Tree, call
 from thresher.data import Preparation
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.step.learner import evaluating

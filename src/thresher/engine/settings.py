@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch.optim import Optimizer
 
-from thresher.core.errors import ThresherError, unknown
-from thresher.core.kinds import is_number
+from thresher.core.errors import ThresherError, is_number, unknown
 from thresher.core.objective import ObjectiveLike
 from thresher.core.recipe import Averaging, MixLike, View
 from thresher.core.schedules import Schedule
@@ -102,6 +101,9 @@ class TrainSettings:
     deterministic: bool = option(False, RUN, "The same result bit for bit on a GPU too, though slower.", same_run=False)
     device: str | torch.device | None = option(
         None, RUN, "cpu, cuda or cuda:1; if not given, a GPU where there is one.", same_run=False, word=str
+    )
+    sharded: bool = option(
+        False, RUN, "Of several processes each holds a part of the parameters (FSDP2).", same_run=False
     )
     workers: int = option(0, RUN, "Processes that read data which is not held in memory (0).", same_run=False)
     commit_every: float = option(

@@ -1,11 +1,14 @@
 """Train a recipe on examples: the loop around the epochs, and the folder that it is saved in."""
 
 import copy
+import json
 import os
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,26 +16,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from thresher.core.calls import adapt, call, one_output
 from thresher.core.errors import ThresherError, raised_in
 from thresher.core.examples import Examples
+from thresher.core.files import reading
 from thresher.core.objective import Objective, ObjectiveLike
+from thresher.core.one_output import adapt, one_output
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import preserved, seed_global
 from thresher.core.tasks import LABELS, REAL, TASKS, are_zeros_and_ones
-from thresher.core.trees import Tree, leaves
-from thresher.engine.device.placement import compiler_of, compiling, plain
+from thresher.core.trees import Tree, call, leaves
+from thresher.engine.device.placement import compiler_of, compiling, plain, several
 from thresher.engine.loop.training import Training
 from thresher.engine.plan import Plan, make_mix, make_plan
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
+from thresher.engine.several.ranks import Ranks
 from thresher.engine.start.checks import first_of
 from thresher.engine.step.learner import evaluating
 from thresher.engine.store.about import describe_run
-from thresher.engine.store.checkpoint import Record, RunFolder
+from thresher.engine.store.checkpoint import Record, RunFolder, start_again
 from thresher.record.ledger import Ledger
 from thresher.record.outcome import write_outcome
-from thresher.record.run_folder import EXAMPLES, LEDGER
+from thresher.record.run_folder import CHECKPOINT, EXAMPLES, LEDGER
 
 WORTH_COMPILING = 2e16  # operations of a training that earn the half minute: about 120 epochs of ResNet-18 on CIFAR-10
 COMPILED = "The training pass is compiled first, which takes about half a minute: --no-compiled leaves it as it is."
@@ -79,6 +84,7 @@ def train_recipe(
     """
     settings = changed(TrainSettings() if settings is None else settings, changes)
     plan = make_plan(settings, train, clean)
+    ranks = Ranks(plan.device, settings.sharded) if several() else None
     if plan.keep_best and validation is None:
         raise ThresherError("keep='best_on_validation' needs a validation set: pass validation=Examples(...).")
     recipe = replace(
@@ -98,7 +104,7 @@ def train_recipe(
         taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan)
         if taught is not None:
             _adapt_teacher(taught, placed["train"])
-        training = Training(recipe, models, placed, plan, taught)
+        training = Training(recipe, models, placed, plan, taught, ranks)
         compiles = _compiles(settings, training)
         compilers = [compiler_of(each, compiles) for each in given]
         if compiles and settings.compiled is None and watch is not None:
@@ -170,9 +176,32 @@ def _loop(
     about: Mapping[str, Any],
 ) -> Run:
     """Train to the end, in the run's folder if there is one."""
+    ranks = training.ranks
+    if ranks is not None:
+        identity = json.dumps(training.identity(), sort_keys=True)
+        ranks.check_same("what they train, by which settings, or on what data", identity.encode())
     folder = None if out is None else RunFolder(out, training.identity(), about)
-    with nullcontext() if folder is None else folder.opened() as saved:
-        return _to_the_end(training, folder, saved, until, watch, about)
+    with ExitStack() as stack:
+        if ranks is None:
+            saved = None if folder is None else stack.enter_context(folder.opened())
+        else:
+            saved = _opened_by_first(ranks, folder, stack)
+        told = watch if ranks is None or ranks.is_first else None
+        return _to_the_end(training, folder, saved, until, told, about)
+
+
+def _opened_by_first(ranks: Ranks, folder: RunFolder | None, stack: ExitStack) -> dict[str, Any] | None:
+    """What the first process finds in the folder, in every process; or its refusal."""
+    saved, refused = None, None
+    if folder is not None and ranks.is_first:
+        try:
+            saved = stack.enter_context(folder.opened())
+        except ThresherError as error:
+            refused = error
+    saved, refused = ranks.from_first((saved, refused))
+    if refused is not None:
+        raise refused
+    return saved
 
 
 def _to_the_end(
@@ -183,24 +212,37 @@ def _to_the_end(
     watch: Callable[[Moment], None] | None,
     about: Mapping[str, Any],
 ) -> Run:
-    training.ledger = Ledger(None if folder is None else folder.path / LEDGER)
-    if saved is not None:
-        training.load_state(saved)
+    ranks = training.ranks
+    writes = folder is not None and (ranks is None or ranks.is_first)
+    training.ledger = Ledger(folder.path / LEDGER if folder is not None and writes else None)
+    if saved is not None and folder is not None:
+        with reading(folder.path / CHECKPOINT, start_again(folder.path)):
+            training.load_state(saved)
     saved_at, took = time.monotonic(), 0.0
     commit_every = training.plan.settings.commit_every
-    while not training.finished:
-        _watched_epoch(training, until, watch)
-        now = time.monotonic()
-        if folder is not None and now - saved_at >= min(commit_every, CHEAP * took) and not training.finished:
-            folder.commit(training.state(), training.ledger, training.history)
-            saved_at = time.monotonic()
-            took = saved_at - now
+    alone = folder is not None and ranks is None  # one of several that is told to end would leave the others waiting
+    with _told_to_end(alone) as told:
+        while not training.finished:
+            _watched_epoch(training, until, watch)
+            now = time.monotonic()
+            due = not training.finished and (bool(told) or now - saved_at >= min(commit_every, CHEAP * took))
+            if folder is not None and (due if ranks is None else ranks.from_first(due)):
+                _commit(training, folder, writes)
+                saved_at = time.monotonic()
+                took = saved_at - now
+                if told:
+                    warnings.warn(f"Ended as told after epoch {training.epoch}, which is saved.", stacklevel=2)
+                    raise SystemExit(128 + told[0])
     training.scores.restore_best()
     if folder is not None:
         if saved is None or not saved["finished"]:
-            folder.commit(training.state(), training.ledger, training.history)
-        if not (folder.path / EXAMPLES).exists():  # also where a finished run was killed before it came to this
+            _commit(training, folder, writes)
+        if (
+            writes and not (folder.path / EXAMPLES).exists()
+        ):  # also where a finished run was killed before it came to this
             write_outcome(folder.path, training.train, training.ledger, training.sets.get("validation"))
+        if ranks is not None:
+            training.ledger = Ledger(folder.path / LEDGER, ranks.from_first(training.ledger.parts))
     models, averages = training.networks()
     return Run(
         training.recipe,
@@ -215,6 +257,37 @@ def _to_the_end(
     )
 
 
+def _commit(training: Training, folder: RunFolder, writes: bool) -> None:
+    """Save everything; of several processes the first writes, and all bring what they hold."""
+    state = training.state()
+    if training.ranks is not None and training.ranks.sharded:
+        state = training.ranks.gathered(state)
+    if writes:
+        folder.commit(state, training.ledger, training.history)
+    else:
+        training.ledger.pending = []
+
+
+@contextmanager
+def _told_to_end(can_save: bool) -> Iterator[list[int]]:
+    """Signals to end (SIGTERM) that come meanwhile: an epoch is finished and saved first; a second ends at once."""
+    told: list[int] = []
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if not (can_save and ours):
+        yield told
+        return
+
+    def note(number: int, _: object) -> None:
+        told.append(number)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    signal.signal(signal.SIGTERM, note)
+    try:
+        yield told
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _watched_epoch(
     training: Training, until: Callable[[Record], bool] | None, watch: Callable[[Moment], None] | None
 ) -> None:
@@ -225,7 +298,9 @@ def _watched_epoch(
                     watch(Moment(training.epoch, training.plan.epochs, step, steps))
     record = training.history[-1]
     with raised_in("until"):
-        training.stopped = until is not None and until(record)
+        training.stopped = until is not None and bool(until(record))
+    if training.ranks is not None:
+        training.stopped = training.ranks.from_first(training.stopped)
     training.finished = training.finished or training.stopped
     if watch is not None:
         watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))

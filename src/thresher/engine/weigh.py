@@ -1,23 +1,23 @@
 """weigh(): a rule's weights in a training loop of one's own."""
 
-from collections.abc import Hashable, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import adapted, one_output
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike, Plain
+from thresher.core.one_output import OneOutput, adapted, one_output
 from thresher.core.recipe import Recipe
-from thresher.core.rule import RuleLike, ask, needs_of, signals_of
+from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
 from thresher.core.seeding import preserved
-from thresher.core.tasks import CLASSES, expected_shape, fits
+from thresher.core.tasks import CLASSES, expected_shape
 from thresher.core.trees import as_tree, leaves, named_leaves, rows
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
@@ -48,7 +48,7 @@ def weigh(
     """The raw weights [n] of a batch by this rule (zero: dropped); the model, its buffers and its mode stay.
 
     With the batch's `outputs` given, no forward pass is made unless the rule reads more than outputs.
-    Inputs are a tensor, an array, or a dict or tuple of such, which `thresher.core.calls.call` gives to the model.
+    Inputs are a tensor, an array, or a dict or tuple of such, which a model gets by keyword or by position.
     Targets are class ids or real targets; soft labels need `classes=`. `clean` is (inputs, targets), both trusted.
 
     >>> from thresher import signals
@@ -57,6 +57,39 @@ def weigh(
     >>> weigh(rule, nn.Identity(), torch.tensor([[0.0, 3.0], [0.0, 1.0]]), torch.tensor([1, 1])).tolist()
     [1.0, 0.0]
     """
+    evidence = look(
+        rule, model, inputs, targets, objective=objective, outputs=outputs, clean=clean, peer=peer, average=average,
+        classes=classes, epoch=epoch, epochs=epochs, generator=generator,
+    ).evidence  # fmt: skip
+    with preserved(evidence.ids.device):
+        return decided(rule, evidence).weights
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a rule is asked about: evidence, the task of its targets, and what gave a single output its columns."""
+
+    evidence: Evidence
+    task: str
+    adapter: OneOutput | None
+
+
+def look(
+    rule: RuleLike,
+    model: nn.Module,
+    inputs: Any,
+    targets: Any,
+    *,
+    objective: ObjectiveLike | None = None,
+    outputs: Tensor | None = None,
+    clean: tuple[Any, Any] | list[Any] | None = None,
+    peer: nn.Module | None = None,
+    average: nn.Module | None = None,
+    classes: int | None = None,
+    memory: Mapping[str, Tensor] | None = None,
+    **now: Any,
+) -> Looked:
+    """The evidence that a rule reads about a batch, with its signals computed; arguments as those of `weigh`."""
     if not callable(rule):
         raise ThresherError(f"weigh() asks a rule, not a {type(rule).__name__}: pass one, such as KeepSmallest(...).")
     if not isinstance(model, nn.Module):
@@ -70,13 +103,13 @@ def weigh(
     shown = rows(model_inputs, slice(2)) if outputs is None and passes else model_inputs
     count = len(leaves(shown)[0])
     if outputs is None:
-        with preserved(device), torch.no_grad():
+        with preserved(device), uncached(device), torch.no_grad():
             outputs = untraced(model, shown)
     adapter = one_output(outputs, examples.task, examples.classes)
     outputs = outputs if adapter is None else adapter(outputs)
     if classes is None and examples.task == CLASSES:
         examples = replace(examples, classes=outputs.shape[-1], checked=False)
-    if not fits(examples.task, outputs, examples.targets[:count], examples.outputs):
+    if not examples.asks_for(outputs, examples.targets[:count]):
         shape = expected_shape(examples.task, examples.targets[:count], examples.outputs)
         raise ThresherError(
             f"The outputs of the batch have shape {list(outputs.shape)}: make them {shape}, as the targets ask."
@@ -85,13 +118,13 @@ def weigh(
     if adapter is not None and isinstance(own, Plain):
         own.shown = adapter.undo
     networks = (model, peer, average)
-    with preserved(device), ExitStack() as hooks:
+    with preserved(device), uncached(device), ExitStack() as hooks:
         for network in networks:
             hooks.enter_context(adapted(network, adapter))
         trusted = None if clean is None else _trusted(model, clean, examples.classes)
         given = {"peer": peer, "average": average, "clean": trusted}
         check_recipe(Recipe(each_batch=rule), own, examples, given)
-        facts: dict[str, Any] = {"classes": examples.classes, "epoch": epoch, "epochs": epochs, "generator": generator}
+        facts: dict[str, Any] = {"classes": examples.classes, "memory": memory or {}, **now}
         batch = Batch(examples.ids, examples.ids, model_inputs, examples.targets, {})
         if trusted is not None and "clean" in needs_of(rule):
             seen_as = trusted.as_model_input(trusted.inputs)
@@ -103,20 +136,34 @@ def weigh(
             evidence = evidence.replace(others=seen)
         with torch.no_grad():
             check_outputs(evidence.outputs, evidence.ids)
-        return _weights(rule, evidence)
+        return Looked(evidence, examples.task, adapter)
 
 
-def _weights(rule: RuleLike, evidence: Evidence) -> Tensor:
-    """The rule's weights; a rule that draws is refused without a generator, or it would draw the same each time."""
+@contextmanager
+def uncached(device: torch.device) -> Iterator[None]:
+    """Inside, an autocast of the caller keeps no copies of parameters.
+
+    torch 2.9 would use copies that were made without gradients again in the caller's own pass, which then has none.
+    """
+    if not torch.is_autocast_enabled(device.type):
+        yield
+        return
+    with torch.autocast(device.type, dtype=torch.get_autocast_dtype(device.type), cache_enabled=False):
+        yield
+
+
+def decided(rule: RuleLike, evidence: Evidence) -> Decision:
+    """The rule's decision; a rule that draws is refused without a generator, or it would draw the same each time."""
     before = _random_states(evidence.ids.device)
-    weights = ask(rule, evidence).weights.detach()
+    decision = ask(rule, evidence)
+    weights = decision.weights.detach()
     if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
         raise ThresherError("The rule gave weights that are negative, NaN or infinite: let it give finite ones from 0.")
     if evidence.generator is None and not all(map(torch.equal, before, _random_states(evidence.ids.device))):
         raise ThresherError(
             "This rule draws random numbers: pass generator=torch.Generator(device), the same one in every call."
         )
-    return weights
+    return replace(decision, weights=weights)
 
 
 def _random_states(device: torch.device) -> list[Tensor]:

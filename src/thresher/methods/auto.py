@@ -15,6 +15,7 @@ from thresher.core.examples import Examples
 from thresher.core.seeding import generator
 from thresher.core.tasks import LABELS, POSITIONS
 from thresher.methods.registry import METHODS
+from thresher.models import are_embeddings
 from thresher.noise import audit_rate, estimated
 from thresher.noise.estimate import Estimate, cannot_tell
 
@@ -23,6 +24,7 @@ LOOKED_AT = 2000  # examples whose neighbours vote
 NEIGHBOURS = 10
 CLEAN = 0.02  # the rate below which labels pass for clean
 MOSTLY_WRONG = 0.6  # the rate from which labels count as mostly wrong, as in benchmarks/ranking.py
+OFTEN = 1 / 3  # of the comparisons: how often a simpler way is ahead that is named
 IMBALANCED = 5.0  # how many times as frequent as the rarest class the commonest is
 
 
@@ -64,14 +66,34 @@ def choose(
                  "noise_rate": not told and epochs <= estimated().after}  # fmt: skip
         if not any(lacks.get(need, False) for need in needs):
             gained = f"{row['gain']:+.2f} over plain training" if row["gain"] else "as good as plain training"
-            return Choice(row["method"], f"{facts}; the best here in {row['cells']} stored comparisons ({gained})")
+            why = f"{facts}; the best here in {row['cells']} stored comparisons ({gained}){_simpler_ones(seen)}"
+            return Choice(row["method"], why)
     raise ThresherError("No method of the ranking can run here: choose one with method= (--method).")
+
+
+def _simpler_ones(seen: str) -> str:
+    """Which simpler ways were often ahead of the best method there, in words."""
+    told = [
+        f"{row['way']} on {row['ahead']} of {row['cells']}"
+        for row in simpler().get(seen, ())
+        if row["ahead"] >= OFTEN * row["cells"]
+    ]
+    return f"; simpler, and ahead of it: {', '.join(told)}" if told else ""
 
 
 def ranking() -> dict[str, list[dict[str, Any]]]:
     """Situation -> its methods, the best first, as benchmarks/ranking.py made it from the stored results."""
+    return _stored("ranking")
+
+
+def simpler() -> dict[str, list[dict[str, Any]]]:
+    """Situation -> ways that need no method, or have a simpler model, and how often they are ahead; made like it."""
+    return _stored("simpler")
+
+
+def _stored(part: str) -> dict[str, list[dict[str, Any]]]:
     text = files("thresher.methods").joinpath("ranking.json").read_text(encoding="utf-8")
-    found: dict[str, list[dict[str, Any]]] = json.loads(text)["ranking"]
+    found: dict[str, list[dict[str, Any]]] = json.loads(text)[part]
     return found
 
 
@@ -96,7 +118,9 @@ def _situation(train: Examples, noise_rate: float | str | None, clean: bool) -> 
             facts += f", about {found.rate:.0%} of the labels wrong by their neighbours"
     looks_clean = found.rate is not None and found.rate < CLEAN
     if times >= IMBALANCED and (looks_clean or found.rate is None):
-        return "imbalanced", f"{facts}, the commonest {times:.0f} times as frequent as the rarest"
+        is_table = len(train.input_shape) == 1 and not are_embeddings(train)
+        kind = "imbalanced tables" if is_table else "imbalanced"
+        return kind, f"{facts}, the commonest {times:.0f} times as frequent as the rarest"
     if clean:
         return "clean examples", f"{facts}, and some that can be trusted"
     if looks_clean:

@@ -19,7 +19,7 @@ from thresher.data.preparation import RowPreparation
 from thresher.models.cnn9 import CNN9
 from thresher.models.external import from_module, from_timm, import_here
 from thresher.models.lenet import LeNet
-from thresher.models.linear_head import LinearHead
+from thresher.models.linear_head import LinearHead, LinearModel
 from thresher.models.mobilenet import MobileNet
 from thresher.models.norm import batch_to_group_norm, freeze_batch_norm
 from thresher.models.preactivation import resnet11, wrn_28_10
@@ -34,6 +34,7 @@ __all__ = [
     "Known",
     "LeNet",
     "LinearHead",
+    "LinearModel",
     "MobileNet",
     "SmallCNN",
     "batch_to_group_norm",
@@ -108,6 +109,7 @@ _WITH_BATCH_NORM = {
 
 MODELS: dict[str, Known] = {
     "head": Known(LinearHead, setting=float, example="0.5"),
+    "linear": Known(LinearModel),
     "mlp": Known(MLP, setting=_sizes, example="256x256"),
     "mlp-leaky": Known(partial(MLP, activation=nn.LeakyReLU), setting=_sizes, example="256x256"),
     "mlp-dropout": Known(partial(MLP, activation=_relu_and_dropout), setting=_sizes, example="256x256"),
@@ -153,6 +155,9 @@ def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module
     return from_module(module, setting, input_shape, outputs)
 
 
+IN_TRAINING = 4  # times its parameters: their gradients and Adam's two averages beside them
+
+
 @dataclass(frozen=True)
 class NamedModel:
     """A function that makes the model of a name: `build` with everything settled, so that a run can remember it."""
@@ -167,17 +172,17 @@ class NamedModel:
 
 
 def refuse_larger_than_memory(name: str, input_shape: tuple[int, ...], outputs: int) -> None:
-    """Refuse a network of a known name whose parameters alone would not fit into this machine's memory."""
+    """Refuse a network of a known name whose training would not fit into this machine's memory."""
     largest = max([outputs, *(int(each) for each in re.findall(r"\d+", name.partition(":")[2]))])
-    if largest < 100_000 or is_foreign(name) or name.startswith("timm"):  # an ordinary one, which need not be counted
+    if largest < 10_000 or is_foreign(name) or name.startswith("timm"):  # an ordinary one, which need not be counted
         return
     with torch.device("meta"), torch.random.fork_rng(devices=[]):
         made = build(name, input_shape=input_shape, outputs=outputs)
-    size = sum(each.numel() * each.element_size() for each in made.parameters())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    size = IN_TRAINING * sum(each.numel() * each.element_size() for each in made.parameters())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     if size > memory:
         raise ThresherError(
-            f"The model {name} with {outputs} outputs would take {size / 1e9:,.0f} GB of this machine's "
+            f"The model {name} with {outputs} outputs would take {size / 1e9:,.0f} GB to train, of this machine's free "
             f"{memory / 1e9:,.0f} GB: choose a smaller one, or renumber the labels."
         )
 
@@ -222,10 +227,14 @@ def default_model(input_shape: tuple[int, ...], *, embeddings: bool = False, on_
 
 
 def model_for(train: Examples, device: torch.device) -> str:
-    """The default model for these examples on this device; vectors that are no rows of a table are embeddings."""
+    """The default model for these examples on this device."""
+    return default_model(train.input_shape, embeddings=are_embeddings(train), on_cpu=device.type == "cpu")
+
+
+def are_embeddings(train: Examples) -> bool:
+    """Whether the inputs are long vectors that are no rows of a table."""
     vectors = len(train.input_shape) == 1 and train.input_shape[0] >= EMBEDDING
-    embeddings = vectors and not isinstance(train.preparation, RowPreparation)
-    return default_model(train.input_shape, embeddings=embeddings, on_cpu=device.type == "cpu")
+    return vectors and not isinstance(train.preparation, RowPreparation)
 
 
 def _registered(name: str, setting: str | None, input_shape: tuple[int, ...], outputs: int) -> nn.Module:

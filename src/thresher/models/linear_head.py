@@ -1,4 +1,4 @@
-"""A linear layer on embeddings, kept from memorising labels by dropout."""
+"""Models of one linear layer: on embeddings, kept from memorising labels by dropout, and on inputs as they are."""
 
 import math
 
@@ -23,6 +23,23 @@ class LinearHead(nn.Module):
         numbers = math.prod(input_shape)
         self.body = nn.Sequential(nn.Flatten(), nn.LayerNorm(numbers, elementwise_affine=False), nn.Dropout(dropout))
         self.head = nn.Linear(numbers, outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.body(inputs))
+        return outputs
+
+
+class LinearModel(nn.Module):
+    """One linear layer on the inputs as they are: logistic regression where targets are classes.
+
+    >>> LinearModel((14,), 2).head
+    Linear(in_features=14, out_features=2, bias=True)
+    """
+
+    def __init__(self, input_shape: tuple[int, ...], outputs: int):
+        super().__init__()
+        self.body = nn.Flatten()
+        self.head = nn.Linear(math.prod(input_shape), outputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = self.head(self.body(inputs))

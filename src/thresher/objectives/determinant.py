@@ -20,6 +20,7 @@ class DeterminantLoss(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    of_batch: ClassVar[bool] = True
     timeless: ClassVar[bool] = True
 
     def forward(self, evidence: Evidence) -> Tensor:

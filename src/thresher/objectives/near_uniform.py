@@ -33,6 +33,7 @@ class NearUniform(Objective):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    of_batch: ClassVar[bool] = True
     timeless: ClassVar[bool] = True
 
     def __init__(self, strength: float, objective: Objective | None = None):

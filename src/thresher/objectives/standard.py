@@ -4,7 +4,6 @@ import copy
 from collections.abc import Mapping
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -28,7 +27,7 @@ class CrossEntropy(Objective):
         chances, targets = evidence.outputs.detach().softmax(1), evidence.targets
         if targets.ndim == 2:
             return chances * targets.sum(1, keepdim=True) - targets
-        return chances.scatter_add(1, targets[:, None], -torch.ones_like(chances[:, :1]))
+        return chances.scatter_add_(1, targets[:, None], chances.new_full((len(chances), 1), -1.0))
 
 
 class SquaredError(Objective):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from thresher.core.errors import ThresherError
-from thresher.core.files import write_whole
+from thresher.core.files import read_json, reading, write_whole
 from thresher.record import run_folder
 
 # Why an example is an issue; an example that is none has an empty reason.
@@ -24,8 +24,41 @@ OUTLIER = "outlier"  # unlike every class
 REASONS = (DISAGREEMENT, DUPLICATE, AMBIGUOUS, OUTLIER)
 
 COLUMNS = ("id", "trust", "is_issue", "reason", "weight")  # of every audit
+
+
+def _is_label(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_floating(kind))
+
+
+KINDS = {  # of the columns that are read again
+    "id": pa.types.is_integer, "trust": pa.types.is_floating, "weight": pa.types.is_floating,
+    "is_issue": pa.types.is_boolean, "reason": pa.types.is_string, "suggested": pa.types.is_string,
+    "probability": pa.types.is_floating, "expected": pa.types.is_floating, "file": pa.types.is_string,
+    "label": _is_label,
+}  # fmt: skip
 OF_CLASSES = ("label", "suggested", "probability")  # names as text, and the suggested one's probability
 OF_TARGETS = ("label", "expected", "low", "high")  # numbers, in the unit of the data
+
+
+class Duplicates(TypedDict):
+    """A group of examples that are alike."""
+
+    ids: list[int]
+    exact: bool
+    across: str | None
+
+
+class Summary(TypedDict, total=False):
+    """What issues.json holds."""
+
+    noise_rate: run_folder.NoiseRate | None
+    class_names: list[str] | None
+    noise_matrix: list[list[float]] | None
+    class_noise: list[float | None] | None
+    duplicates: list[Duplicates] | None
+    method: str | None
+    why: str | None
+    data: str | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,6 +87,21 @@ class Issues:
         missing = [name for name in (*COLUMNS, *kind) if name not in self.table.column_names]
         if missing:
             raise ThresherError(f"The issues have no column {missing[0]}: run the audit again.")
+        for name, fits in KINDS.items():
+            if name in self.table.column_names and not fits(self.table.schema.field(name).type):
+                found = self.table.schema.field(name).type
+                raise ThresherError(f"The column {name} of the issues holds {found}: run the audit again.")
+        if self.table.column("id").null_count:
+            raise ThresherError("The issues have rows without an id: run the audit again.")
+        self._check_classes()
+
+    def _check_classes(self) -> None:
+        """Refuse a summary whose tables do not fit its classes."""
+        names = self.summary.get("class_names") or []
+        shares, matrix = self.summary.get("class_noise"), self.summary.get("noise_matrix")
+        lengths = {len(each) for each in (shares, matrix, *(matrix or [])) if each}
+        if names and lengths - {len(names)}:
+            raise ThresherError("The summary of the issues does not fit its classes: run the audit again.")
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -64,10 +112,11 @@ class Issues:
     def headline(self) -> str:
         """The first thing to say of the data."""
         count, found = len(self), self.summary.get("noise_rate") or {}
+        what = "labels" if "suggested" in self.table.column_names else "targets"
         if found.get("rate") is None:
-            return f"How many of the {count:,} labels are wrong cannot be told: {found.get('why', 'not estimated')}."
+            return f"How many of the {count:,} {what} are wrong cannot be told: {found.get('why', 'not estimated')}."
         wrong = round(found["rate"] * count)
-        return f"About {wrong:,} of {count:,} labels look wrong ({found['low']:.0%} to {found['high']:.0%})."
+        return f"About {wrong:,} of {count:,} {what} look wrong ({found['low']:.0%} to {found['high']:.0%})."
 
     def column(self, name: str) -> NDArray[Any]:
         """One column [n], in the order of the table."""
@@ -131,11 +180,11 @@ class Issues:
         path = folder / run_folder.ISSUES
         if not path.is_file():
             raise ThresherError(f"{folder} holds no audit: run `thresher audit DATA --out {folder}` first.")
-        try:
-            summary = json.loads((folder / run_folder.ISSUES_SUMMARY).read_text(encoding="utf-8"))
-            return Issues(pq.read_table(path), summary)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise ThresherError(f"{path} cannot be read ({error}): run the audit again.") from error
+        fix = "run the audit again"
+        summary = read_json(folder / run_folder.ISSUES_SUMMARY, Summary, fix)
+        with reading(path, fix):
+            table = pq.read_table(path)
+        return Issues(table, summary)
 
 
 def _safe(table: pa.Table) -> pa.Table:

@@ -1,6 +1,6 @@
 """The ledger: what was decided about every example, every epoch, as append-only Parquet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,7 @@ from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.record.run_folder import LEDGER
 
+NOTES_AT_ONCE, MOST_NUMBERS = 2**13, 2**20  # notes, and numbers of their outputs, that wait to be written
 FIXED = ("visited", "signal", "weight", "loss", "p_given", "belief", "confidence")
 
 
@@ -31,6 +32,18 @@ class Note:
     signal: Tensor | None = None
 
 
+def steps_at_once(batch: int, outputs: int) -> int:
+    """How many steps' notes are written at once: of thousands of classes a few steps hold as many numbers.
+
+    >>> steps_at_once(128, 10), steps_at_once(128, 10_000)
+    (64, 1)
+    """
+    return -(-min(NOTES_AT_ONCE, MOST_NUMBERS // outputs) // batch)
+
+
+Together = Callable[[Sequence[Note]], Sequence[Note]]  # brings the notes of several processes together
+
+
 class EpochRows:
     """The rows of one epoch and one network, kept on the device: [n + 1, 7 + predictions].
 
@@ -38,11 +51,11 @@ class EpochRows:
     Belief is p_given without the network's preference for some classes: outputs are shifted so that, over the epochs,
     mean predictions approach the frequencies of the given labels. Otherwise the examples of a class that the network
     never predicts would all have a belief near zero.
-    Notes are written many steps at once, because the cost of a small write is mostly that of launching its kernels.
+    Notes are written `every` so many steps, because the cost of a small write is mostly that of launching its kernels.
     """
 
-    def __init__(self, examples: Examples, flush_at: int = 8192):
-        self.examples, self.flush_at = examples, flush_at
+    def __init__(self, examples: Examples, every: int = 1, together: Together | None = None):
+        self.examples, self.every, self.together = examples, every, together
         width = examples.targets.shape[1] if examples.is_regression else 1  # or the share that is right
         device = examples.targets.device
         self.table = torch.zeros(len(examples) + 1, len(FIXED) + width, device=device)
@@ -58,21 +71,22 @@ class EpochRows:
 
     def add(self, note: Note) -> None:
         self.notes.append(note)
-        if len(self.notes) * len(note.index) >= self.flush_at:
+        if len(self.notes) >= self.every:
             self.flush()
 
-    @torch.no_grad()
     def flush(self) -> None:
         """Write the collected notes."""
-        if not self.notes:
-            return
+        if self.notes:
+            self._write(self.notes if self.together is None else self.together(self.notes))
+            self.notes = []
+
+    @torch.no_grad()
+    def _write(self, notes: Sequence[Note]) -> None:
         index, outputs, losses, weights = (
-            torch.cat([getattr(note, name) for note in self.notes])
-            for name in ("index", "outputs", "losses", "weights")
+            torch.cat([getattr(note, name) for note in notes]) for name in ("index", "outputs", "losses", "weights")
         )
-        missing = torch.full_like(self.notes[0].losses, float("nan"))
-        signal = torch.cat([missing if note.signal is None else note.signal for note in self.notes])
-        self.notes = []
+        missing = torch.full_like(notes[0].losses, float("nan"))
+        signal = torch.cat([missing if note.signal is None else note.signal for note in notes])
         if self.examples.classes is None:
             p_given = belief = confidence = torch.zeros_like(losses)
             prediction = outputs
@@ -100,8 +114,7 @@ class EpochRows:
         """Write rows of examples that no step has seen unmixed; whether a step visited them stays as it is."""
         self.flush()
         visited = self.table[note.index, 0]
-        self.notes = [note]
-        self.flush()
+        self._write([note])
         self.table[note.index, 0] = visited
 
     def take(self) -> dict[str, np.ndarray[Any, Any]]:

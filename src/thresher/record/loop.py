@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.files import write_whole
+from thresher.core.files import damaged, read_json, write_whole
 from thresher.record.outcome import save_previews
-from thresher.record.run_folder import LOOP, PICKS
+from thresher.record.run_folder import LOOP, PICKS, Loop
 
 SHOWN = 48  # of the picks of a round, so many are kept to be looked at
 Record = dict[str, Any]  # what is kept of one round
@@ -37,10 +36,12 @@ def write_loop(
 
 def read_loop(folder: Path) -> dict[str, Any] | None:
     """What the folder of a loop remembers, or None where there is none."""
+    path, fix = folder / LOOP, "delete this file and try again"
     try:
-        stored: dict[str, Any] = json.loads((folder / LOOP).read_text(encoding="utf-8"))
+        stored: dict[str, Any] = read_json(path, Loop, fix)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise ThresherError(f"{folder / LOOP} is damaged ({error}): delete this file and try again.") from error
+    for name in ("by", "seed"):
+        if name not in stored["identity"]:
+            raise damaged(path, f"its identity lacks {name!r}", fix)
     return stored

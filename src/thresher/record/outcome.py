@@ -26,7 +26,7 @@ from torch.nn.utils.rnn import pad_sequence
 from thresher.core.datasets import Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.files import write_whole
+from thresher.core.files import damaged, read_arrays, reading, write_whole
 from thresher.core.signals import margins
 from thresher.core.tasks import CLASSES, REAL
 from thresher.core.trees import Tree, images_in, leaves
@@ -72,7 +72,8 @@ def _worst(folder: Path, train: Examples, trust: torch.Tensor) -> list[int]:
     if not (folder / run_folder.ISSUES).is_file():
         ids: list[int] = train.ids.cpu()[torch.argsort(trust, stable=True)].tolist()
         return ids
-    audited: list[int] = pq.read_table(folder / run_folder.ISSUES, columns=["id"])["id"].to_pylist()
+    with reading(folder / run_folder.ISSUES, "run the audit again"):
+        audited: list[int] = pq.read_table(folder / run_folder.ISSUES, columns=["id"])["id"].to_pylist()
     return audited
 
 
@@ -81,9 +82,11 @@ def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:
 
     `ids` are those of the examples that are rows of the table, and are their row numbers; others have empty rows.
     """
-    with np.load(folder / run_folder.PREVIEWS) as stored:
-        arrays = dict(stored)
+    path, fix = folder / run_folder.PREVIEWS, "delete it and examples.parquet, and run the same command again"
+    arrays = read_arrays(path, fix, {"ids": "iu"})
     if "row" not in arrays:
+        if "ids" not in arrays:
+            raise damaged(path, "it lacks 'ids'", fix)
         is_row = np.isin(arrays["ids"], ids.cpu().numpy())
         rows = iter(table.take(arrays["ids"][is_row]).to_pylist())
         empty = dict.fromkeys(table.column_names)

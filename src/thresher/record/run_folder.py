@@ -1,4 +1,6 @@
-"""The names of all files and folders that a run folder may hold."""
+"""The names of all files and folders that a run folder may hold, and what its records are made of."""
+
+from typing import Any, TypedDict
 
 # Of every run
 SETTINGS = "run.toml"
@@ -33,3 +35,55 @@ ANSWERS = "answers.csv"  # of a run: all answers so far; of a question: the shee
 TASKS = "tasks.json"
 INTERFACE = "interface.xml"
 PREVIEW = "preview.html"
+
+
+WRITE_ANEW = "resume or repeat that run to write it anew"  # what helps where a file of a run is damaged
+
+
+class NoiseRate(TypedDict):
+    """A share of wrong targets; the rate is None where it cannot be told."""
+
+    rate: float | None
+    low: float | None
+    high: float | None
+    why: str
+
+
+class Epoch(TypedDict, total=False):
+    """What history keeps of one epoch; observers may add to it."""
+
+    epoch: int
+    steps: int
+    batch: int
+    skipped: float | None
+    metric: str | None
+    score: float | None
+    loss: float | None
+    kept: float | None
+    effective: float | None
+    clean_share: float | None
+    clean_weight: float | None
+    train_score: float | None
+    learning_rate: float | None
+    seconds: float | None
+    scores: dict[str, float | None]
+    noise_rate: NoiseRate | None
+
+
+class LoopRound(TypedDict):
+    """What is kept of one round of active learning."""
+
+    labelled: int
+    metric: str | None
+    score: float | None
+    picked: list[int]
+    clean_picks: float | None
+    seconds: float | None
+
+
+class Loop(TypedDict):
+    """What the folder of a loop remembers."""
+
+    identity: dict[str, Any]
+    class_names: list[str] | None
+    rounds: list[LoopRound]

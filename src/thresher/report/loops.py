@@ -8,8 +8,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from thresher.core.errors import ThresherError
 from thresher.record import run_folder
 from thresher.record.loop import read_loop
@@ -17,7 +15,7 @@ from thresher.report import charts
 from thresher.report.charts import Figure
 from thresher.report.gallery import stored_address
 from thresher.report.page import placed, rendered
-from thresher.report.run_record import Columns
+from thresher.report.run_record import Columns, read_previews
 from thresher.report.summary import is_share, percent, score_text, seconds_text
 
 MOST_CARDS, MOST_VALUES = 18, 6
@@ -45,8 +43,8 @@ def read_loop_record(folder: Path) -> LoopRecord:
         raise ThresherError(f"{folder} has no finished round of active learning: let the loop finish one first.")
     picks = {}
     for path in sorted((folder / run_folder.PICKS).glob("*.npz")):
-        with np.load(path, allow_pickle=False) as arrays:
-            picks[int(path.stem)] = {name: arrays[name] for name in arrays.files}
+        if path.stem.isdecimal():
+            picks[int(path.stem)] = read_previews(path, "delete this file")
     identity = stored["identity"]
     settings = json.dumps({name: identity.get(name) for name in ("recipe", "rule", "start", "rounds", "settings")})
     names, rounds = stored.get("class_names"), stored["rounds"]

@@ -1,9 +1,7 @@
 """The part of a run folder that the report shows, read once."""
 
-import json
 import math
 import tomllib
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError
+from thresher.core.files import damaged, parsed_json, read_arrays, read_json, read_json_lines, read_text, reading
 from thresher.record import run_folder
 from thresher.record.issues import Issues
 from thresher.record.ledger import Ledger
@@ -82,48 +81,44 @@ class RunRecord:
 def read_run(folder: Path) -> RunRecord:
     """Read a run folder; everything but its history may be missing, and that too where an audit was written."""
     audited = (folder / run_folder.ISSUES).is_file()
-    history = [] if audited and not (folder / run_folder.HISTORY).is_file() else _read_history(folder)
-    try:
-        examples = _read_examples(folder / run_folder.EXAMPLES)
-        class_names = class_names_in(folder) if examples else None
-        last_epoch = _read_last_epoch(folder / run_folder.LEDGER, examples)
-        return RunRecord(
-            folder=folder,
-            settings=_read_settings(folder),
-            history=history,
-            examples=examples,
-            last_epoch=last_epoch,
-            previews=_read_previews(folder),
-            class_names=class_names,
-            tuned=_read_tuned(folder / run_folder.FINE_TUNED),
-            judged=_read_judged(folder / run_folder.TEACHER),
-            stages=_read_stages(folder) if "from_teacher" in examples else {},
-            noise_rate=noise_rate_found(folder, history),
-            issues=Issues.read(folder) if audited else None,
-        )
-    except (pa.ArrowException, zipfile.BadZipFile, tomllib.TOMLDecodeError, OSError) as error:
-        raise ThresherError(
-            f"{folder} cannot be read ({error}): resume or repeat that run to write it anew."
-        ) from error
+    history = [] if audited and not (folder / run_folder.HISTORY).is_file() else read_history(folder)
+    examples = _read_examples(folder / run_folder.EXAMPLES)
+    return RunRecord(
+        folder=folder,
+        settings=_read_settings(folder),
+        history=history,
+        examples=examples,
+        last_epoch=_read_last_epoch(folder / run_folder.LEDGER, examples),
+        previews=_read_previews(folder),
+        class_names=class_names_in(folder) if examples else None,
+        tuned=_read_tuned(folder / run_folder.FINE_TUNED),
+        judged=_read_judged(folder / run_folder.TEACHER),
+        stages=_read_stages(folder) if "from_teacher" in examples else {},
+        noise_rate=noise_rate_found(folder, history),
+        issues=Issues.read(folder) if audited else None,
+    )
 
 
 def by_folds_in(folder: Path) -> dict[str, Any] | None:
     """The noise rate that folds found for the run in this folder: rate, low, high and why."""
     path = folder / run_folder.NOISE_RATE
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        rate = None if stored["rate"] is None else float(stored["rate"])
-        return {"rate": rate, **{name: stored[name] for name in ("low", "high", "why")}}
+        stored = read_json(path, run_folder.NoiseRate, "delete it, and the rate is measured again")
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as error:
-        raise ThresherError(f"{path} is damaged: delete it, and the rate is measured again.") from error
+    return {name: stored[name] for name in ("rate", "low", "high", "why")}
 
 
 def class_names_in(folder: Path) -> list[str] | None:
     """The names of the classes of a finished run, or None where they have none."""
-    stored = (pq.read_schema(folder / run_folder.EXAMPLES).metadata or {}).get(b"class_names")
-    return None if stored is None else json.loads(stored)
+    path = folder / run_folder.EXAMPLES
+    with reading(path, run_folder.WRITE_ANEW):
+        stored = (pq.read_schema(path).metadata or {}).get(b"class_names")
+        named = None if stored is None else stored.decode()
+    if named is None:
+        return None
+    names: list[str] = parsed_json(named, list[str], path, run_folder.WRITE_ANEW)
+    return names
 
 
 def noise_rate_found(folder: Path, history: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -148,16 +143,14 @@ def finite(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-def _read_history(folder: Path) -> list[dict[str, Any]]:
+def read_history(folder: Path) -> list[dict[str, Any]]:
+    """One record an epoch; a folder that has none is refused."""
     path = folder / run_folder.HISTORY
     if not path.is_file():
         raise ThresherError(
             f"{folder} is not a run folder ({run_folder.HISTORY} is missing): give the folder a run was written to."
         )
-    try:
-        history = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except ValueError as error:
-        raise ThresherError(f"{path} is damaged ({error}): resume or repeat that run to write it anew.") from error
+    history = read_json_lines(path, run_folder.Epoch, run_folder.WRITE_ANEW)
     if not history:
         raise ThresherError(f"{folder} has no finished epoch yet: let the run finish one, then ask for the report.")
     return history
@@ -167,22 +160,34 @@ def _read_tuned(folder: Path) -> float | None:
     """The score of the fine-tuned run, once it is finished."""
     if not (folder / run_folder.EXAMPLES).exists():
         return None
-    return finite(_read_history(folder)[-1].get("score"))
+    return finite(read_history(folder)[-1].get("score"))
 
 
 def _read_judged(path: Path) -> Columns:
-    return _as_arrays(pq.read_table(path)) if path.is_file() else {}
+    return _as_arrays(_table(path)) if path.is_file() else {}
+
+
+def _table(path: Path, needs: str = "id") -> pa.Table:
+    """The table of a file, which has a column of ids."""
+    with reading(path, run_folder.WRITE_ANEW):
+        table = pq.read_table(path)
+        if not pa.types.is_integer(table.schema.field(needs).type) or table[needs].null_count:
+            raise ValueError(f"{needs} holds no whole numbers")
+    return table
 
 
 def _read_stages(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The stages before a student's training, in its own folder or in one that it shares with other students."""
     places = [place / run_folder.STAGES / name for place in (folder.parent, folder) for name in STAGES]
-    return {place.name: _read_history(place) for place in places if (place / run_folder.HISTORY).is_file()}
+    return {place.name: read_history(place) for place in places if (place / run_folder.HISTORY).is_file()}
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
     path = folder / run_folder.SETTINGS
-    return _flat(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    with reading(path, run_folder.WRITE_ANEW):
+        return _flat(tomllib.loads(read_text(path, run_folder.WRITE_ANEW)))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -195,8 +200,10 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _read_examples(path: Path) -> Columns:
     if not path.is_file():
         return {}
-    table = pq.read_table(path).sort_by("id")
+    table = _table(path).sort_by("id")
     columns = _as_arrays(table)
+    if "trust" in columns and columns["trust"].dtype.kind != "f":
+        raise damaged(path, f"trust holds {columns['trust'].dtype}", run_folder.WRITE_ANEW)
     if "is_corrupt" in columns:
         corrupt, known = columns.pop("is_corrupt"), table["is_corrupt"].is_valid().to_numpy()
         columns["origin"] = np.where(known, np.where(corrupt.astype(bool), CORRUPTED, CLEAN), UNKNOWN)
@@ -211,23 +218,24 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
     """The ledger rows of the last epoch: filtered while reading, so that a long ledger does not fill the memory."""
     if not any(folder.glob("part-*.parquet")):
         return {}
-    ledger = Ledger.read(folder)
-    last = pc.max(ledger.table(["epoch"])["epoch"])
-    if not last.is_valid:
-        return {}
-    shown = ("id", "peer", "weight", "prediction", "target", "right", "teacher_confidence", "student_confidence")
-    known = pq.read_schema(folder / ledger.parts[0]).names
-    names = [name for name in known if name in shown or name.startswith(("prediction_", "target_"))]
-    columns = _as_arrays(ledger.table(names, pc.field("epoch") == last))
-    if "origin" in examples:
-        rows, found = rows_of(examples["id"], columns["id"])
-        columns["origin"] = np.where(found, examples["origin"][rows], UNKNOWN)
-        if "true_target" in examples and found.all():  # a class; real targets have a column each
-            columns["true"] = examples["true_target"][rows]
-    if "from_teacher" in examples:
-        rows, found = rows_of(examples["id"], columns["id"])
-        columns["from_teacher"] = found & examples["from_teacher"][rows]
-    return columns
+    with reading(folder, run_folder.WRITE_ANEW):
+        ledger = Ledger.read(folder)
+        last = pc.max(ledger.table(["epoch"])["epoch"])
+        if not last.is_valid:
+            return {}
+        shown = ("id", "peer", "weight", "prediction", "target", "right", "teacher_confidence", "student_confidence")
+        known = pq.read_schema(folder / ledger.parts[0]).names
+        names = [name for name in known if name in shown or name.startswith(("prediction_", "target_"))]
+        columns = _as_arrays(ledger.table(names, pc.field("epoch") == last))
+        if "origin" in examples:
+            rows, found = rows_of(examples["id"], columns["id"])
+            columns["origin"] = np.where(found, examples["origin"][rows], UNKNOWN)
+            if "true_target" in examples and found.all():  # a class; real targets have a column each
+                columns["true"] = examples["true_target"][rows]
+        if "from_teacher" in examples:
+            rows, found = rows_of(examples["id"], columns["id"])
+            columns["from_teacher"] = found & examples["from_teacher"][rows]
+        return columns
 
 
 def read_traces(folder: Path, ids: Array) -> dict[int, list[float | None]]:
@@ -254,5 +262,24 @@ def _read_previews(folder: Path) -> Columns:
     path = folder / run_folder.PREVIEWS
     if not path.is_file():
         return {}
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
+    return read_previews(path, run_folder.WRITE_ANEW)
+
+
+def read_previews(path: Path, fix: str) -> dict[str, Array]:
+    """Ids and looks of examples, as `save_previews` wrote them: one of each for every id."""
+    kinds = {"ids": "iu", "inputs": "fiu", "pictures": "u", "ends": "iu", "row": "U", "targets": "fiu"}
+    found = read_arrays(path, fix, kinds)
+    if not found:
+        return found
+    if "ids" not in found:
+        raise damaged(path, "it lacks 'ids'", fix)
+    of_each = {name: values for name, values in found.items() if name not in ("pictures", "width")}
+    short = [name for name, values in of_each.items() if len(values) != len(found["ids"])]
+    flat = [name for name in ("ids", "pictures", "ends", "row") if name in found and found[name].ndim != 1]
+    if short or flat:
+        raise damaged(path, f"{(short or flat)[0]} is of another length or shape than the ids", fix)
+    if "width" in found and (found["width"].shape != () or found["width"].dtype.kind not in "iu"):
+        raise damaged(path, "width is no number", fix)
+    for row in found.get("row", ()):
+        parsed_json(str(row), dict[str, Any], path, fix)
+    return found

@@ -1,6 +1,5 @@
 """The headline numbers of a run, how numbers are written, and what a score against unchecked labels means."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,10 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from thresher.core.files import read_json
 from thresher.data import names
-from thresher.record.run_folder import MODEL
+from thresher.record.run_folder import MODEL, WRITE_ANEW
 from thresher.report.run_record import Array, RunRecord
 
+LOWEST = 100  # of R²: what is further below says nothing more
 LAST = 10  # the noise literature reports the mean over the last ten epochs
 
 
@@ -154,7 +155,9 @@ def score_text(value: float | None, metric: str) -> str:
     """A score: a percentage where the metric is a share, three decimals elsewhere."""
     if value is None:
         return "–"
-    return percent(value) if is_share(metric) else f"{value:.3f}"
+    if is_share(metric):
+        return percent(value)
+    return f"{value:.3f}" if value > -LOWEST else f"below -{LOWEST}"
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -199,9 +202,10 @@ def is_against_given_labels(folder: Path, settings: Mapping[str, Any]) -> bool:
     if settings.get("corruption") is not None or str(settings.get("data", "")).partition(":")[0] in names():
         return False  # the test set has the true targets
     try:
-        return bool(json.loads((folder / MODEL).read_text(encoding="utf-8")).get("test_is_held_out"))
-    except (OSError, ValueError):
+        stored = read_json(folder / MODEL, dict[str, Any], WRITE_ANEW)
+    except FileNotFoundError:
         return False
+    return bool(stored.get("test_is_held_out"))
 
 
 def against_labels(

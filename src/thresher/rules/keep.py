@@ -37,8 +37,10 @@ def keep_smallest(
     order = ids.argsort()
     order = order[values[order].argsort(stable=True)]
     if groups is None:
+        limit = count if count is not None else _share(fraction, n)
+        if not isinstance(limit, Tensor):
+            return torch.zeros(n, device=values.device).index_fill_(0, order[:limit], 1.0)
         ranks = torch.arange(n, device=values.device)
-        sizes: Tensor | int = n
     else:
         order = order[groups[order].argsort(stable=True)]
         counts = torch.zeros(group_count, dtype=torch.long, device=values.device)
@@ -46,8 +48,7 @@ def keep_smallest(
         starts = counts.cumsum(0) - counts
         sorted_groups = groups[order]
         ranks = torch.arange(n, device=values.device) - starts[sorted_groups]
-        sizes = counts[sorted_groups]
-    limit = count if count is not None else _share(fraction, sizes)
+        limit = count if count is not None else _share(fraction, counts[sorted_groups])
     return torch.zeros(n, device=values.device).scatter(0, order, (ranks < limit).float())
 
 

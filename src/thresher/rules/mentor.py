@@ -69,7 +69,8 @@ def trained_mentor(classes: int, seed: int = 0) -> Mentor:
             losses, differences, labels, part = generated(BATCH, classes, draws)
             told = mentor(losses, differences, labels, part)
             optimizer.zero_grad()
-            binary_cross_entropy_with_logits(told, predefined(differences, part)).backward()
+            wrong = binary_cross_entropy_with_logits(told, predefined(differences, part))
+            wrong.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     return mentor.requires_grad_(False)
 
@@ -85,7 +86,7 @@ def generated(count: int, classes: int, draws: torch.Generator) -> tuple[Tensor,
 class LearnedCurriculum(Rule):
     """A mentor's weights: its sigmoid of loss, difference from a moving quantile, given label and part of the run.
 
-    Jiang et al. (2018), Figure 2 and Algorithm 1, the mentor taught once, before the run (MentorNet PD). `progress`
+    Jiang et al. (2018), Figure 2 and Algorithm 1, with the mentor taught once, before the run. `progress`
     is the share of the run that is over. The mentor's parameters are memory: they are kept and resumed with the run.
     """
 

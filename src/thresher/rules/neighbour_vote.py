@@ -85,7 +85,7 @@ def votes_at(places: Tensor, labels: Tensor, classes: int) -> Tensor:
     [[0.0, 2.0], [1.0, 1.0]]
     """
     votes = []
-    for rows in places.split(rows_at_once(max(1, places.shape[1]), labels)):
+    for rows in torch.split(places, rows_at_once(max(1, places.shape[1]), labels)):
         theirs = labels[rows.long()]
         votes.append(torch.zeros(len(rows), classes, device=labels.device).scatter_add_(1, theirs, _ones(theirs)))
     return torch.cat(votes)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from thresher.app.annotate.stored_answers import write_json
-from thresher.app.annotate.tasks import IMAGE, QUESTION, Shown, interface, tasks
+from thresher.app.annotate.tasks import IMAGE, QUESTION, Answers, Shown, interface, tasks
 from thresher.core.files import write_whole
 from thresher.data.image_files import open_image
 from thresher.record import run_folder
@@ -17,14 +17,14 @@ from thresher.report.gallery import picture_address
 LARGEST = 512  # pixels on the longer side of a picture that goes along with a task
 
 
-def write_question(folder: Path, ids: Sequence[int], seen: Sequence[Shown], class_names: Sequence[str]) -> None:
+def write_question(folder: Path, ids: Sequence[int], seen: Sequence[Shown], answers: Answers) -> None:
     """Write tasks, interface, the sheet for answers and a preview, each whole or not at all."""
     shown = [_with_picture(each) for each in seen]
     write_json(folder / run_folder.TASKS, tasks(ids, shown))
     texts = {
-        run_folder.INTERFACE: interface(class_names, shown[0]),
+        run_folder.INTERFACE: interface(answers, shown[0]),
         run_folder.ANSWERS: _sheet(ids, shown),
-        run_folder.PREVIEW: _preview(ids, shown, class_names),
+        run_folder.PREVIEW: _preview(ids, shown, answers),
     }
     for name, text in texts.items():
         if name != run_folder.ANSWERS or not (folder / name).exists():  # a person may have begun to fill it in
@@ -53,9 +53,9 @@ def _with_picture(seen: Shown) -> dict[str, Any]:
     return {**seen, IMAGE: picture_address(open_image(seen[IMAGE]), LARGEST, kind)}
 
 
-def _preview(ids: Sequence[int], shown: Sequence[Shown], class_names: Sequence[str]) -> str:
+def _preview(ids: Sequence[int], shown: Sequence[Shown], answers: Answers) -> str:
     cards = [
         {"id": id_, "image": each.get(IMAGE), "row": each.get("row", {}), "question": each.get(QUESTION)}
         for id_, each in zip(ids, shown, strict=True)
     ]
-    return filled_in("app/annotate", "preview.html", cards=cards, class_names=class_names)
+    return filled_in("app/annotate", "preview.html", cards=cards, class_names=answers.class_names)

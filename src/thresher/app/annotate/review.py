@@ -1,5 +1,6 @@
-"""Questions about labels: the most doubtful examples of an audit, with the given and the suggested label."""
+"""Questions about labels: the most doubtful examples of an audit, with what is given and what is expected."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from thresher.app.annotate.tasks import IMAGE, QUESTION, ROW, Shown
+from thresher.app.annotate.tasks import IMAGE, QUESTION, ROW, Answers, Shown
 from thresher.app.corrected_tables import read_cells
 from thresher.app.sources import ARRAYS, IMAGES, TABLE, Source, rows_of
 from thresher.core.errors import ThresherError
@@ -20,16 +21,18 @@ from thresher.record.issues import Issues
 from thresher.record.outcome import encoded_images
 from thresher.record.run_folder import PREVIEWS
 from thresher.report.gallery import encoded_address, stored_address
+from thresher.report.run_record import read_previews
 
 MOST_NUMBERS = 24  # of an input that is a row of numbers
 
 
-def class_names_of(issues: Issues) -> list[str]:
-    """The names of all classes; an audit of real targets is refused."""
+def answers_to(issues: Issues) -> Answers:
+    """What people may answer: one of all classes, or a number, in steps that are small beside what is expected."""
     if "suggested" not in issues.table.column_names:
-        raise ThresherError("Real targets cannot be asked for as a choice: see issues.csv, and use thresher correct.")
+        width = float(np.median(issues.column("high") - issues.column("low")))
+        return Answers(None, min(1.0, 10.0 ** math.floor(math.log10(max(width, 1e-6)) - 4)))
     known = {*issues.column("label").tolist(), *issues.column("suggested").tolist()}
-    return list(issues.summary.get("class_names") or sorted(known))
+    return Answers(list(issues.summary.get("class_names") or sorted(known)))
 
 
 def most_doubtful(issues: Issues, count: int, answered: Sequence[int] = ()) -> list[int]:
@@ -51,9 +54,16 @@ def shown(run: Path, source: Source, issues: Issues, places: Sequence[int]) -> l
 
 
 def _question(issues: Issues, place: int) -> str:
-    """Which labels an example has, in words, and where it lies."""
+    """Which labels an example has, or which value is expected, in words, and where it lies."""
     row = issues.table.slice(place, 1).to_pylist()[0]
     where = row["file"] if "file" in row else f"row {row.get('row', row['id'])}"
+    if "expected" in row:
+        about = "" if "dimension" not in row else f" (target {row['dimension'] + 1})"
+        numbers = {name: f"{row[name]:.4g}" for name in ("expected", "low", "high")}
+        return (
+            f"given {row['label']:.7g}{about}, expected {numbers['expected']} ({numbers['low']} to {numbers['high']}): "
+            f"{where}"
+        )
     if row["label"] == row["suggested"]:
         return f"labelled {row['label']} ({row['reason'] or 'low trust'}): {where}"
     return f"labelled {row['label']}, looks like {row['suggested']} ({row['probability']:.0%}): {where}"
@@ -95,9 +105,8 @@ def _kept(run: Path) -> dict[int, Shown]:
     """What the run has kept of the least trusted examples, by id."""
     if not (run / PREVIEWS).exists():
         return {}
-    with np.load(run / PREVIEWS, allow_pickle=False) as stored:
-        arrays = dict(stored)
-    ids = arrays["ids"].tolist()
+    arrays = read_previews(run / PREVIEWS, "run the audit again")
+    ids = arrays["ids"].tolist() if arrays else []
     if "inputs" in arrays:
         return dict(zip(ids, map(_row, arrays["inputs"]), strict=True))
     return {id_: {IMAGE: stored_address(arrays, place) or ""} for place, id_ in enumerate(ids)}

@@ -6,15 +6,27 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from thresher.app.annotate.settled import named
 from thresher.app.annotate.tasks import ID
-from thresher.app.annotate.votes import named
 from thresher.core.errors import ThresherError
-from thresher.core.files import alone_in, write_whole
+from thresher.core.files import alone_in, damaged, read_json, read_text, reading, write_whole
 from thresher.record import run_folder
 
 HEADS = ["round", "id", "label"]
+
+
+class TaskData(TypedDict):
+    """The example of a task."""
+
+    thresher_id: int
+
+
+class Task(TypedDict):
+    """What is read of a task that was written."""
+
+    data: TaskData
 
 
 @dataclass(frozen=True)
@@ -28,14 +40,16 @@ class Answer:
 
 def read_answers(run: Path) -> list[Answer]:
     """All answers so far, the earliest first."""
-    path = run / run_folder.ANSWERS
+    path, fix = run / run_folder.ANSWERS, "restore it from a copy"
     if not path.exists():
         return []
-    try:
-        rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
-        return [Answer(int(row["round"]), int(row["id"]), row["label"]) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ThresherError(f"{path} is damaged ({error}): restore it from a copy.") from error
+    with reading(path, fix):
+        rows = csv.DictReader(io.StringIO(read_text(path, fix), newline=""))
+        found = [Answer(int(row["round"]), int(row["id"]), row["label"]) for row in rows]
+    rounds = {answer.round for answer in found}
+    if rounds != set(range(1, len(rounds) + 1)):  # every round is a training, so none may be made up
+        raise damaged(path, "its rounds are not 1, 2, ... without a gap", fix)
+    return found
 
 
 def add_answers(run: Path, answers: Mapping[int, str], *, replace: bool = False) -> list[int]:
@@ -66,6 +80,11 @@ def answers_of(answers: Sequence[Answer], round_: int, class_names: Sequence[str
     >>> answers_of([Answer(1, 7, "cat"), Answer(2, 7, "dog")], 2, ["cat", "dog"])
     {7: 1}
     """
+    wrong = next((answer for answer in answers if answer.label not in class_names), None)
+    if wrong is not None:
+        raise ThresherError(
+            f"{run_folder.ANSWERS} says {wrong.label!r} of id {wrong.id}, which is no class: restore it from a copy."
+        )
     return {answer.id: class_names.index(answer.label) for answer in answers if answer.round <= round_}
 
 
@@ -74,7 +93,8 @@ def asked_by(run: Path, round_: int, ids: Collection[int]) -> list[str]:
     asked: dict[str, set[int]] = {}
     for path in sorted((run / run_folder.QUERIES).glob(f"{round_}-*/{run_folder.TASKS}")):
         name = path.parent.name.removeprefix(f"{round_}-").rpartition("-")[0]
-        asked[name] = asked.get(name, set()) | {task["data"][ID] for task in json.loads(path.read_text("utf-8"))}
+        tasks = read_json(path, list[Task], "delete the folder of this question")
+        asked[name] = asked.get(name, set()) | {task["data"][ID] for task in tasks}
     left, found = set(ids), []
     for _ in asked:
         name = max(asked, key=lambda name: len(asked[name] & left))

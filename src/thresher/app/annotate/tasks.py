@@ -1,6 +1,7 @@
 """Tasks and the labelling interface, as Label Studio imports them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
@@ -20,10 +21,18 @@ def tasks(ids: Sequence[int], shown: Sequence[Shown]) -> list[dict[str, Any]]:
     return [{"data": {ID: id_, **seen}} for id_, seen in zip(ids, shown, strict=True)]
 
 
-def interface(class_names: Sequence[str], shown: Shown) -> str:
-    """The labelling interface for these classes: an image or a row of a table, and one choice.
+@dataclass(frozen=True)
+class Answers:
+    """What people may answer: one of some classes, or, without them, a number in steps of this size."""
 
-    >>> print(interface(["cat", "dog"], {"image": "data:..."}))
+    class_names: Sequence[str] | None
+    step: float = 1.0
+
+
+def interface(answers: Answers, shown: Shown) -> str:
+    """The labelling interface: an image or a row of a table, and one choice, or a number.
+
+    >>> print(interface(Answers(["cat", "dog"]), {"image": "data:..."}))
     <View>
       <Image name="example" value="$image"/>
       <Choices name="label" toName="example" choice="single">
@@ -34,15 +43,11 @@ def interface(class_names: Sequence[str], shown: Shown) -> str:
     """
     kind, tag = (IMAGE, "Image") if IMAGE in shown else (ROW, "Table")
     above = [f'  <Header value="${QUESTION}"/>'] if QUESTION in shown else []
-    choices = [f"    <Choice value={quoteattr(name)}/>" for name in class_names]
-    return "\n".join(
-        [
-            "<View>",
-            *above,
-            f'  <{tag} name="example" value="${kind}"/>',
-            '  <Choices name="label" toName="example" choice="single">',
-            *choices,
-            "  </Choices>",
-            "</View>",
-        ]
-    )
+    return "\n".join(["<View>", *above, f'  <{tag} name="example" value="${kind}"/>', *_question(answers), "</View>"])
+
+
+def _question(answers: Answers) -> list[str]:
+    if answers.class_names is None:
+        return [f'  <Number name="label" toName="example" step="{answers.step:.12f}"/>']
+    choices = [f"    <Choice value={quoteattr(name)}/>" for name in answers.class_names]
+    return ['  <Choices name="label" toName="example" choice="single">', *choices, "  </Choices>"]

@@ -1,23 +1,23 @@
-"""Labels that people gave: read from exports of Label Studio or a CSV of id,label, and one chosen for each example."""
+"""Labels that people gave: read from exports of Label Studio or a CSV of id,label."""
 
 import csv
 import io
 import json
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from thresher.app.annotate.tasks import ID
-from thresher.core.errors import ThresherError, unknown
+from thresher.core.errors import ThresherError
+from thresher.core.files import misfit, parsed_json
 
-MOST_NAMED = 5  # ids that a message names before it counts the rest
+KINDS = ("choices", "number")  # of questions that Label Studio asks for us, and the names of their answers
 
 
 @dataclass(frozen=True)
 class Vote:
-    """One label for one example; `by` is its annotator and `at` its time, where the file has them."""
+    """One label for one example, a number as text; `by` is its annotator and `at` its time, where the file has them."""
 
     id: int
     label: str
@@ -25,12 +25,11 @@ class Vote:
     at: str = ""
 
 
-@dataclass(frozen=True)
-class Settled:
-    """One class for each answered id, and warnings about labels that disagree."""
+class Annotation(TypedDict, total=False):
+    """What is read of one annotation of a task."""
 
-    answers: Mapping[int, int]
-    warnings: tuple[str, ...]
+    result: list[dict[str, Any]] | None
+    was_cancelled: bool | None
 
 
 def read_votes(path: Path) -> list[Vote]:
@@ -47,67 +46,6 @@ def read_votes(path: Path) -> list[Vote]:
         raise ThresherError(f"{path} is not a text file ({error.reason}): give a JSON export or a CSV file.") from error
 
 
-def settle(
-    votes: Sequence[Vote], asked: Collection[int], class_names: Sequence[str], source: str, among: str = "the pool"
-) -> Settled:
-    """One class an id: the majority, with a warning where votes disagree; a tie stays open, with a warning.
-
-    Of two votes of one annotator on an example the later counts.
-
-    >>> votes = [Vote(7, "dog", "a"), Vote(7, "cat", "b"), Vote(7, "dog", "c")]
-    >>> settle(votes, {7}, ["cat", "dog"], "answers.json").answers
-    {7: 1}
-    """
-    unknown_ids = sorted({vote.id for vote in votes} - set(asked))
-    if unknown_ids:
-        raise ThresherError(f"{source} answers {named(unknown_ids)}, not in {among} of this run: remove them.")
-    counted, changed = _counted(votes, class_names, source)
-    answers, outvoted, open_ = {}, [], []
-    for id_, classes in counted.items():
-        (first, most), *others = Counter(classes).most_common()
-        if others and others[0][1] == most:
-            open_.append(id_)
-            continue
-        answers[id_] = first
-        if others:
-            outvoted.append(id_)
-    said = {
-        "One annotator labelled {} twice; the later label counts.": changed,
-        "Annotators disagree on {}; the majority counts.": outvoted,
-        "Annotators disagree on {} without a majority; these stay open and can be asked again.": open_,
-    }
-    return Settled(answers, tuple(words.format(named(ids)) for words, ids in said.items() if ids))
-
-
-def _counted(votes: Sequence[Vote], class_names: Sequence[str], source: str) -> tuple[dict[int, list[int]], list[int]]:
-    """The classes that each id was given, one an annotator, and the ids on which an annotator changed the label."""
-    # Blanks around a name matter only where two classes differ in nothing else.
-    places = {name.strip(): place for place, name in enumerate(class_names)}
-    places |= {name: place for place, name in enumerate(class_names)}
-    given: dict[int, dict[Any, int]] = {}
-    changed: dict[int, None] = {}
-    for place, vote in sorted(enumerate(votes), key=lambda each: each[1].at):  # exports may begin with the latest
-        label = vote.label if vote.label in places else vote.label.strip()
-        if label not in places:
-            raise ThresherError(f"{source} says '{label}' of id {vote.id}. {unknown('class', label, class_names)}")
-        by_annotator, class_ = given.setdefault(vote.id, {}), places[label]
-        if by_annotator.setdefault(vote.by or place, class_) != class_:
-            changed[vote.id] = None
-        by_annotator[vote.by or place] = class_
-    return {id_: list(classes.values()) for id_, classes in given.items()}, list(changed)
-
-
-def named(ids: Sequence[int]) -> str:
-    """Ids for a message, the first few of them listed.
-
-    >>> named([3]), named(range(9))
-    ('id 3', 'ids 0, 1, 2, 3, 4 and 4 more')
-    """
-    first = ", ".join(map(str, ids[:MOST_NAMED]))
-    more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
-    return f"id{'s' if len(ids) > 1 else ''} {first}{more}"
-
-
 def _from_csv(text: str, name: str) -> list[Vote]:
     before = csv.field_size_limit(max(len(text), 1))  # an exported cell may hold a whole image
     try:
@@ -117,9 +55,10 @@ def _from_csv(text: str, name: str) -> list[Vote]:
         if key is None or "label" not in heads:
             raise ThresherError(f"{name} has no columns id and label: let its first line be id,label.")
         return [
-            Vote(_id(row[key], f"Line {rows.line_num} of {name}"), row["label"], row.get("annotator") or "", _when(row))
+            Vote(_id(row[key], where), label, row.get("annotator") or "", _when(row))
             for row in rows
-            if row["label"] and row["label"].strip()
+            for where in (f"Line {rows.line_num} of {name}",)
+            for label in _labels(_unpacked(row["label"]), where)
         ]
     except csv.Error as error:
         raise ThresherError(f"{name} cannot be read as a CSV file ({error}): write it again.") from error
@@ -128,12 +67,8 @@ def _from_csv(text: str, name: str) -> list[Vote]:
 
 
 def _from_json(text: str, name: str) -> list[Vote]:
-    try:
-        exported = json.loads(text)
-    except ValueError as error:
-        raise ThresherError(f"{name} is not JSON ({error}): export it again, or give a .csv file.") from error
-    if not isinstance(exported, list) or not all(isinstance(task, dict) for task in exported):
-        raise ThresherError(f"{name} is not a list of tasks: export the project from Label Studio as JSON.")
+    fix = "export the project from Label Studio as JSON again, or give a .csv file"
+    exported = parsed_json(text, list[dict[str, Any]], Path(name), fix)
     return [vote for place, task in enumerate(exported, 1) for vote in _task_votes(task, f"Task {place} of {name}")]
 
 
@@ -144,34 +79,59 @@ def _task_votes(task: Mapping[str, Any], where: str) -> Iterator[Vote]:
         raise ThresherError(f"{where} has no {ID}: export the tasks that thresher wrote.")
     id_ = _id(data[ID], where)
     if data is task:
-        for label in _choices(task.get("label"), where):
+        for label in _labels(task.get("label"), where):
             yield Vote(id_, label, _annotator(task.get("annotator")), _when(task))
         return
     annotations = task.get("annotations")
-    if not isinstance(annotations, list) or not all(isinstance(each, dict) for each in annotations):
+    if misfit(annotations, list[Annotation]) is not None:
         raise ThresherError(f"{where} has no annotations: give what Label Studio exports as JSON.")
+    assert isinstance(annotations, list)
     for annotation in annotations:
         if not annotation.get("was_cancelled"):
-            for label in _choices(_chosen(annotation, where), where):
+            for label in _labels(_answered(annotation, where), where):
                 yield Vote(id_, label, _annotator(annotation.get("completed_by")), _when(annotation))
 
 
-def _chosen(annotation: Mapping[str, Any], where: str) -> Any:
+def _answered(annotation: Mapping[str, Any], where: str) -> Any:
     """The value of the one question answered, or None."""
-    parts = [part for part in annotation.get("result") or [] if part.get("type") == "choices"]
+    parts = [part for part in annotation.get("result") or [] if part.get("type") in KINDS]
     if len(parts) > 1:
         raise ThresherError(f"{where} has {len(parts)} questions answered: use the interface that thresher wrote.")
     return parts[0].get("value") if parts else None
 
 
-def _choices(value: Any, where: str) -> list[str]:
-    """The one label chosen, or none: exports have it as a text, a list, or a list under the word choices."""
-    if isinstance(value, dict):
-        value = value.get("choices")
-    labels = [value] if isinstance(value, str) and value else value or []
-    if not isinstance(labels, list) or len(labels) > 1 or not all(isinstance(label, str) for label in labels):
+def _unpacked(cell: str | None) -> Any:
+    """What a cell of a CSV file holds: a text, or a number as Label Studio writes it there.
+
+    >>> _unpacked("cat"), _unpacked('[{"number": 3.5}]')
+    ('cat', [{'number': 3.5}])
+    """
+    if cell is None or not cell.strip():
+        return None
+    try:
+        return json.loads(cell) if cell.startswith(("[{", "{")) else cell
+    except ValueError:
+        return cell
+
+
+def _labels(value: Any, where: str) -> list[str]:
+    """The one label given, or none: a text, a list, or either under the word choices; a number as it is or so named."""
+    given = value if isinstance(value, list) else [value]
+    found = [_named_kind(each) for each in given]
+    labels = [each for part in found for each in (part if isinstance(part, list) else [part])]
+    labels = [f"{each!r}" if _is_number(each) else each for each in labels if each not in (None, "")]
+    if len(labels) > 1 or not all(isinstance(label, str) for label in labels):
         raise ThresherError(f"{where} has several labels ({value}): let annotators choose one.")
     return labels
+
+
+def _named_kind(value: Any) -> Any:
+    """What stands under the name of its kind, or the value itself."""
+    return next((value[kind] for kind in KINDS if kind in value), None) if isinstance(value, dict) else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _annotator(who: Any) -> str:

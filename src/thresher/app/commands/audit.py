@@ -70,22 +70,28 @@ def audit(
 
 
 def _audit_and_tell(job: "AuditJob", folder: Path, commit_every: float, count: int, as_json: bool) -> None:
-    from thresher.app.audit_job import find_issues, leave_run
+    from thresher.app.audit_job import find_issues, run_to_leave
     from thresher.app.terminal import plain_console, progress
+    from thresher.app.train_job import start
 
     console, aside = plain_console(), plain_console(stderr=True)
     issues = _judged(job, folder, aside, find_issues)
-    with progress([job.settings.method], aside) as [watch]:
-        chosen = leave_run(job, issues, folder, watch, commit_every)
-    if chosen is not None:
-        aside.print(chosen.sentence(), soft_wrap=True)
+    training = run_to_leave(job, issues)
+    if training.chosen is not None:
+        aside.print(training.chosen, soft_wrap=True)
+    with progress([training.settings.method], aside) as [watch]:
+        start(training, folder, watch, commit_every)
     page = _report(folder)
     if as_json:
         print(json.dumps({**issues.summary, "headline": issues.headline(), "out": str(folder)}))
         return
     console.print(f"\n{issues.headline()}\n", soft_wrap=True)
     console.print(worst(issues, count))
-    console.print(f"\nAll {len(issues):,}, the worst first: {folder / ISSUES_CSV}", soft_wrap=True)
+    marked = int(issues.column("is_issue").sum())
+    console.print(
+        f"\nAll {len(issues):,}, the worst first, {marked:,} of them marked as issues: {folder / ISSUES_CSV}",
+        soft_wrap=True,
+    )
     console.print(f"Report: {page}", soft_wrap=True)
 
 
@@ -120,11 +126,18 @@ def worst(issues: "Issues", count: int) -> "Table":
 
     real = "expected" in issues.table.column_names
     place = "file" if "file" in issues.table.column_names else "row"
-    shown = [place, "label", "expected" if real else "suggested", "low" if real else "probability", "trust", "reason"]
+    middle = ["expected", "low", "high"] if real else ["suggested", "probability"]
+    shown = [place, "label", *middle, "trust", "reason"]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in shown:
         table.add_column(name, overflow="fold")
     for row in issues.table.slice(0, count).select(shown).to_pylist():
-        values = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values())
-        table.add_row(*values)
+        table.add_row(*(_cell(name, value) for name, value in row.items()))
     return table
+
+
+def _cell(name: str, value: Any) -> str:
+    """A share in three digits, a number of the data in up to seven; anything else as it is."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3g}" if name in ("trust", "probability") else f"{value:.7g}" if name == "label" else f"{value:.5g}"

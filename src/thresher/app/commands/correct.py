@@ -34,8 +34,8 @@ def correct(
 
     Example: thresher correct runs/photos --out corrected
 
-    Images become links in the folder of their corrected class, and labels_corrected.csv lists them; a table gets one
-    more column, TARGET_corrected; a file of arrays gets other labels, beside which the given ones stay. changes.csv
+    Images become links in the folder of their corrected class, and labels_corrected.csv names them all; a table gets
+    one more column, TARGET_corrected; a file of arrays gets other labels, beside which the given ones stay. changes.csv
     lists every change and why it was made.
     What people answered (thresher review, thresher label) goes before suggestions. The way back: correct --undo.
     """

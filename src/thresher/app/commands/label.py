@@ -12,7 +12,7 @@ from thresher.record.run_folder import ISSUES, LOOP_REPORT
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from thresher.app.annotate.votes import Settled
+    from thresher.app.annotate.settled import Settled
     from thresher.app.label_rounds import Asked
 
 Run = Annotated[
@@ -39,7 +39,8 @@ def label(
     Example: thresher label runs/photos export.json
 
     The answers are checked before anything is kept. Where people disagree the majority counts, with a warning; a tie
-    stays open. The same answers again change nothing. A command that was stopped goes on when it is given again.
+    stays open; of numbers the median counts. The same answers again change nothing. A command that was stopped goes on
+    when it is given again.
     Answers to thresher review are kept in the folder of the audit, where thresher correct finds them.
     """
     if (run / ISSUES).exists():
@@ -76,13 +77,13 @@ def _train_again(run: Path, answers: Path | None, replace: bool, model: str | No
 
 def _take_in(asked: "Asked", path: Path, replace: bool, aside: "Console") -> list[int]:
     """Check the answers of a file and remember them; the ids that are new."""
+    from thresher.app.annotate.settled import settle
     from thresher.app.annotate.stored_answers import add_answers
-    from thresher.app.annotate.votes import read_votes, settle
+    from thresher.app.annotate.votes import read_votes
 
     settled = settle(read_votes(path), asked.pooled.pool_ids(), asked.class_names, path.name)
     _warn(settled, path, aside)
-    named = {id_: asked.class_names[label] for id_, label in settled.answers.items()}
-    return add_answers(asked.folder, named, replace=replace)
+    return add_answers(asked.folder, settled.answers, replace=replace)
 
 
 def _warn(settled: "Settled", path: Path, aside: "Console") -> None:
@@ -93,10 +94,11 @@ def _warn(settled: "Settled", path: Path, aside: "Console") -> None:
 
 def _correct(run: Path, path: Path | None, replace: bool, as_json: bool) -> None:
     """Check answers about the labels of an audit and remember them."""
-    from thresher.app.annotate.review import class_names_of
+    from thresher.app.annotate.review import answers_to
+    from thresher.app.annotate.settled import settle
     from thresher.app.annotate.stored_answers import add_answers
-    from thresher.app.annotate.votes import read_votes, settle
-    from thresher.app.corrections import answers_in
+    from thresher.app.annotate.votes import read_votes
+    from thresher.app.corrections import answers_in, is_other
     from thresher.app.terminal import plain_console
     from thresher.core.errors import ThresherError
     from thresher.record.issues import Issues
@@ -104,13 +106,13 @@ def _correct(run: Path, path: Path | None, replace: bool, as_json: bool) -> None
     if path is None:
         raise ThresherError(f"There are no answers to take in: give the file that people filled in for {run}.")
     issues = Issues.read(run)
-    names, ids = class_names_of(issues), issues.column("id").tolist()
-    settled = settle(read_votes(path), ids, names, path.name, among="the audit")
+    ids = issues.column("id").tolist()
+    settled = settle(read_votes(path), ids, answers_to(issues).class_names, path.name, among="the audit")
     _warn(settled, path, plain_console(stderr=True))
-    new = add_answers(run, {id_: names[label] for id_, label in settled.answers.items()}, replace=replace)
+    new = add_answers(run, settled.answers, replace=replace)
     given = dict(zip(ids, issues.column("label").tolist(), strict=True))
     answered = answers_in(run, issues)
-    changed = sum(label != given[id_] for id_, label in answered.items())
+    changed = sum(is_other(label, given[id_]) for id_, label in answered.items())
     if as_json:
         print(json.dumps({"new": len(new), "answered": len(answered), "changed": changed}))
         return

@@ -35,6 +35,7 @@ def query(
     filled in instead; and preview.html. The same question again chooses the same. Then: thresher label.
     """
     from thresher.app.annotate.question import write_question
+    from thresher.app.annotate.tasks import Answers
     from thresher.app.label_rounds import keep_picks, latest, open_pool, remember
     from thresher.app.terminal import plain_console
     from thresher.core.errors import ThresherError
@@ -62,7 +63,7 @@ def query(
     picked = chosen(rule, trained, pool, labelled, seed=seed, workers=workers, on_disk=on_disk)
     ids = picked.ids.tolist()
     folder = run / "queries" / f"{round_}-{name}-{count}"
-    write_question(folder, ids, asked.pooled.show(ids), asked.class_names)
+    write_question(folder, ids, asked.pooled.show(ids), Answers(asked.class_names))
     keep_picks(asked, round_, picked)
     remember(asked, name)
     if as_json:

@@ -19,22 +19,22 @@ def review(
     Example: thresher review runs/photos --count 200
 
     A new folder inside the run has tasks.json and interface.xml, which Label Studio imports; answers.csv, which can be
-    filled in instead; and preview.html. Each task names its file or row, the given and the suggested label. Those that
-    are answered already are not asked again. Then: thresher label.
+    filled in instead; and preview.html. Each task names its file or row, the given and the suggested label; of real
+    targets the given and the expected number. What is answered already is not asked again. Then: thresher label.
     """
     from thresher.app.annotate.question import write_question
-    from thresher.app.annotate.review import class_names_of, most_doubtful, shown
+    from thresher.app.annotate.review import answers_to, most_doubtful, shown
     from thresher.app.corrections import answers_in
     from thresher.app.sources import source_of
     from thresher.record.issues import Issues
     from thresher.record.run_folder import QUERIES
 
     issues = Issues.read(run)
-    names, answered = class_names_of(issues), answers_in(run, issues)
+    answered = answers_in(run, issues)
     places = most_doubtful(issues, count, list(answered))
     ids = [int(id_) for id_ in issues.column("id")[places]]
     folder = run / QUERIES / f"review-{count}-after-{len(answered)}"
-    write_question(folder, ids, shown(run, source_of(run, issues, data), issues, places), names)
+    write_question(folder, ids, shown(run, source_of(run, issues, data), issues, places), answers_to(issues))
     if as_json:
         print(json.dumps({"ids": ids, "out": str(folder)}))
         return

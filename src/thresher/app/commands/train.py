@@ -1,6 +1,7 @@
 """thresher train"""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from thresher.app.train_job import TrainJob
     from thresher.engine.run import Run
+    from thresher.engine.several.ranks import Ranks
 
 
 QUICK = 0.5  # seconds below which a pass is timed again with more examples, to be more exact
@@ -42,9 +44,27 @@ def train(
     The run's folder gets the settings (run.toml), the history, the ledger, a checkpoint and a report.
     A run that was stopped goes on when the same command is given again.
     """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # as torchrun says
+        from thresher.engine.several.launch import joined
+
+        with joined() as ranks:
+            _train(given, out, from_, as_json, commit_every, ranks)
+    else:
+        _train(given, out, from_, as_json, commit_every)
+
+
+def _train(
+    given: dict[str, Any],
+    out: Path | None,
+    from_: Path | None,
+    as_json: bool,
+    commit_every: float,
+    ranks: "Ranks | None" = None,
+) -> None:
+    """Train and tell, of several processes the first; the others only train."""
     from thresher.app.folders import free_folder, read_toml, refuse_stored_code, usual_name
     from thresher.app.settings import make_settings
-    from thresher.app.train_job import prepare_job
+    from thresher.app.train_job import fine_tuned, prepare_job, start
     from thresher.report import check_installed
 
     check_installed()  # before anything is trained
@@ -53,7 +73,13 @@ def train(
         refuse_stored_code(stored | given, given.get("model"), from_)
     job = prepare_job(make_settings(given, stored))
     folder = free_folder(job.settings, Path("runs") / usual_name(job.settings)) if out is None else out
-    _train_and_tell(job, folder, commit_every, as_json)
+    folder = folder if ranks is None else ranks.from_first(folder)
+    if ranks is None or ranks.is_first:
+        _train_and_tell(job, folder, commit_every, as_json)
+        return
+    run = start(job, folder, None, commit_every)
+    if job.settings.fine_tune:
+        fine_tuned(job, run, folder, None, commit_every)
 
 
 def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json: bool) -> None:
@@ -66,7 +92,7 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
     run, tuned = _watched(job, folder, commit_every, aside)
     if finished:
         aside.print(f"{folder} is finished and is not trained again; these are its results.", soft_wrap=True)
-    if not finished or not page.exists():
+    if not finished or (not page.exists() and os.access(folder, os.W_OK)):
         write_report([folder], page)
     found = result(run, job.settings, folder, tuned)
     if as_json:

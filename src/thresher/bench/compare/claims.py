@@ -1,6 +1,7 @@
 """Averages over the cells of a table, and how far the conclusions of a paper hold in ours."""
 
 from collections.abc import Sequence
+from itertools import product
 from statistics import fmean
 
 from thresher.bench.compare.paired import paired, scores_by_seed
@@ -11,6 +12,7 @@ from thresher.bench.definition.suite import Claim, Suite
 RowPair = tuple[Row, Row]  # two methods in the same cell
 
 CLAIM_HEADS = ("above", "below", "on average", "cells", "it holds in", "undecided in", "not in")
+OF_METRIC = {"r2": " on real targets"}
 SAID = {"holds": "it holds", "undecided": "**undecided**", "not": "**it does not hold**"}
 
 
@@ -43,22 +45,71 @@ def claims_table(suite: Suite, rows: Sequence[Row], claims: Sequence[Claim]) -> 
     ]
 
 
-def _claim_line(suite: Suite, claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[str] | None:
+def verdict(suite: Suite, rows: Sequence[Row]) -> str:
+    """Which of the paper's conclusions hold here on average, which do not, and how sure that is: the head of a page."""
+    more = "" if suite.verdict is None else suite.verdict(rows)
+    if not suite.claims:
+        return f"**What holds here.** {more or 'No paper makes these comparisons: they are ours.'}"
+    told: dict[str, dict[str, list[str]]] = {}
+    seeds, cells = [], set()
+    for claim in suite.claims:
+        for better, worse in product(claim.better, claim.worse):
+            if pairs := _pairs_of(claim, better, worse, rows):
+                whole = paired([_by_seed(pair) for _, pair in pairs])
+                where = f" on {claim.data}" if claim.data else OF_METRIC.get(claim.metric, "")
+                name = _label(suite, better) + where
+                sure = "" if whole.verdict == "holds" else f" ({whole.words(digits_of(claim.metric))})"
+                told.setdefault(name, {}).setdefault(whole.verdict, []).append(_label(suite, worse) + sure)
+                seeds.append(whole.seeds)
+                cells |= {cell.name for cell, _ in pairs}
+    if not told:
+        return "**What holds here.** Nothing that the paper compares was run."
+    many = f"{min(seeds)}" if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
+    head = (
+        f"**What holds here**, on average over the cells that both have ({len(cells)} in all, {many} seeds), where the "
+        "95% interval of differences paired by seed excludes zero. One seed decides nothing."
+    )
+    lines = [f"- {name}. {_outcome(found)}" for name, found in told.items()]
+    return "\n".join([head, "", *lines, *([f"- {more}"] if more else [])])
+
+
+def _outcome(told: dict[str, list[str]]) -> str:
+    """What is said of one method, the conclusions that hold first."""
+    words = {"holds": "Above, as in the paper:", "not": "**Not above**:", "undecided": "Undecided:"}
+    return " ".join(f"{said} {'; '.join(dict.fromkeys(told[each]))}." for each, said in words.items() if each in told)
+
+
+def _label(suite: Suite, name: str) -> str:
+    return next(entry.label or entry.name for entry in suite.methods if entry.name == name)
+
+
+def _pairs_of(claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[tuple[Cell, RowPair]]:
+    """The cells of a claim in which both methods were run, with their rows."""
     found = {(row.cell.name, row.entry.name): row for row in rows if row.last is not None}
     cells = {row.cell.name: row.cell for row in rows if claim.applies_to(row.cell)}
-    pairs = [
+    return [
         (cell, (found[name, better], found[name, worse]))
         for name, cell in cells.items()
         if (name, better) in found and (name, worse) in found
     ]
+
+
+def _claim_line(suite: Suite, claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[str] | None:
+    pairs = _pairs_of(claim, better, worse, rows)
     if not pairs:
         return None
     digits = digits_of(claim.metric)
     verdicts = {cell.name: paired([_by_seed(pair)]).verdict for cell, pair in pairs}
     against = [f"{cell.name} ({_versus([pair], digits)})" for cell, pair in pairs if verdicts[cell.name] == "not"]
-    labels = {entry.name: entry.label or entry.name for entry in suite.methods}
     counts = [str(sum(verdict == each for verdict in verdicts.values())) for each in ("holds", "undecided")]
-    return [labels[better], labels[worse], _on_average(pairs, digits), str(len(pairs)), *counts, ", ".join(against)]
+    return [
+        _label(suite, better),
+        _label(suite, worse),
+        _on_average(pairs, digits),
+        str(len(pairs)),
+        *counts,
+        ", ".join(against),
+    ]
 
 
 def _on_average(pairs: Sequence[tuple[Cell, RowPair]], digits: int) -> str:

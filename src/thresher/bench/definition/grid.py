@@ -87,6 +87,7 @@ class Entry:
     of          the registered method, where the row has a name of its own: Entry("standard+ft", of="standard", ...)
     early_stop  keep the epoch with the best score on the cell's validation set, which is as corrupt as the training set
     fine_tune   afterwards, train on the clean set alone
+    clean_inside  train on the clean set too, as a part of the training set
     """
 
     name: str
@@ -97,6 +98,7 @@ class Entry:
     of: str = ""
     early_stop: bool = False
     fine_tune: bool = False
+    clean_inside: bool = False
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def recipe_or_procedure(self, facts: MethodFacts) -> "Recipe | Callable[..., Any]":

@@ -1,7 +1,8 @@
 """A suite as data: its scales and methods, and what the paper says of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
@@ -49,6 +50,7 @@ class Suite:
     claims     what the paper concludes; the page says of each how far it holds here
     questions  comparisons of our own; the page says how they come out
     baseline   the method that every table must contain
+    verdict    from the rows, what holds here of a paper that compares something else than methods
     shares     the paper's shares of clean examples, in percent, by (cell, method)
     """
 
@@ -65,6 +67,7 @@ class Suite:
     clock: str = "epoch"
     claims: tuple[Claim, ...] = ()
     questions: tuple[Claim, ...] = ()
+    verdict: Callable[[Sequence[Any]], str] | None = None
     baseline: str = STANDARD
     shares: Mapping[tuple[str, str], Published] = field(default_factory=dict)
 
@@ -114,8 +117,8 @@ def _require_data_of_variants(entries: Sequence[Entry], cells: Sequence[Cell]) -
         for entry in filter(cell.includes, entries):
             if entry.early_stop and cell.validation is None:
                 raise ThresherError(f"{entry.name} stops early on a validation set: give the cell {cell.name} one.")
-            if entry.fine_tune and cell.clean is None:
-                raise ThresherError(f"{entry.name} is fine-tuned on a clean set: give the cell {cell.name} one.")
+            if (entry.fine_tune or entry.clean_inside) and cell.clean is None:
+                raise ThresherError(f"{entry.name} is trained on a clean set: give the cell {cell.name} one.")
 
 
 def setup_for(scale: Scale, cell: Cell, entry: Entry) -> Setup:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from thresher.bench.compare.claims import CLAIM_HEADS, averages_table, claims_table
+from thresher.bench.compare.claims import CLAIM_HEADS, averages_table, claims_table, verdict
 from thresher.bench.compare.rows import Row, compare, left_out
 from thresher.bench.definition.suite import Suite
 from thresher.bench.pages.cell_tables import as_printed, cell_table, columns_table, describe_cell, none_run, split_cells
@@ -90,6 +90,7 @@ def markdown(suite: Suite, scale: str, results: Sequence[Result], source: Path, 
         f"# {suite.title} ({scale} scale)",
         f"<!-- Made from {source.as_posix()} by `{show}`: run that again instead of editing this. -->",
         f"Paper: {suite.paper}." if suite.paper else "",
+        verdict(suite, rows),
         f"Scores are means over seeds ± their sample deviation. {READING[suite.clock]} Seconds are those of one run.",
         f"Run with `{command}`, shown with `{show}`.",
         *suite.scale(scale).notes,

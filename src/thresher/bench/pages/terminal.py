@@ -17,6 +17,7 @@ from thresher.bench.definition.suite import Suite
 from thresher.bench.pages.cell_tables import NOT_RUN, cell_table, describe_cell, none_run, split_cells
 from thresher.bench.run.identity import Result
 from thresher.bench.run.runner import RunOptions, run_jobs
+from thresher.bench.run.sharing import shared_gpu
 
 LEAST_WIDTHS = {"method": 12, "paper": 7}  # of the columns whose text may break into lines
 
@@ -29,8 +30,11 @@ def plain_console(**options: Any) -> Console:
 def run_and_show(jobs: Sequence[Job], path: Path, options: RunOptions, console: Console) -> list[dict[str, Any]]:
     """Run every job and show its progress; after an interrupt say where the results are."""
     try:
-        with Display(len(jobs), console) as display:
-            return run_jobs(jobs, path, options, display)
+        with shared_gpu(options.device, min(len(jobs), options.at_once)) as said:
+            if said is not None:
+                console.print(said)
+            with Display(len(jobs), console) as display:
+                return run_jobs(jobs, path, options, display)
     except KeyboardInterrupt as stop:
         stop.add_note(f"Stopped; every finished result is in {path}, and the same command goes on from there.")
         raise

@@ -17,6 +17,7 @@ from thresher.engine.store.about import describe
 from thresher.methods import MethodFacts
 
 Result = Mapping[str, Any]  # one line of a results file
+VARIANTS = ("early_stop", "fine_tune", "clean_inside")  # of a row
 DATA_FIELDS = ("data", "corruption", "options", "noise_rate", "clean", "validation", "prepare")  # of a cell
 
 
@@ -56,7 +57,7 @@ def _parts_of(job: Job) -> dict[str, Any]:
     return {
         **{name: value for name, value in non_default_fields(cell).items() if name in DATA_FIELDS},
         **non_default_fields(replace(setup, seeds=Setup.seeds, tuning_steps=tuning_steps)),
-        **{name: value for name, value in non_default_fields(entry).items() if name in ("early_stop", "fine_tune")},
+        **{name: value for name, value in non_default_fields(entry).items() if name in VARIANTS},
         "method": entry.recipe_or_procedure(facts),
     }
 

@@ -4,11 +4,39 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from filelock import FileLock
 
 from thresher.core.errors import ThresherError
+from thresher.core.files import misfit
+
+
+class Result(TypedDict):
+    """What every stored result has."""
+
+    suite: str
+    scale: str
+    cell: str
+    method: str
+    seed: int
+    settings: dict[str, Any]
+    status: str
+    reason: str | None
+    commit: NotRequired[str | None]
+    versions: NotRequired[dict[str, Any]]
+    machine: NotRequired[dict[str, Any]]
+
+
+class Good(Result):
+    """One that did not fail."""
+
+    metric: str
+    last: float
+    best: float
+    clean_share: float | None
+    seconds: float
+    columns: dict[str, list[float | None]]
 
 
 def results_file(folder: Path, suite: str, scale: str) -> Path:
@@ -57,9 +85,9 @@ def read(path: Path) -> tuple[list[dict[str, Any]], int]:
         if line.strip():
             try:
                 found = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 found = None
-            if isinstance(found, dict) and "status" in found:
+            if misfit(found, Good if isinstance(found, dict) and found.get("status") == "ok" else Result) is None:
                 results.append(found)
             else:
                 damaged += 1

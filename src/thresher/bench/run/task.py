@@ -12,6 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from thresher.app.train_job import prepare_sets
 from thresher.bench.definition.grid import LAST_EPOCHS, Job, Measured, Task
+from thresher.core.examples import join
 from thresher.core.recipe import Recipe
 from thresher.data import load
 from thresher.engine.plan import epochs_for, learning_rates, make_schedule
@@ -105,6 +106,8 @@ def train_recipe(recipe: Recipe, task: Task, **changes: Any) -> Run:
 def trainer_of(task: Task) -> Trainer:
     """The setup of the task as a function of the recipe."""
     setup, train = task.job.setup, task.train
+    if task.job.entry.clean_inside and task.clean is not None:
+        train = join(train, task.clean)
     keep = "best_on_validation" if task.job.entry.early_stop else "last"
     return Trainer(
         model=NamedModel(setup.model, train.input_shape, train.outputs),

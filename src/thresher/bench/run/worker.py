@@ -5,6 +5,8 @@ import os
 import pickle
 import queue
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,8 +15,10 @@ from thresher.bench.definition.grid import Job
 from thresher.bench.run.provenance import uses_cuda
 from thresher.bench.run.task import load_task, run_task, summary
 from thresher.core.errors import ThresherError
+from thresher.core.files import InUseError
 from thresher.engine.train import Moment
 
+LOOK_AGAIN = 2.0  # seconds after which a folder in use is tried again
 CONTEXT_BYTES = 600 * 2**20  # what a CUDA context takes beside the tensors
 
 
@@ -64,11 +68,20 @@ def run_job(job: Job, options: dict[str, Any], channel: Any) -> dict[str, Any]:
             channel.flush()
 
     try:
-        return {"result": summary(run_task(load_task(job, watch=watch, **options)))}
+        return {"result": summary(_when_free(lambda: run_task(load_task(job, watch=watch, **options))))}
     except ThresherError as error:
         return {"failed": str(error)}
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {str(error).strip()}"[:500]}
+
+
+def _when_free(act: Callable[[], Any]) -> Any:
+    """Wait while another bench is at work in the folder of the same run, which is no failure."""
+    while True:
+        try:
+            return act()
+        except InUseError:
+            time.sleep(LOOK_AGAIN)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,8 @@ PAPER_NOTES = (
     "On the gaps: with a clean or a blank pool all rows are within four points of the paper's, and what they pick is "
     "as clean. With class noise they pick as cleanly as the paper's and still end six to twelve points lower, random "
     "sampling too, so it is not the picking; we do not know what in the training it is. With diverse noise confidence "
-    "does better than in the paper and S-Badge worse: there it does not help in the one seed we have.",
+    "does better than in the paper and S-Badge worse: there its factor is larger for images of one colour than for "
+    "pictures (see the page s-badge), in the one seed we have.",
 )
 PAPER_SCALE = Scale(
     cells=tuple(

@@ -5,7 +5,7 @@ from functools import partial
 
 from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
-from thresher.bench.definition.suite import Scale, Suite
+from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.suites.crust import CIFAR10, DIGITS, FASHION, PAPER, PAPER_SCALE, SMALL, cells
 from thresher.core.recipe import Recipe
 from thresher.core.signals import given, predicted
@@ -75,6 +75,16 @@ CRUST_ABLATION = Suite(
     published={(cell, row.format(kind)): number for (cell, row), number in PUBLISHED.items() for kind in KINDS},
     columns=COLUMNS,
     drawn=("clean_share",),
+    claims=tuple(
+        claim
+        for kind in KINDS
+        for claim in (
+            Claim((f"{kind}-predicted",), (f"{kind}-given",)),
+            Claim((f"{kind}-given-mixed",), (f"{kind}-given",)),
+            Claim((f"{kind}-predicted-mixed",), (f"{kind}-given", f"{kind}-given-mixed", f"{kind}-predicted")),
+        )
+    ),
+    questions=(Claim(("medoids-predicted-mixed",), ("medoids-from-the-start",)),),
 )
 
 SIZES = (10, 30, 50, 70, 90)
@@ -96,4 +106,5 @@ CRUST_SIZES = Suite(
     },
     columns=COLUMNS,
     drawn=("clean_share",),
+    claims=tuple(Claim((f"{kind}-50",), (f"{kind}-30", f"{kind}-70")) for kind in KINDS),
 )

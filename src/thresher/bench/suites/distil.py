@@ -12,7 +12,7 @@ from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.run.distilled import distilled, only_labelled, only_teacher
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT
 from thresher.bench.suites.preparation import first
-from thresher.core.schedules import stairs
+from thresher.core.schedules import rising, stairs
 from thresher.core.signals import entropy
 from thresher.slots.views import Chain, Flip, Shift
 
@@ -103,13 +103,14 @@ RESIDUAL = Teaching(0, 2000, "resnet110", epochs=LABELLED_EPOCHS)
 BY_ENTROPY = partial(replace, validation=500, by=entropy, student_sees_validation=True)
 RESNET56 = {"model": "resnet56"}
 IMAGENET = {
-    "model": "resnet18",
+    "model": "timm:resnet18",  # with the stem of large images: 7x7 and pooling
+    "epochs": 100,
     "batch": 256,
     "optimizer": "sgd",
     "learning_rate": 0.1,
     "momentum": 0.9,
     "weight_decay": 0.0,
-    "schedule": stairs(1.0, ((0.3, 0.1), (0.6, 0.01), (0.8, 0.001))),
+    "schedule": rising(5, stairs(1.0, ((0.3, 0.1), (0.6, 0.01), (0.8, 0.001)))),
     "augment": (Flip(),),
 }
 PAPER_SCALE = Scale(

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from thresher.core.errors import ThresherError
 
@@ -23,11 +23,18 @@ def find_device(wanted: torch.device | str | None) -> torch.device:
     name = wanted or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        if device.type == "cuda" and device.index is None and several():
+            device = torch.device("cuda", torch.cuda.current_device())
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise ThresherError(f"There is no device '{name}' here ({reason}): choose another, such as cpu.") from error
     return device
+
+
+def several() -> bool:
+    """Whether this process is one of a group that trains together."""
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def precision_on(wanted: Precision, device: torch.device) -> Precision:

@@ -7,6 +7,7 @@ gradient of the whole model for each example (PRL(G), Liu et al. 2021, Algorithm
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -38,30 +39,26 @@ class Factors:
     def along(self, direction: Mapping[nn.Parameter, Tensor]) -> Tensor:
         """∂loss_i/∂θ · direction [n]: each layer applied with it as its kernel, times its output gradients."""
         known = [(share, direction.get(cast(nn.Parameter, share.parameter))) for share in self._shares]
-        device = self._shares[0].parameter.device
-        with torch.autocast(device.type, enabled=False):
+        with in_full_precision(self._shares[0].parameter.device):
             return torch.stack([share.along(given) for share, given in known if given is not None]).sum(0)
 
     @torch.no_grad()
     def accumulate(self, weights: Tensor) -> None:
         """Add Σ_i weights_i ∂loss_i/∂p to `p.grad` of every trainable parameter p that the losses depend on."""
-        for share in self._shares:
-            parameter = share.parameter
-            with torch.autocast(weights.device.type, enabled=False):
+        with in_full_precision(weights.device):
+            for share in self._shares:
+                parameter = share.parameter
                 gradient = share.weighted(weights).reshape(parameter.shape).to(parameter.dtype)
-            if gradient.stride() != parameter.stride():  # fused optimizers want both laid out alike
-                gradient = torch.empty_like(parameter).copy_(gradient)
-            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+                if gradient.stride() != parameter.stride():  # fused optimizers want both laid out alike
+                    gradient = torch.empty_like(parameter).copy_(gradient)
+                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
 
 class Recorder:
     """Inside its `with` block, notes inputs and outputs of every layer that has trainable parameters."""
 
-    def __init__(self, model: nn.Module):
-        reason = supported(model)
-        if reason is not None:
-            raise NotFactored(f"Factored gradients do not cover this model: {reason}.")
-        self._model, self._layers = model, list(trainable(model))
+    def __init__(self, model: nn.Module, layers: Sequence[tuple[str, nn.Module]]):
+        self._model, self._layers = model, layers
         self._calls: list[Call] = []
         self._hooks: list[RemovableHandle] = []
         self._lookups = Lookups(self._layers, self._note)
@@ -123,7 +120,7 @@ class Recorder:
         waiting: Counter[Tensor] = Counter(parameter for call in self._calls for parameter in call.parameters)
         uses: dict[Tensor, list[Share | Outer]] = {}
         shares: list[Share] = []
-        with torch.no_grad(), torch.autocast(losses.device.type, enabled=False):
+        with torch.no_grad(), in_full_precision(losses.device):
             while deltas:  # both lists are emptied on the way, so that tensors no share keeps are freed at once
                 call, delta = self._calls.pop(), deltas.pop()
                 waiting.subtract(call.parameters)
@@ -170,6 +167,11 @@ class Recorder:
                 )
 
 
+def in_full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """What formulas run inside: without autocast, which costs the host ten microseconds to switch off."""
+    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
+
+
 def record(model: nn.Module) -> Recorder:
     """Note a forward pass: `with record(model) as recorder: ...`, then `recorder.differentiate(losses)`.
 
@@ -181,7 +183,15 @@ def record(model: nn.Module) -> Recorder:
     >>> factors.norms().tolist(), model.weight.grad.tolist()
     ([5.0, 2.0], [[3.0, 24.0]])
     """
-    return Recorder(model)
+    return Recorder(model, covered_layers(model))
+
+
+def covered_layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """The layers to note, by name; a model that has one without a formula is refused."""
+    reason = supported(model)
+    if reason is not None:
+        raise NotFactored(f"Factored gradients do not cover this model: {reason}.")
+    return list(trainable(model))
 
 
 def _together(uses: Sequence[Share | Outer], name: str, norms: bool) -> Share:

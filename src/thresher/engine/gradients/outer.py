@@ -101,7 +101,8 @@ def outer_share(uses: Sequence[Outer], norms: bool) -> Share:
         return total
 
     def along(direction: Tensor) -> Tensor:
-        return torch.stack([use.along(direction) for use in uses]).sum(0)
+        first, *others = (use.along(direction) for use in uses)
+        return torch.stack([first, *others]).sum(0) if others else first
 
     copied = widths if _are_widened(parts) else min(parameter.shape)  # else only one side of a tied matrix is
     held = positions * (3 * positions + copied)
@@ -129,6 +130,9 @@ def _formed(*parts: Tensor) -> Tensor:
 def _squares(*parts: Tensor) -> Tensor:
     """Each example's squared norm [m], from left and right of every use."""
     uses, terms = _pairs(parts), []
+    if len(uses) == 1 and uses[0][1].shape[1] == 1:  # one position of one use, as in most layers: no pairs to sum
+        met = _between(uses[0][1], uses[0][1])
+        return met.mul_(_between(uses[0][0], uses[0][0])).flatten()
     for place, (left, right) in enumerate(uses):
         for before, (other_left, other_right) in enumerate(uses[: place + 1]):
             met = _between(right, other_right).flatten(1)

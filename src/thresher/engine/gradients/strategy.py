@@ -8,17 +8,16 @@ is none, and passes are plain.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from thresher.core.calls import call_with
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.signals import output_gradient
-from thresher.core.trees import Tree, rows
+from thresher.core.trees import Tree, call_with, rows
 from thresher.engine.device.placement import Autocast, as_written
-from thresher.engine.gradients.factored import Factors, Recorder, record
+from thresher.engine.gradients.factored import Factors, Recorder, covered_layers
 from thresher.engine.gradients.replay import Notes, Replayed
 from thresher.engine.gradients.tangent import Direction, by_forward_mode, by_two_backwards
 from thresher.engine.gradients.vmapped import norms_by_vmap
@@ -57,8 +56,12 @@ class Strategy(ABC):
 class Factored(Strategy):
     """All from the layer inputs and output gradients of one backward chain, which also give the training gradient."""
 
+    layers: dict[nn.Module, list[tuple[str, nn.Module]]] = field(default_factory=dict, repr=False, compare=False)
+
     def watch(self, model: nn.Module) -> Recorder:
-        return record(model)
+        if model not in self.layers:  # looking through a model takes longer than a small step
+            self.layers[model] = covered_layers(model)
+        return Recorder(model, self.layers[model])
 
     def prepare(self, forward: Forward, evidence: Evidence, clean: Direction | None, keep_graph: bool) -> Factors:
         assert isinstance(forward.watcher, Recorder)

@@ -5,9 +5,8 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn.modules.dropout import _DropoutNd
 
-from thresher.core.calls import call_with
 from thresher.core.errors import ThresherError
-from thresher.core.trees import Tree, mapped, rows
+from thresher.core.trees import Tree, call_with, mapped, rows
 from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.formulas import refuse_batch_norm, supported
 

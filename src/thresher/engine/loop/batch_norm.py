@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from thresher.core.calls import call
 from thresher.core.examples import Examples
-from thresher.core.trees import Tree
+from thresher.core.trees import Tree, call
 from thresher.engine.device.placement import Autocast, as_written
 
 ENOUGH = 4096  # examples; in a convolution each gives a channel many values

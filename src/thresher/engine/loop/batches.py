@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import one_output
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Signal, Swept
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
+from thresher.core.one_output import one_output
 from thresher.core.recipe import Draw, MixFromSet, MixLike, Pairing, Visits
 from thresher.core.rule import Decision, in_epoch
 from thresher.core.seeding import generator, preserved
@@ -22,6 +22,7 @@ from thresher.core.trees import Tree, mapped, selected
 from thresher.engine.device.capture import Captured
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.strategy import Strategy
+from thresher.engine.several.shards import Shards
 from thresher.engine.step.forward import Batch, forward_pass, read_all
 from thresher.engine.step.learner import Taps, evaluating
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
@@ -154,13 +155,17 @@ class CleanStream:
         """Positions [steps, batch] of an epoch, or None where no rule reads a clean set."""
         if self.clean is None:
             return None
-        draws, order = generator(self.seed, "clean", epoch), self.carry
-        while len(order) < steps * self.batch:
-            start = len(order) // self.batch * self.batch
-            order = torch.cat([order[:start], queued(order[start:], torch.randperm(len(self.clean), generator=draws))])
-        used = steps * self.batch
-        self.carry = order[used:]
-        return order[:used].view(steps, self.batch).to(self.clean.targets.device)
+        draws = generator(self.seed, "clean", epoch)
+        drawn = [self.take(draws) for _ in range(steps)] or [self.carry[:0]]
+        return torch.cat(drawn).view(steps, self.batch).to(self.clean.targets.device)
+
+    def take(self, draws: torch.Generator) -> Tensor:
+        """Positions of the next batch, from permutations that these draws give."""
+        assert self.clean is not None
+        while len(self.carry) < self.batch:
+            self.carry = queued(self.carry, torch.randperm(len(self.clean), generator=draws))
+        taken, self.carry = self.carry[: self.batch], self.carry[self.batch :]
+        return taken
 
 
 class PartnerStream:
@@ -192,7 +197,11 @@ def queued(carry: Tensor, drawn: Tensor) -> Tensor:
     >>> queued(torch.tensor([2]), torch.tensor([1, 2, 0])).tolist()
     [2, 1, 0, 2]
     """
-    repeated = torch.isin(drawn, carry)
+    if not len(carry):
+        return drawn
+    repeated = torch.zeros(int(max(carry.max(), drawn.max())) + 1, dtype=torch.bool)
+    repeated[carry] = True
+    repeated = repeated[drawn]
     return torch.cat([carry, drawn[~repeated], drawn[repeated]])
 
 
@@ -207,6 +216,7 @@ class Sweeper:
     captured: bool = False
     channels_last: bool = False
     teacher: Teacher | None = None  # for objectives that ask it
+    shards: Shards | None = None  # among several processes
     captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
 
     def __call__(
@@ -246,7 +256,8 @@ class Sweeper:
         n = len(places)
         if self.captured and examples.in_memory:  # every row has the one shape that was captured
             places = torch.cat([places, places[:1].expand(-n % self.batch)])
-        rows = torch.split(places, self.batch)
+        batches = torch.split(places, self.batch)
+        rows = batches if self.shards is None else self.shards.of(batches)
         taps = taps or Taps(model)
         strategy = self.strategy if self.strategy is not None and set(self.strategy.norms) & set(wanted) else None
         teacher = self.teacher if wanted and "teacher" in objective.needs else None
@@ -261,20 +272,25 @@ class Sweeper:
             ).evidence  # fmt: skip
             read_all(evidence, wanted)
             outputs = evidence.outputs.detach()
-            one = one_output(outputs, examples.task, examples.classes)
-            outputs = outputs if one is None else one(outputs)
+            if outputs.numel() == len(outputs):  # one number an example
+                one = one_output(outputs, examples.task, examples.classes)
+                outputs = outputs if one is None else one(outputs)
             kept = summary(outputs, batch.targets) if examples.task == POSITIONS else outputs
             return [kept, *(evidence.known[signal].detach() for signal in wanted)]
 
         grad = torch.set_grad_enabled(strategy is not None)
         with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
+            done = 0
             stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
-            for start, row, inputs in zip(range(0, n, self.batch), rows, stream, strict=True):
+            for turn, (row, inputs) in enumerate(zip(rows, stream, strict=True)):
                 if self.captured and examples.in_memory and strategy is None:
                     key = (id(model), id(examples), by_prediction, *wanted)
                     if key not in self.captures:
                         self.captures[key] = Captured(see)
-                    seen = self.captures[key]("sweep", index=row, inputs=inputs)
-                    take([value[: n - start].clone() for value in seen])
+                    seen = [value.clone() for value in self.captures[key]("sweep", index=row, inputs=inputs)]
                 else:
-                    take([value[: n - start] for value in see(row, inputs)])
+                    seen = see(row, inputs)
+                brought = [seen] if self.shards is None else self.shards.brought(seen, turn, batches)
+                for values in brought:
+                    take([value[: n - done] for value in values])
+                    done += self.batch

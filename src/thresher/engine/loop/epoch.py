@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor, nn
@@ -10,14 +10,26 @@ from torch import Tensor, nn
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Now
 from thresher.core.examples import Examples
+from thresher.core.objective import Objective
 from thresher.core.recipe import Recipe, Relabel
 from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
 from thresher.core.signals import features
 from thresher.core.targets import one_hot_if_ids
 from thresher.data.features import FEATURES
 from thresher.engine.loop.batches import Sweeper
-from thresher.engine.step.learner import Learner, Taps
+from thresher.engine.step.learner import Taps
 from thresher.engine.step.teacher import Teacher
+
+
+class Seen(Protocol):
+    """What a sweep needs of a network: a learner, or one that somebody else trains."""
+
+    model: nn.Module
+    objective: Objective
+    taps: Taps
+    average: nn.Module | None
+    average_taps: Taps | None
+    epoch_memory: dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class EpochDecisions:
 
 def decide_epoch(
     recipe: Recipe,
-    learners: Sequence[Learner],
+    learners: Sequence[Seen],
     train: Examples,
     columns: Mapping[str, Tensor],
     validation: Examples | None,
@@ -70,7 +82,7 @@ def _with_peers(evidence: Sequence[Evidence]) -> list[Evidence]:
     return [each.replace(others={**each.others, "peer": peer}) for each, peer in zip(evidence, others, strict=True)]
 
 
-def _decide(rule: RuleLike, learners: Sequence[Learner], evidence: Sequence[Evidence]) -> list[Decision]:
+def _decide(rule: RuleLike, learners: Sequence[Seen], evidence: Sequence[Evidence]) -> list[Decision]:
     decisions = [ask(rule, each) for each in evidence]
     for learner, decision in zip(learners, decisions, strict=True):
         if not (decision.weights.isfinite() & (decision.weights >= 0)).all():
@@ -81,7 +93,7 @@ def _decide(rule: RuleLike, learners: Sequence[Learner], evidence: Sequence[Evid
 
 def epoch_evidence(
     asked: tuple[RuleLike | None, Relabel | None],
-    learner: Learner,
+    learner: Seen,
     train: Examples,
     columns: Mapping[str, Tensor],
     validation: Examples | None,

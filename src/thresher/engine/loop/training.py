@@ -25,14 +25,19 @@ from thresher.engine.loop.batches import BatchSource, CleanStream, PartnerStream
 from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
 from thresher.engine.loop.history import Scores, epoch_record, fill_unseen
 from thresher.engine.plan import Plan
-from thresher.engine.start.checks import Tried, check_recipe, check_run, try_model, try_sets
-from thresher.engine.step.learner import Learner
+from thresher.engine.several.gather import CleanOfAll, NotesOfAll
+from thresher.engine.several.ranks import Ranks
+from thresher.engine.several.shards import Shards
+from thresher.engine.start.checks import Tried, check_recipe, check_run, first_of, try_model, try_sets
+from thresher.engine.start.together import check_several, check_sharded, share_learner
+from thresher.engine.step.forward import Batch
+from thresher.engine.step.learner import Learner, shard_of
 from thresher.engine.step.step import Passes, Step
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 from thresher.engine.store.about import identity
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
-from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits
+from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits, steps_at_once
 
 
 class Training:
@@ -45,8 +50,9 @@ class Training:
         sets: Mapping[str, Examples],
         plan: Plan,
         teacher: nn.Module | None = None,
+        ranks: Ranks | None = None,
     ):
-        self.recipe, self.plan = recipe, plan
+        self.recipe, self.plan, self.ranks = recipe, plan, ranks
         train, needs = sets["train"], needs_of(recipe)
         objective = as_objective(recipe.objective, train.task)
         said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
@@ -54,6 +60,8 @@ class Training:
         given["view"] = len(recipe.views) > 1 or None
         check_recipe(recipe, objective, train, given)
         check_run(recipe, plan.epochs)
+        if ranks is not None:
+            check_several(ranks, recipe, objective, models, plan.batch)
         clean = sets.get("clean") if "clean" in needs else None
         self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
         device = train.targets.device
@@ -61,19 +69,27 @@ class Training:
         try_sets(models[0], sets, plan.seed)
         schedules = schedules_of(recipe)
         self.observers = observers_of(schedules, train, plan.epochs) if schedules else []  # may refuse: before hooks
-        self.learners = _learners(recipe, models, train, plan, tried)
+        if ranks is not None and ranks.sharded:
+            check_sharded(tried)
+        self.learners = _learners(recipe, models, train, plan, tried, ranks)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
+        if ranks is not None:
+            self.refusal = self.refusal or "in several processes the host adds up gradients during the backward pass"
         captured = self.refusal is None
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
         at_once = max(1024 if captured else 512, plan.batch)
         self.sweeper = Sweeper(
-            at_once, plan.autocast, plan.workers, tried.in_sweep, captured, plan.channels_last, taught
-        )
+            at_once, plan.autocast, plan.workers, tried.in_sweep, captured, plan.channels_last, taught,
+            shards=None if ranks is None else Shards(ranks),
+        )  # fmt: skip
         self.sets = self._with_teacher(sets, taught, objective)
         self.train = train = self.sets["train"]
-        self.rows = [EpochRows(train, flush_at=0 if captured else 8192) for _ in models]
-        passes = Passes(recipe, self.learners, train.classes, plan.autocast, tried.in_step, taught)
-        self.step = Step(recipe, passes, self.rows, plan.batch)
+        every = 1 if captured else steps_at_once(plan.batch, train.outputs)
+        together = None if ranks is None else NotesOfAll(ranks, plan.batch)
+        self.rows = [EpochRows(train, every, together) for _ in models]
+        of_clean = None if ranks is None else CleanOfAll(ranks, plan.clean_batch)
+        passes = Passes(recipe, self.learners, train.classes, plan.autocast, tried.in_step, taught, of_clean)
+        self.step = Step(recipe, passes, self.rows, plan.batch, ranks, plan.clean_batch)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules}
@@ -120,7 +136,7 @@ class Training:
         clean = self.clean.order(epoch, len(order))
         drawn = self.partners.draw(order, {} if decisions is None else decisions[0].columns, epoch)
         inputs, clean_inputs, partner_inputs = (
-            streamed(examples, places, len(order), seed=plan.seed, epoch=epoch, workers=plan.workers)
+            streamed(examples, self._own(places), len(order), seed=plan.seed, epoch=epoch, workers=plan.workers)
             for examples, places in (
                 (self.train, order),
                 (self.clean.clean, clean),
@@ -129,12 +145,13 @@ class Training:
         )
         rows = last_visits(order, len(self.train))
         key = None if self.captured is None else self._recorded_for(epoch, drawn is None)
+        rank = () if self.ranks is None or self.ranks.is_first else (self.ranks.rank,)  # for masks of dropout
         with preserved(self.device):
             for done, brought in enumerate(zip(inputs, clean_inputs, partner_inputs, strict=True)):
                 if plan.schedule is not None:
                     for learner in self.learners:
                         learner.set_learning_rate(plan.schedule(epoch + done / len(order), plan.epochs))
-                seed_global(self.device, plan.seed, epoch, done)
+                seed_global(self.device, plan.seed, epoch, done, *rank)
                 with raised_in(partial(self._place_of, order[done], done)):
                     self._take_step(
                         key,
@@ -195,10 +212,23 @@ class Training:
         share: Tensor | None,
         partner_inputs: Tree | None,
     ) -> None:
+        weights, wholes = self.source.weights_at(index), list[Batch]()
+        if self.ranks is not None:
+            whole = self.source.batch(index, rows, torch.empty(0))  # whose inputs no process has
+            wholes = self.source.as_decided(whole, index, len(self.learners))
+            own = (self._own(each, 0) for each in (index, rows, clean, partner, share))
+            index, rows, clean, partner, share = own  # type: ignore[assignment]
         batch = self.source.batch(index, rows, inputs)
-        batches, weights = self.source.as_decided(batch, index, len(self.learners)), self.source.weights_at(index)
+        batches = self.source.as_decided(batch, index, len(self.learners))
         trusted, partners = self.source.clean_batch(clean, clean_inputs), self.source.partners(partner, partner_inputs)
-        self.step(batch, batches, weights, self.now, trusted, partners, share)
+        self.step(batch, batches, weights, self.now, trusted, partners, share, wholes)
+
+    def _own(self, rows: Tensor | None, along: int = 1) -> Tensor | None:
+        """Of rows [steps, batch], or [batch] along 0, those of this process; all where there are too few to share."""
+        if self.ranks is None or rows is None or rows.shape[along] < self.ranks.count:
+            return rows
+        part = self.ranks.part(rows.shape[along])
+        return rows.narrow(along, part.start, part.stop - part.start)
 
     def _end_epoch(self, started: float, steps: int, decided: EpochDecisions | None, blended: bool) -> None:
         columns, extras = [], []
@@ -214,8 +244,12 @@ class Training:
             self.ledger.add(epoch_table(self.train, own, extra | found, epoch=self.epoch + 1, peer=place))
         if any(bool((own["weight"] < 0).any()) for own in columns):
             raise ThresherError("A batch rule gave negative weights: let it give weights of at least 0.")
+        if self.ranks is not None:
+            decided_bytes = [own["weight"].tobytes() for own in columns]
+            self.ranks.check_same("what they decided", self.generator.get_state().numpy().tobytes(), *decided_bytes)
         record = epoch_record(columns, self.train)
-        length = nn.utils.get_total_norm([p.detach() for own in self.learners for p in own.model.parameters()])
+        held = [shard_of(p.detach()) for own in self.learners for p in own.model.parameters()]
+        length = nn.utils.get_total_norm(held)
         if not math.isfinite(record["loss"] or 0.0) or not length.isfinite():
             raise ThresherError(
                 f"Training diverged in epoch {self.epoch + 1}: lower the learning rate, scale targets to about 1, or "
@@ -287,7 +321,9 @@ class Training:
             learner.remove_hooks()
 
 
-def _learners(recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan: Plan, tried: Tried) -> list[Learner]:
+def _learners(
+    recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan: Plan, tried: Tried, ranks: Ranks | None
+) -> list[Learner]:
     """A learner for each model, with an objective of its own, whose layers are watched."""
     average, made = recipe.average, []
     rate = (
@@ -297,8 +333,10 @@ def _learners(recipe: Recipe, models: Sequence[nn.Module], train: Examples, plan
     )
     for model in models:
         objective = as_objective(recipe.objective, train.task).to(train.targets.device)
-        made.append(Learner(model, objective, plan.make_optimizer, rate))
+        made.append(Learner(model, objective, plan.make_optimizer, rate, ranks))
         made[-1].watch_layers(objective.layers, tried.head)
         if tried.adapter is not None:
             made[-1].adapt(tried.adapter)
+        if ranks is not None:
+            share_learner(ranks, made[-1], first_of(train, 2).inputs, plan.batch, reduced=tried.in_step is None)
     return made

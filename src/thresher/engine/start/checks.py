@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import OneOutput, adapted, call, one_output
 from thresher.core.errors import ThresherError, raised_in
 from thresher.core.evidence import HOW_TO_GIVE, Prepared, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
+from thresher.core.one_output import OneOutput, adapted, one_output
 from thresher.core.recipe import MixFromSet, Recipe, seen_through
 from thresher.core.rule import (
     Rule,
@@ -29,8 +29,8 @@ from thresher.core.rule import (
     signals_of,
 )
 from thresher.core.seeding import generator, preserved
-from thresher.core.tasks import LABELS, POSITIONS, REAL, expected_shape, fits
-from thresher.core.trees import Tree, images_in, leaves, shapes
+from thresher.core.tasks import LABELS, POSITIONS, REAL, expected_shape
+from thresher.core.trees import Tree, call, images_in, leaves, shapes
 from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
@@ -231,8 +231,7 @@ def try_model(
                 raise ThresherError(f"The objective reads the layer {layer!r}: name one of model.named_modules().")
         with torch.no_grad(), evaluating(model):
             outputs = _forward(model, inputs)
-        adapter = one_output(outputs, train.task, train.classes)
-        _check_shape(outputs if adapter is None else adapter(outputs), outputs, train, batch.targets, "")
+        adapter = _adapter(outputs, train, batch.targets)
         trusted = None if clean is None else first_of(clean, min(2, clean_batch), seed)
         head = last_linear(model, inputs) if looks_at_head(signals_of(recipe)) else None
         if all(signal.prepared not in DERIVATIVES for signal in signals_of(recipe)):
@@ -258,19 +257,20 @@ def try_sets(model: nn.Module, sets: Mapping[str, Examples], seed: int) -> None:
     train = sets["train"]
     for name, examples in sets.items():
         outputs = _outputs_of_one(model, examples, f" of the {name} set", seed)
-        adapter = one_output(outputs, train.task, train.classes)
-        seen = outputs if adapter is None else adapter(outputs)
-        _check_shape(seen, outputs, train, examples.targets[:1], f" of the {name} set")
+        _adapter(outputs, train, examples.targets[:1], f" of the {name} set")
 
 
-def _check_shape(seen: Tensor, given: Tensor, train: Examples, targets: Tensor, whose: str) -> None:
-    """Refuse outputs of another shape than the targets ask for; `seen` is how the `given` ones are read."""
-    if fits(train.task, seen, targets, train.outputs):
-        return
+def _adapter(outputs: Tensor, train: Examples, targets: Tensor, whose: str = "") -> OneOutput | None:
+    """How outputs are read that have another shape than the targets ask for; refused where there is no way."""
+    if train.asks_for(outputs, targets):
+        return None
+    adapter = one_output(outputs, train.task, train.classes)
+    if adapter is not None and train.asks_for(adapter(outputs), targets):
+        return adapter
     count = f"{len(targets)} examples" if len(targets) > 1 else "one example"
     wanted = expected_shape(train.task, targets, train.outputs)
     raise ThresherError(
-        f"The model gives outputs of shape {list(given.shape)} for {count}{whose}: make it give {wanted}."
+        f"The model gives outputs of shape {list(outputs.shape)} for {count}{whose}: make it give {wanted}."
     )
 
 

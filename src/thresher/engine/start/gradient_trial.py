@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import call
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Prepared, Signal, prepared_as
 from thresher.core.objective import Objective
 from thresher.core.seeding import preserved
 from thresher.core.signals import output_gradient
-from thresher.core.trees import Tree
+from thresher.core.trees import Tree, call
 from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.factored import record
 from thresher.engine.gradients.formulas import refuse_batch_norm

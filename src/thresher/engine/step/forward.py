@@ -13,17 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import call, call_with
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Prepared, Signal, looks_at_head, prepared_as
 from thresher.core.objective import Objective
-from thresher.core.trees import Tree, concatenated
+from thresher.core.trees import Tree, call, call_with, concatenated
 from thresher.engine.device.capture import Aside
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder
 from thresher.engine.gradients.strategy import Forward, Strategy
 from thresher.engine.gradients.tangent import direction_of
-from thresher.engine.step.learner import LAST_INPUTS, Taps
+from thresher.engine.several.gather import CleanOfAll
+from thresher.engine.step.learner import LAST_INPUTS, Taps, shard_of
 from thresher.engine.step.teacher import Teacher
 
 
@@ -63,18 +63,21 @@ def forward_pass(
     strategy: Strategy | None = None,
     clean: Batch | None = None,
     teacher: Teacher | None = None,
+    through: nn.Module | None = None,
+    of_clean: CleanOfAll | None = None,
     **facts: Any,
 ) -> Pass:
     """Forward the views of a batch at once; the evidence is about the first view, with a clean batch and a teacher's.
 
     The model's mode stays as it is; with `leave_no_trace` so do its buffers, which a clean batch never changes.
     With `by_prediction` the targets are unknown: what the model predicts stands in for them.
+    `through` wraps the model so that its gradients are added up over processes, `of_clean` does that for the clean one.
     """
     views = list(views) or [batch.inputs]
     n, device = len(batch.ids), batch.ids.device
     watcher = nullcontext() if strategy is None else strategy.watch(model)
     aside = None if clean is None else Aside(device)
-    forward = partial(untraced if leave_no_trace else call, model)
+    forward = partial(untraced, model) if leave_no_trace else partial(call, model, through=through)
     with autocast():
         inputs, outputs, layers = _forward(forward, views, watcher, taps, looks_at_head(wanted))
     evidence = Evidence(
@@ -99,7 +102,10 @@ def forward_pass(
         with aside.work():
             trusted = _see_clean(model, objective, taps, clean, autocast, facts)
             if strategy is not None and strategy.agreements:
-                direction = direction_of(model, trusted.losses)
+                if of_clean is None:
+                    direction = direction_of(model, trusted.losses)
+                else:
+                    direction = of_clean.total(direction_of(model, of_clean.part(trusted.losses)))
         evidence = evidence.replace(others={**evidence.others, "clean": trusted})
     if strategy is not None:
         made = Forward(model, inputs, autocast, watcher, taps.take)
@@ -154,7 +160,7 @@ def untraced(model: nn.Module, inputs: Tree) -> Tensor:
     """A forward pass that writes to copies of the buffers, such as the running statistics of BatchNorm."""
     copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with as_written():
-        return call_with(model, copies, inputs)
+        return call_with(model, copies, inputs) if copies else call(model, inputs)
 
 
 def read_all(evidence: Evidence, wanted: Iterable[Signal]) -> None:
@@ -181,7 +187,7 @@ def check_first_step(model: nn.Module, evidence: Evidence, weights: Tensor) -> N
 def check_parameters(model: nn.Module) -> None:
     """Refuse a network that has NaN or infinite parameters."""
     for name, parameter in model.named_parameters():
-        if not bool(torch.isfinite(parameter).all()):
+        if not bool(torch.isfinite(shard_of(parameter.detach())).all()):
             raise ThresherError(
                 f"The model's parameters are NaN or infinite before the first step ({name}): make or load them again."
             )

@@ -2,20 +2,23 @@
 
 import copy
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from thresher.core.calls import OneOutput, adapt
 from thresher.core.errors import ThresherError
 from thresher.core.objective import Objective, Plain
+from thresher.core.one_output import OneOutput, adapt
 from thresher.core.recipe import Averaging
 from thresher.engine.device.placement import as_written
+from thresher.engine.several.ranks import Ranks
 
 # What an optimizer creates at its first step and does not start from zero.
 _STARTS = {"mu_product": 1.0}
@@ -95,20 +98,37 @@ class Learner:
     """One network in training."""
 
     def __init__(
-        self, model: nn.Module, objective: Objective, make_optimizer: MakeOptimizer, average: float | Averaging | None
+        self,
+        model: nn.Module,
+        objective: Objective,
+        make_optimizer: MakeOptimizer,
+        average: float | Averaging | None,
+        ranks: Ranks | None = None,
     ):
+        self.text = repr(model)  # before several processes change what its layers are called
+        if ranks is not None:
+            model = ranks.synchronised(model)
         self.model, self.objective, self.rate = model, objective, average
         if not model.training:
             model.train()  # a model whose root is in training mode keeps the layers its owner froze
         self.average = copy.deepcopy(model).eval().requires_grad_(False) if average is not None else None
+        self.sharded = ranks is not None and ranks.sharded
+        if self.sharded:
+            from thresher.engine.several.sharding import shard
+
+            shard(model)
+            if self.average is not None:
+                shard(self.average)
         trainable = [p for p in [*model.parameters(), *objective.parameters()] if p.requires_grad]
         if not trainable:
             raise ThresherError("The model has no trainable parameter: call requires_grad_() on what should learn.")
         self.optimizer = fused_where_possible(_made(make_optimizer, trainable))
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        self.has_statistics = any(isinstance(layer, _BatchNorm) for layer in model.modules())
         self.batch_memory: dict[str, Tensor] = {}
         self.epoch_memory: dict[str, Tensor] = {}
         self.moves = torch.zeros((), device=trainable[0].device)  # how often the average has moved
+        self.through: nn.Module | None = None  # what training passes call in the model's place: DDP around it
         self.taps = Taps(model)
         self.average_taps: Taps | None = None
         self.adapters: list[RemovableHandle] = []
@@ -127,11 +147,20 @@ class Learner:
             self.objective.shown = adapter.undo
 
     def remove_hooks(self) -> None:
+        self.through = None
         for handle in self.adapters:
             handle.remove()
         self.taps.remove()
         if self.average_taps is not None:
             self.average_taps.remove()
+
+    def add_up_gradients(self, ranks: Ranks) -> None:
+        """Bring together the gradients that no wrapper has added up over processes during the backward pass."""
+        done = set(self.model.parameters()) if self.through is not None or ranks.sharded else set()
+        missing = [p for group in self.optimizer.param_groups for p in group["params"] if p not in done]
+        ranks.add_up([p.grad for p in missing if p.grad is not None])
+        if self.has_statistics:
+            ranks.average_buffers(self.model)
 
     def remember(self, memory: Mapping[str, Tensor]) -> None:
         """Keep the batch rule's memory, in the same tensors as before, which a captured step reads."""
@@ -161,11 +190,18 @@ class Learner:
         }
 
     def load_state(self, saved: Mapping[str, Any], device: torch.device) -> None:
-        self.model.load_state_dict(saved["model"])
+        load: Callable[[nn.Module, Mapping[str, Tensor]], object] = nn.Module.load_state_dict
+        if self.sharded:
+            from thresher.engine.several.sharding import load_shards as load
+        load(self.model, saved["model"])
         self.objective.load_state_dict(saved["objective"])
         load_optimizer(self.optimizer, saved["optimizer"])
+        if self.sharded:
+            from thresher.engine.several.sharding import shard_state
+
+            shard_state(self.optimizer)
         if self.average is not None:
-            self.average.load_state_dict(saved["average"])
+            load(self.average, saved["average"])
         self.moves.copy_(saved["moves"])
         self.batch_memory = {name: value.to(device) for name, value in saved["batch_memory"].items()}
         self.epoch_memory = {name: value.to(device) for name, value in saved["epoch_memory"].items()}
@@ -177,6 +213,8 @@ class Learner:
             return
         ours = [*self.average.parameters(), *self.average.buffers()]
         theirs = [*self.model.parameters(), *self.model.buffers()]
+        if self.sharded:
+            ours, theirs = ([shard_of(each) for each in tensors] for tensors in (ours, theirs))
         moving = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if mine.is_floating_point()]
         difference = torch._foreach_sub([other for _, other in moving], [mine for mine, _ in moving])
         torch._foreach_mul_(difference, self._pace() if skip is None else self._pace() * (1 - skip))
@@ -237,20 +275,27 @@ def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
         optimizer.step()
         return
     before = {
-        parameter: parameter.detach().clone() for group in optimizer.param_groups for parameter in group["params"]
+        parameter: shard_of(parameter.detach()).clone()
+        for group in optimizer.param_groups
+        for parameter in group["params"]
     }
     states = {
-        parameter: {name: value.clone() for name, value in optimizer.state[parameter].items() if torch.is_tensor(value)}
+        parameter: {
+            name: shard_of(value).clone()
+            for name, value in optimizer.state[parameter].items()
+            if torch.is_tensor(value)
+        }
         for parameter in before
     }
     optimizer.step()
     undo = skip.bool()
     with torch.no_grad():
         for parameter, value in before.items():
-            parameter.copy_(torch.where(undo, value, parameter))
-            for name, now in optimizer.state[parameter].items():
-                if torch.is_tensor(now):
-                    start = states[parameter].get(name)
+            own = shard_of(parameter.detach())
+            own.copy_(torch.where(undo, value, own))
+            for name, state in optimizer.state[parameter].items():
+                if torch.is_tensor(state):
+                    now, start = shard_of(state), states[parameter].get(name)
                     old = torch.full_like(now, _STARTS.get(name, 0.0)) if start is None else start
                     now.copy_(torch.where(undo.to(now.device), old, now))
 
@@ -259,6 +304,10 @@ def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     """Take over a saved state; how this device computes stays as it is, wherever the state was saved."""
     here = [{name: group[name] for name in ("lr", *ABOUT_DEVICE) if name in group} for group in optimizer.param_groups]
     optimizer.load_state_dict(saved)
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if not isinstance(value, Tensor) or value.shape not in (parameter.shape, torch.Size([])):
+                raise ValueError(f"{name} of the optimizer fits no parameter")
     for group, own in zip(optimizer.param_groups, here, strict=True):
         rate = float(group["lr"])
         group.update(own)
@@ -270,4 +319,10 @@ def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:
         return False
     if group.get("fused") is False:
         return False
-    return all(p.is_floating_point() for p in group["params"])  # type: ignore[attr-defined]
+    return all(p.is_floating_point() and shard_of(p) is p for p in group["params"])  # type: ignore[attr-defined]
+
+
+def shard_of(tensor: Tensor) -> Tensor:
+    """This process's shard of a tensor, which shares its memory; the tensor itself where it is whole."""
+    kinds = sys.modules.get("torch.distributed.tensor")  # not imported: then nothing is sharded
+    return tensor.to_local() if kinds is not None and isinstance(tensor, kinds.DTensor) else tensor

@@ -12,20 +12,27 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import call
-from thresher.core.errors import raised_in
-from thresher.core.evidence import Evidence, Now, looks_at_head
+from thresher.core.errors import note_stage
+from thresher.core.evidence import Evidence, Now, Signal, looks_at_head
 from thresher.core.recipe import MixFromSet, Recipe, seen_through
 from thresher.core.rule import Decision, ask, in_epoch, needs_of, signals_of
 from thresher.core.tasks import LABELS, POSITIONS, share_right
-from thresher.core.trees import Tree, concatenated
+from thresher.core.trees import Tree, call, concatenated
 from thresher.engine.device.placement import Autocast
 from thresher.engine.gradients.strategy import Strategy
+from thresher.engine.several.gather import CleanOfAll, PartOfDraws, SharedPairing, whole_evidence
+from thresher.engine.several.ranks import Ranks
 from thresher.engine.step.blend import Blend
 from thresher.engine.step.forward import Batch, Pass, check_first_step, forward_pass, read_all
 from thresher.engine.step.learner import Learner, Taps, step_unless
 from thresher.engine.step.teacher import Teacher
 from thresher.record.ledger import EpochRows, Note
+
+
+def with_peers(seen: Sequence[Evidence]) -> list[Evidence]:
+    """Each network's evidence, with that of the next one as its peer's."""
+    others = [*seen[1:], seen[0]]
+    return [own.replace(others={**own.others, "peer": peer}) for own, peer in zip(seen, others, strict=True)]
 
 
 class Passes:
@@ -39,8 +46,10 @@ class Passes:
         autocast: Autocast,
         strategy: Strategy | None,
         teacher: Teacher | None,
+        of_clean: CleanOfAll | None = None,
     ):
         self.learners, self.classes, self.autocast, self.strategy = learners, classes, autocast, strategy
+        self.of_clean = of_clean
         relabel = recipe.relabel_on("batch")
         asked = (recipe.each_batch, relabel)
         self.asks = any(part is not None for part in asked)
@@ -51,7 +60,8 @@ class Passes:
         inside = strategy is not None or bool(self.of_head)
         self.looks_inside = bool(learners[0].objective.layers) or (inside and recipe.mix is None)
         own = next(learners[0].objective.parameters(), None)
-        self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None
+        sharded = learners[0].sharded  # then gradients of shards come from an ordinary backward pass
+        self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None or sharded
 
     def before_rules(
         self, batches: Sequence[Batch], views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
@@ -63,11 +73,13 @@ class Passes:
             for learner, own, batch in zip(self.learners, passes, batches, strict=True)
         ]
         if "peer" in self.needs:
-            others = [seen[(place + 1) % len(seen)] for place in range(len(seen))]
-            seen = [own.replace(others={**own.others, "peer": peer}) for own, peer in zip(seen, others, strict=True)]
+            seen = with_peers(seen)
         for evidence in seen:
             read_all(evidence, self.wanted)
-        return [replace(own, evidence=evidence) for own, evidence in zip(passes, seen, strict=True)]
+        return [
+            own if own.evidence is evidence else replace(own, evidence=evidence)
+            for own, evidence in zip(passes, seen, strict=True)
+        ]
 
     def _pass(
         self, learner: Learner, batch: Batch, views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
@@ -78,11 +90,13 @@ class Passes:
         how: dict[str, Any] = {"views": views, "keep_graph": self.keeps_graph}
         if mixes:
             how = {"views": views[:1], "leave_no_trace": True}
+        elif self.strategy is None:
+            how["through"] = learner.through
         with torch.set_grad_enabled(not mixes or self.strategy is not None):
             return forward_pass(
                 learner.model, learner.objective, learner.taps, batch, wanted=self.wanted, autocast=self.autocast,
                 strategy=self.strategy, clean=clean, teacher=self.teacher, classes=self.classes,
-                memory=learner.batch_memory, **how, **vars(now),
+                memory=learner.batch_memory, of_clean=self.of_clean, **how, **vars(now),
             )  # fmt: skip
 
     def _unseen(self, learner: Learner, batch: Batch, now: Now) -> Pass:
@@ -125,7 +139,7 @@ class Passes:
         else:
             views = blend.of_inputs(views)
             with self.autocast(), learner.taps.watching():
-                outputs = call(learner.model, concatenated(views)).float()
+                outputs = call(learner.model, concatenated(views), through=learner.through).float()
             layers = learner.taps.take()
             targets = blend.of_targets(targets, self.classes, weights if self.weighs else None)
             evidence = evidence.replace(columns=blend.of_columns(evidence.columns, self.classes))
@@ -150,11 +164,20 @@ class Passes:
 class Step:
     """One step of every network on one batch."""
 
-    def __init__(self, recipe: Recipe, passes: Passes, rows: Sequence[EpochRows], batch: int):
-        self.task = rows[0].examples.task
+    def __init__(
+        self,
+        recipe: Recipe,
+        passes: Passes,
+        rows: Sequence[EpochRows],
+        batch: int,
+        ranks: Ranks | None = None,
+        clean_batch: int = 1,
+    ):
+        self.ranks, self.task = ranks, rows[0].examples.task
         self.recipe, self.passes, self.learners, self.rows = recipe, passes, passes.learners, rows
         self.relabel = recipe.relabel_on("batch")
         device = next(self.learners[0].model.parameters()).device
+        self.sizes = (batch, clean_batch)
         self.equal_weights = torch.ones(batch, device=device)
         self.equal_shares = self.equal_weights / batch
         self.is_first = True  # of this process: it is looked at before any parameter moves
@@ -169,17 +192,26 @@ class Step:
         clean: Batch | None = None,
         partners: Batch | None = None,
         share: Tensor | None = None,
+        wholes: Sequence[Batch] = (),
     ) -> None:
-        """`batch` is as given, `batches` as each network gets it; `partners` are mixed in by 1 - `share`."""
+        """`batch` is as given, `batches` as each network gets it; `partners` are mixed in by 1 - `share`.
+
+        Of several processes each gets its part of these, and `wholes`, which say of what batches; weights are of those.
+        """
         views = self._views(batch.inputs, now) or [batch.inputs]
         if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
-            clean = replace(clean, inputs=seen_through(self.recipe.views[0], clean.inputs, now.generator))
+            clean = replace(clean, inputs=self._views(clean.inputs, now, clean=True)[0])
         mixes = self._mixes_within(now.epoch) or partners is not None
         passes = self.passes.before_rules(batches, views, now, clean, mixes)
         seen = [each.evidence for each in passes]
         targets = [evidence.targets if self.relabel is None else self.relabel(evidence).detach() for evidence in seen]
-        with raised_in("each_batch"):
+        if self.ranks is not None:
+            seen = self._of_all(seen, wholes)
+        try:
             decisions = [self._decide(evidence) for evidence in seen]
+        except Exception as error:
+            note_stage(error, "each_batch")
+            raise
         blend = self._blend(seen[0], partners, share, now)
         for place, learner in enumerate(self.learners):
             learner.remember(decisions[place].memory)
@@ -190,8 +222,20 @@ class Step:
             self.rows[place].add(self._note(batch, learnt, weights.detach()))
         self.is_first = False
 
-    def _views(self, inputs: Tree, now: Now) -> list[Tree]:
-        return [seen_through(view, inputs, now.generator) for view in self.recipe.views]
+    def _of_all(self, seen: Sequence[Evidence], wholes: Sequence[Batch]) -> list[Evidence]:
+        """What all processes have seen of their batches, for rules that are to decide the same everywhere."""
+        assert self.ranks is not None
+        if not self.passes.asks and self.recipe.mix is None:
+            return list(seen)
+        whole = [whole_evidence(self.ranks, own, batch) for own, batch in zip(seen, wholes, strict=True)]
+        return with_peers(whole) if "peer" in self.passes.needs else whole
+
+    def _views(self, inputs: Tree, now: Now, clean: bool = False) -> list[Tree]:
+        views = self.recipe.views[:1] if clean else self.recipe.views
+        if self.ranks is None or not views:
+            return [seen_through(view, inputs, now.generator) for view in views]
+        with PartOfDraws(self.ranks, self.sizes[clean], now.generator):
+            return [seen_through(view, inputs, now.generator) for view in views]
 
     def _decide(self, evidence: Evidence) -> Decision:
         if self.recipe.each_batch is None:
@@ -210,6 +254,8 @@ class Step:
         if mix is None:
             return None
         pairing = mix(evidence)
+        if self.ranks is not None:
+            pairing = SharedPairing(pairing.partner, pairing.share, ranks=self.ranks)
         return Blend(pairing.share, within=pairing)
 
     def _learn(
@@ -223,30 +269,33 @@ class Step:
         for group in learner.optimizer.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
-        as_seen = blend is None and len(views) == 1 and self.relabel is None
+        as_seen = blend is None and len(views) == 1 and self.relabel is None and not learner.sharded
         if as_seen and seen.factors is not None:
             if self.is_first:
-                check_first_step(learner.model, evidence, weights)
-            self._differentiate_factored(learner, seen, self._shares(weights))
+                check_first_step(learner.model, evidence, self._own(weights))
+            self._differentiate_factored(learner, seen, self._own(self._shares(weights)))
         else:
             trained = self.passes.to_learn(learner, seen, views, targets, weights, blend)
             if self.is_first:
-                check_first_step(learner.model, trained[0], weights)
+                check_first_step(learner.model, trained[0], self._own(weights))
             counted = weights if blend is None else blend.of_weights(weights)
-            shares = self._shares(counted) / len(trained) if len(trained) > 1 else self._shares(counted)
+            shares = self._own(self._shares(counted))
+            shares = shares / len(trained) if len(trained) > 1 else shares
             torch.autograd.backward([shares.dot(each.losses) for each in trained])
             if (blend is not None and not self.passes.asks) or "view" in learner.objective.needs:
                 evidence = trained[0]
         self._move(learner, skip)
         return evidence
 
+    def _own(self, rows: Tensor) -> Tensor:
+        """Of rows [batch] those of this process."""
+        return rows if self.ranks is None else self.ranks.own(rows)
+
     def _shares(self, weights: Tensor) -> Tensor:
         """cᵢ such that the step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n."""
         if not self.passes.weighs:
             return self.equal_shares
-        if self.recipe.divide_by == "batch":
-            return weights / len(weights)
-        return weights / weights.sum().clamp_min(1e-12)
+        return shares_of(weights, self.recipe.divide_by)
 
     def _differentiate_factored(self, learner: Learner, seen: Pass, shares: Tensor) -> None:
         """The weighted gradient from the layer inputs and output gradients that already gave the norms."""
@@ -259,6 +308,8 @@ class Step:
         seen.factors.accumulate(shares)
 
     def _move(self, learner: Learner, skip: Tensor | None) -> None:
+        if self.ranks is not None:
+            learner.add_up_gradients(self.ranks)
         clip = self.recipe.clip
         if clip is not None:
             parameters = [p for group in learner.optimizer.param_groups for p in group["params"]]
@@ -273,14 +324,8 @@ class Step:
         learner.move_average(skip)
 
     def _note(self, batch: Batch, evidence: Evidence, weights: Tensor) -> Note:
-        """What the ledger keeps: outputs, loss by the given target, weight, and the first signal that ranks."""
-        known = evidence.known
-        signal = next((known[s] for s in self.passes.wanted if s in known and known[s].ndim == 1), None)
         given = evidence if evidence.targets is batch.targets else evidence.replace(targets=batch.targets)
-        outputs = evidence.outputs.detach()
-        if self.task in (LABELS, POSITIONS):
-            outputs = share_right(self.task, outputs, batch.targets)[:, None]
-        return Note(batch.rows, outputs, given.losses.detach(), weights, signal)
+        return note_of(batch.rows, evidence, given, self._own(weights), self.passes.wanted, self.task)
 
     def _mixes_within(self, epoch: int) -> bool:
         mix = in_epoch(epoch, self.recipe.mix)
@@ -296,3 +341,26 @@ class Step:
         for skipped in self.skipped:
             skipped.zero_()
         return count
+
+
+def shares_of(weights: Tensor, divide_by: str) -> Tensor:
+    """cᵢ such that a step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n.
+
+    >>> shares_of(torch.tensor([3.0, 0.0, 1.0]), "weights").tolist()
+    [0.75, 0.0, 0.25]
+    """
+    if divide_by == "batch":
+        return weights / len(weights)
+    return weights / weights.sum().clamp_min(1e-12)
+
+
+def note_of(
+    rows: Tensor, evidence: Evidence, given: Evidence, weights: Tensor, wanted: Sequence[Signal], task: str
+) -> Note:
+    """What the ledger keeps: outputs, loss by the `given` targets, weight, and the first signal that ranks."""
+    known = evidence.known
+    signal = next((known[s] for s in wanted if s in known and known[s].ndim == 1), None)
+    outputs = evidence.outputs.detach()
+    if task in (LABELS, POSITIONS):
+        outputs = share_right(task, outputs, given.targets)[:, None]
+    return Note(rows, outputs, given.losses.detach(), weights, signal)

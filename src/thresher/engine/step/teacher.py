@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from thresher.core.calls import call
 from thresher.core.evidence import Evidence
+from thresher.core.trees import call
 from thresher.engine.step.learner import Taps
 
 TEACHER_OUTPUT = "teacher_output"  # the column: outputs [n, classes] whose softmax is the teacher's prediction

@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 from thresher.core.datasets import Picked, as_input
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.files import write_whole
+from thresher.core.files import damaged, read_json, write_whole
 from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of
 from thresher.core.seeding import derive
@@ -32,8 +32,25 @@ from thresher.models import NamedModel
 from thresher.record.run_folder import CHECKPOINT, MODEL
 
 FORMAT = 2  # of run folders; those of 1 have no model.json
-REQUIRED = ("model", "input_shape", "outputs", "classes", "class_names", "target_scale", "preparation")
 AT_ONCE = 64 * 2**20  # bytes that are hashed at a time
+
+
+class About(TypedDict):
+    """What model.json holds, that of later additions apart."""
+
+    format: int
+    model: str | None
+    input_shape: list[int] | None
+    outputs: int
+    classes: int | None
+    class_names: list[str] | None
+    target_scale: list[list[float]] | None
+    preparation: dict[str, Any]
+    method: NotRequired[str | None]
+    noise_rate: NotRequired[float | str | None]
+    epochs: NotRequired[float | None]
+    task: NotRequired[str]
+    label_kind: NotRequired[str | None]
 
 
 def describe_run(
@@ -65,12 +82,12 @@ def read_about(folder: Path) -> dict[str, Any]:
     """What the folder says about its model, or why it cannot be opened."""
     if not folder.is_dir():
         raise ThresherError(f"There is no folder {folder}: give the folder of a run.")
+    path, fix = folder / MODEL, "restore it, or train the run again"
     try:
-        found: dict[str, Any] = json.loads((folder / MODEL).read_text(encoding="utf-8"))
-        if found["format"] > FORMAT:
+        number = read_json(path, dict[str, Any], fix).get("format", 0)
+        if isinstance(number, int) and number > FORMAT:
             raise ThresherError(f"{folder} was written by a newer version of Thresher: install that version.")
-        for name in REQUIRED:
-            found[name]
+        found: dict[str, Any] = read_json(path, About, fix)
     except FileNotFoundError:
         if (folder / CHECKPOINT).exists():
             raise ThresherError(
@@ -79,8 +96,12 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise ThresherError(
             f"{folder} holds no run: give a folder that `fit(out=...)` or thresher train wrote."
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ThresherError(f"{folder / MODEL} is damaged ({error!r}): restore it, or train the run again.") from error
+    outputs, names = found["outputs"], found["class_names"]
+    sizes = {outputs, *(found["input_shape"] or ())}
+    if min(sizes) < 1 or (names is not None and len(names) != found["classes"]):
+        raise damaged(path, "its shapes and classes do not fit", fix)
+    if found["target_scale"] is not None and [len(part) for part in found["target_scale"]] != [outputs] * 2:
+        raise damaged(path, "its target_scale does not fit its outputs", fix)
     return found
 
 
@@ -104,7 +125,7 @@ def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: 
     return {
         "format": FORMAT,
         "recipe": describe(recipe),
-        "model": derive(repr(learner.model)),
+        "model": derive(learner.text),
         **{f"{name} set": checksum(examples) for name, examples in sets.items()},
         **({"objective": describe(held)} if held else {}),
         **{name: describe(value) for name, value in (told | settled).items()},

@@ -5,14 +5,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from torch import Tensor
 
 from thresher.core.errors import ThresherError, printable
-from thresher.core.files import alone_in, write_whole
+from thresher.core.files import alone_in, check, parsed_json, write_whole
 from thresher.engine.store.about import same_description, write_about
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import (
@@ -26,10 +27,46 @@ from thresher.record.run_folder import (
     OF_AN_AUDIT,
     SETTINGS,
     STAGES,
+    Epoch,
 )
 
-REQUIRED = ("identity", "learners", "history", "ledger", "best", "finished", "stopped")
 Record = dict[str, Any]  # what history keeps of one epoch
+
+
+class OfALearner(TypedDict):
+    """What is saved of one network."""
+
+    model: dict[str, Any]
+    objective: dict[str, Any]
+    optimizer: dict[str, Any]
+    average: dict[str, Any] | None
+    moves: Tensor
+    batch_memory: dict[str, Tensor]
+    epoch_memory: dict[str, Tensor]
+
+
+class Best(TypedDict):
+    """The epoch that did best on the validation set."""
+
+    epoch: int
+
+
+class Saved(TypedDict):
+    """What a checkpoint holds."""
+
+    identity: str
+    learners: list[OfALearner]
+    history: list[Epoch]
+    ledger: list[str]
+    best: Best | None
+    finished: bool
+    stopped: bool
+    epoch: int
+    steps_done: int
+    carry: Tensor
+    clean_carry: Tensor | None
+    observed: list[Any]
+    shifts: list[Tensor]
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
@@ -37,13 +74,17 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
     file = folder / CHECKPOINT
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-        for name in REQUIRED:
-            state[name]
     except FileNotFoundError:
         raise ThresherError(f"{folder} has saved no epoch yet: run the same training again.") from None
-    except Exception as error:
+    except Exception as error:  # torch and pickle name no kinds of their own
         raise ThresherError(f"{file} is damaged and cannot be read: delete {folder} to start the run again.") from error
+    check(state, Saved, file, start_again(folder))
     return state
+
+
+def start_again(folder: Path) -> str:
+    """What helps where a run cannot go on."""
+    return f"delete {folder} to start the run again"
 
 
 def refuse_lost_parts(folder: Path, parts: Sequence[str]) -> None:
@@ -84,7 +125,8 @@ class RunFolder:
             Ledger(self.path / LEDGER).discard_uncommitted()
             return None
         state = read_checkpoint(self.path)
-        self._refuse_another_run(theirs := json.loads(state["identity"]))
+        theirs = parsed_json(state["identity"], dict[str, Any], file, start_again(self.path))
+        self._refuse_another_run(theirs)
         if theirs["epochs"] != self.identity["epochs"]:
             self._train_on(state)
         refuse_lost_parts(self.path, state["ledger"])
@@ -102,8 +144,9 @@ class RunFolder:
         write_whole(self.path / CHECKPOINT, lambda path: path.write_bytes(buffer.getbuffer()))
 
     def _write_history(self, history: list[Record]) -> None:
-        text = "".join(json.dumps(record) + "\n" for record in history)
-        write_whole(self.path / HISTORY, lambda path: path.write_text(text))
+        text, path = "".join(json.dumps(record) + "\n" for record in history), self.path / HISTORY
+        if not (path.exists() and path.read_text(errors="replace") == text):  # what is finished may be read-only
+            write_whole(path, lambda place: place.write_text(text))
 
     def _make(self) -> None:
         """Make the folder now, so that a place that cannot be written to is known before training."""

@@ -1,5 +1,6 @@
 """The most central examples: those nearest to all others on average."""
 
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from thresher.core.schedules import Schedule
 from thresher.core.signals import output_gradient
 from thresher.rules.coresets.distances import Points, as_points, total_distances
 
+AT_ONCE = 40_000  # examples that are compared with each other: time and work grow with the square of their number
 TRIED = 32  # examples whose sums are computed at once in the search for the most central one
 
 
@@ -62,6 +64,25 @@ def _tangents(points: Points, rows: Tensor) -> tuple[Tensor, Tensor]:
     return totals[:, 0], height + slopes @ points.rows.T - 2.0**-22 * totals
 
 
+def parts_of(n: int, count: int, at_once: int = AT_ONCE) -> list[tuple[Tensor, int]]:
+    """The positions to compare with each other, and how many to choose of each: one part, or several where n is large.
+
+    >>> [(part.tolist(), share) for part, share in parts_of(5, 3, at_once=4)]
+    [([0, 2, 4], 2), ([1, 3], 1)]
+    """
+    number = -(-n // at_once)
+    if number > 1:
+        warnings.warn(
+            f"{n:,} examples are chosen from in {number} parts of at most {at_once:,}, because the time "
+            "grows with the square of their number.",
+            stacklevel=2,
+        )
+    parts = [torch.arange(first, n, number) for first in range(number)]
+    ends = [round(count * sum(map(len, parts[: place + 1])) / n) for place in range(number)]
+    shares = zip(parts, [0, *ends[:-1]], ends, strict=True)
+    return [(part, end - begun) for part, begun, end in shares if end > begun]
+
+
 @dataclass(frozen=True)
 class Centrality(Rule):
     """Weight 1 for the share `fraction` (or the `count`) of examples nearest to all others, 0 for the rest.
@@ -82,7 +103,8 @@ class Centrality(Rule):
     def __call__(self, evidence: Evidence) -> Decision:
         by_id, embeddings, count = self._asked(evidence)
         weights = torch.zeros(len(evidence), device=embeddings.device)
-        weights[by_id[centrality(embeddings, count)]] = 1.0
+        for part, share in parts_of(len(evidence), count):
+            weights[by_id[part.to(by_id.device)[centrality(embeddings[part], share)]]] = 1.0
         return Decision(weights)
 
     def _asked(self, evidence: Evidence) -> tuple[Tensor, Tensor, int]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from thresher.core.chunks import one_thread
 from thresher.core.evidence import Evidence
 from thresher.core.rule import Decision, checked_count
-from thresher.rules.coresets.centrality import Centrality, most_central
+from thresher.rules.coresets.centrality import Centrality, most_central, parts_of
 from thresher.rules.coresets.coverage import Coreset, Cover, clusters, gains_at_most, largest_gain
 from thresher.rules.coresets.distances import Points, as_points
 from thresher.rules.coresets.neighbour_lists import choose_near
@@ -63,11 +63,14 @@ class FacilityLocation(Centrality):
 
     def __call__(self, evidence: Evidence) -> Decision:
         by_id, embeddings, count = self._asked(evidence)
-        chosen = self.select(embeddings, count)
-        medoid = by_id[chosen.indices]
-        own = torch.empty_like(chosen.assignment).scatter(0, by_id, chosen.assignment)
         marks = torch.zeros(len(evidence), device=embeddings.device)
-        marks[medoid] = 1.0
-        sizes = chosen.cluster_sizes[own]
-        columns = {"medoid": marks, "cluster": evidence.ids[medoid][own], "cluster_size": sizes}
+        sizes, clusters = torch.zeros_like(marks), torch.zeros_like(evidence.ids)
+        for part, share in parts_of(len(evidence), count):
+            chosen = self.select(embeddings[part], share)
+            members = by_id[part.to(by_id.device)]
+            medoid = members[chosen.indices]
+            marks[medoid] = 1.0
+            sizes[members] = chosen.cluster_sizes[chosen.assignment].to(sizes.dtype)
+            clusters[members] = evidence.ids[medoid][chosen.assignment]
+        columns = {"medoid": marks, "cluster": clusters, "cluster_size": sizes}
         return Decision(marks * sizes, columns)

@@ -1,0 +1,228 @@
+"""What several processes cost and gain on this machine's cores: our gathers beside plain DDP, weak and strong scaling.
+
+    python benchmarks/several.py [--batch 4096] [--steps 12] [--rounds 3] [--out results/several-cpu.jsonl]
+    python benchmarks/several.py --show results/several-cpu.jsonl > docs/results/several-cpu.md
+
+Every process computes in one thread. In a group the contestants take turns, and figures are medians over rounds: a loop
+by hand with DDP, and the steps of `fit` by plain training and by PRL(L). The gathers of PRL(L) are also
+timed by themselves, with the tensors of such a step. Two processes on two cores that others use as well scale badly:
+the ratios within one group are what to read.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from timing import write
+from torch import Tensor, distributed, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from thresher import Examples, fit
+from thresher.engine.several.gather import NotesOfAll
+from thresher.engine.several.ranks import Ranks
+from thresher.record.ledger import Note
+
+CLASSES, WIDTH = 10, 784
+
+
+def examples(count: int) -> Examples:
+    draws = torch.Generator().manual_seed(0)
+    inputs = torch.randn(count, WIDTH, generator=draws)
+    return Examples(inputs, torch.randint(0, CLASSES, (count,), generator=draws), classes=CLASSES)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, CLASSES))
+
+
+def by_hand(data: Examples, batch: int, steps: int) -> float:
+    """Seconds a step of the loop everybody writes: DDP, and this process's part of each batch."""
+    count, rank = (distributed.get_world_size(), distributed.get_rank()) if distributed.is_initialized() else (1, 0)
+    model: nn.Module = network()
+    model = DistributedDataParallel(model) if count > 1 else model
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    inputs, targets = data.inputs, data.targets
+    assert isinstance(inputs, Tensor)
+    seconds = []
+    for step in range(steps):
+        begun = time.perf_counter()
+        index = torch.arange(step * batch, (step + 1) * batch).tensor_split(count)[rank] % len(targets)
+        optimizer.zero_grad()
+        cross_entropy(model(inputs[index]), targets[index]).backward()
+        optimizer.step()
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds[2:])
+
+
+def by_fit(method: str, data: Examples, batch: int, steps: int) -> float:
+    """Seconds between the steps of `fit`, in the first process; the others only train."""
+    times: list[float] = []
+    fit(
+        method, network, data, noise_rate=0.4, steps=steps, batch=batch, device="cpu",
+        watch=lambda moment: times.append(time.perf_counter()) if moment.record is None else None,
+    )  # fmt: skip
+    gaps = [after - before for before, after in pairwise(times[2:])]
+    return statistics.median(gaps) if gaps else 0.0
+
+
+def gathers(batch: int, steps: int) -> float:
+    """Seconds of what PRL(L) gathers in a step: one signal before the rule, and the notes of the ledger after it."""
+    if not distributed.is_initialized():
+        return 0.0
+    ranks = Ranks(torch.device("cpu"))
+    rows = len(ranks.own(torch.empty(batch)))
+    note = Note(torch.arange(rows), torch.randn(rows, CLASSES), *torch.randn(3, rows))
+    together = NotesOfAll(ranks, batch)
+    seconds = []
+    for _ in range(steps):
+        distributed.barrier()
+        begun = time.perf_counter()
+        ranks.whole(torch.randn(rows, 1), batch)
+        together([note])
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds)
+
+
+def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rounds: int) -> None:
+    torch.set_num_threads(1)
+    if count > 1:
+        distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
+    data = examples(batch * steps)
+    contestants: dict[str, Callable[[], float]] = {
+        "DDP by hand": lambda: by_hand(data, batch, steps),
+        "standard": lambda: by_fit("standard", data, batch, steps),
+        "prl-l": lambda: by_fit("prl-l", data, batch, steps),
+        "gathers of prl-l": lambda: gathers(batch, steps),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            taken[name].append(run())
+    if rank == 0:
+        (folder / "taken.json").write_text(json.dumps(taken))
+    if count > 1:
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+def group(count: int, batch: int, steps: int, rounds: int) -> dict[str, list[float]]:
+    """The seconds of every round of each contestant, in a group of so many processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = [str(each) for each in (count, folder, batch, steps, rounds)]
+        surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
+        started = [
+            subprocess.Popen([sys.executable, __file__, "--process", str(rank), *told], env=surroundings)
+            for rank in range(count)
+        ]
+        for process in started:
+            if process.wait() != 0:
+                raise SystemExit("a process of the benchmark failed")
+        found: dict[str, list[float]] = json.loads((Path(folder) / "taken.json").read_text())
+        return found
+
+
+def message(batch: int, classes: int, signals: int = 1) -> int:
+    """Bytes that every process receives in a step of a ranking rule: signals [n], and notes for the ledger.
+
+    A note has the outputs, loss, weight and signal in 4 bytes each, and the position of its example in 8.
+    """
+    return batch * (4 * signals + 4 * (classes + 3) + 8)
+
+
+def show(rows: list[dict[str, Any]]) -> str:
+    """The stored figures as a page."""
+    first = rows[0]
+    gathers = {(row["processes"], row["batch"]): row for row in rows if row["who"].startswith("gathers")}
+    lines = [
+        "# Several processes on two cores",
+        "",
+        "Steps of a network with 784 inputs and two hidden layers of 512 (670,000 parameters), gloo, one thread a "
+        f"process, on {first['machine']['cpu']}; medians. The machine has two cores, and other work ran on them: read "
+        "the ratios within a group, not the times.",
+        "",
+        "| scaling | processes | batch | who | ms a step | times DDP by hand |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['scaling']} | {row['processes']} | {row['batch']:,} | {row['who']} | {1000 * row['seconds']:.1f} | "
+        f"{row['against_ddp']:.3f} |"
+        for row in rows
+        if row["seconds"] > 0
+    ]
+    speed = max(message(batch, CLASSES) / row["seconds"] for (count, batch), row in gathers.items() if count > 1)
+    lines += [
+        "",
+        f"The gathers bring {speed / 1e6:,.0f} MB a second to a process here. What they bring in an epoch of 1,000,000 "
+        "examples does not depend on the number of processes or the batch; how long it takes, by this speed and at 10 "
+        "GB a second, which is assumed for a network between GPUs:",
+        "",
+        "| classes | MB an epoch | seconds here | seconds at 10 GB/s |",
+        "|---|---|---|---|",
+    ]
+    for classes in (10, 100, 1000):
+        size = message(1_000_000, classes)
+        lines.append(f"| {classes:,} | {size / 1e6:,.0f} | {size / speed:.1f} | {size / 1e10:.3f} |")
+    lines += [
+        "",
+        "And what one step brings to each of 1,024 processes, whose ring passes 1,023 messages on (5 microseconds "
+        "each, assumed), beside the gradients of 100 million parameters, which are twice 400 MB:",
+        "",
+        "| batch | classes | MB | ms at 10 GB/s | ms of the ring | ms of the gradients |",
+        "|---|---|---|---|---|---|",
+    ]
+    for batch in (4096, 32768, 1048576):
+        for classes in (10, 1000):
+            size = message(batch, classes)
+            lines.append(
+                f"| {batch:,} | {classes:,} | {size / 1e6:,.1f} | {size / 1e7:,.2f} | {2 * 1023 * 5e-3:.1f} | 80.0 |"
+            )
+    return "\n".join([*lines, "", "Made by `python benchmarks/several.py --show results/several-cpu.jsonl`."])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batch", type=int, default=4096)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--counts", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", type=Path, help="print the page of these stored rows")
+    told = parser.parse_args()
+    if told.show is not None:
+        print(show([json.loads(line) for line in told.show.read_text().splitlines()]))
+        return
+    rows: list[dict[str, Any]] = []
+    for scaling in ("strong", "weak"):
+        for count in told.counts:
+            if scaling == "weak" and count == 1:
+                continue  # the same as strong
+            batch = told.batch if scaling == "strong" else told.batch * count
+            taken = group(count, batch, told.steps, told.rounds)
+            for name, seconds in taken.items():
+                ratios = [mine / base for mine, base in zip(seconds, taken["DDP by hand"], strict=True)]
+                row = {"scaling": scaling, "processes": count, "batch": batch, "who": name}
+                row |= {"seconds": statistics.median(seconds), "against_ddp": statistics.median(ratios)}
+                print(f"{scaling:7}{count:3} processes, batch {batch:6}: {name:18}"
+                      f"{1000 * row['seconds']:9.2f} ms a step{row['against_ddp']:8.3f}x", flush=True)  # fmt: skip
+                rows.append(row)
+    write(rows, told.out, threads=1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--process"]:
+        rank, count, folder, batch, steps, rounds = sys.argv[2:]
+        one_process(int(rank), int(count), Path(folder), int(batch), int(steps), int(rounds))
+    else:
+        main()

@@ -1,0 +1,58 @@
+"""What the start costs: commands that need no torch, and what `import thresher` adds to importing torch.
+
+    python benchmarks/start.py [--rounds 5] [--out results/start-cpu.jsonl]
+
+Every turn is a process of its own, in turns; figures are the least CPU seconds (user and system) of all rounds, which
+other work on the machine disturbs least, with the peak of memory.
+"""
+
+import argparse
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+CONTESTANTS = {
+    "python": ["-c", "pass"],
+    "import torch": ["-c", "import torch"],
+    "import thresher": ["-c", "import thresher"],
+    "import thresher, fit": ["-c", "import torch; from thresher import fit"],
+    "thresher --version": ["-m", "thresher", "--version"],
+    "thresher methods": ["-m", "thresher", "methods"],
+}
+
+
+def cost(words: list[str]) -> tuple[float, int]:
+    """CPU seconds and KiB at the peak of a process."""
+    child = os.posix_spawn(
+        sys.executable, [sys.executable, *words], os.environ,
+        file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+    )  # fmt: skip
+    _, status, used = os.wait4(child, 0)
+    assert status == 0, words
+    found: resource.struct_rusage = used
+    return found.ru_utime + found.ru_stime, found.ru_maxrss
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    told = parser.parse_args()
+    turns: dict[str, list[tuple[float, int]]] = {name: [] for name in CONTESTANTS}
+    for _ in range(told.rounds):
+        for name, words in CONTESTANTS.items():
+            turns[name].append(cost(words))
+    rows: list[dict[str, Any]] = []
+    for name, found in turns.items():
+        seconds, memory = min(seconds for seconds, _ in found), max(memory for _, memory in found) / 1024
+        rows.append({"who": name, "cpu_seconds": seconds, "peak_mib": round(memory), "rounds": told.rounds})
+        print(f"{name:24}{seconds:7.3f} s of CPU {memory:6.0f} MiB", flush=True)
+    from timing import write  # imports torch; a process begins with the peak of memory of the one that starts it
+
+    write(rows, told.out, 1)
+
+
+if __name__ == "__main__":
+    main()

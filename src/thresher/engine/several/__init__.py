@@ -1,0 +1,1 @@
+"""Several processes train one run: which of them this is, what they tell each other, and who sees which examples."""

@@ -1,0 +1,133 @@
+"""A weigher in Hugging Face's Trainer, and in trainers made of it, such as those of TRL.
+
+Items bring the columns `id` and, where some should count more, `weight`; both are taken off before the model is called.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Trainer, TrainerCallback
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from thresher.core.examples import Examples
+from thresher.trainers.loggers import named_numbers
+from thresher.trainers.numbered import ID, WEIGHT, Numbered
+from thresher.trainers.weigher import Weigher, unwrapped
+
+IGNORED = -100
+
+
+def next_tokens(labels: Tensor) -> Tensor:
+    """The targets of a language model whose labels are its own tokens: at each place the one that follows.
+
+    >>> next_tokens(torch.tensor([[5, 6, 7]])).tolist()
+    [[6, 7, -100]]
+    """
+    return torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], IGNORED)], 1)
+
+
+def predicts_next(model: nn.Module) -> bool:
+    """Whether the model moves its labels by one place itself, as language models that write from left to right do."""
+    inner = unwrapped(model)
+    wrapped: Any = inner
+    base = wrapped.get_base_model() if "get_base_model" in dir(inner) else inner  # which peft has wrapped
+    return type(base).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+
+
+def parted(batch: Mapping[str, Any], moves: bool) -> tuple[dict[str, Any], Tensor]:
+    """The inputs of the model, and the targets at the places of its outputs."""
+    inputs = {name: value for name, value in batch.items() if name not in ("labels", ID, WEIGHT)}
+    return inputs, next_tokens(batch["labels"]) if moves else batch["labels"]
+
+
+class Collated:
+    """A collate function that carries ids and weights past another, which need not know them."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any]):
+        self.collate = collate
+
+    def __call__(self, items: list[Any]) -> dict[str, Any]:
+        carried = {name: [item[name] for item in items] for name in (ID, WEIGHT) if name in items[0]}
+        batch = self.collate([{name: part for name, part in item.items() if name not in carried} for item in items])
+        kinds = {ID: torch.long, WEIGHT: torch.float32}
+        return {**batch, **{name: torch.tensor(values, dtype=kinds[name]) for name, values in carried.items()}}
+
+
+class Told(TrainerCallback):
+    """Tells the weigher of epochs and steps."""
+
+    def __init__(self, weigher: Weigher, log: Callable[[dict[str, float]], None]):
+        self.weigher, self.log = weigher, log
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
+        self.weigher.total = args.num_train_epochs
+        self.weigher.begin_epoch(round(state.epoch or 0))
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
+        self.weigher.skip_if_empty(given["optimizer"])
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
+        self.weigher.end_epoch()
+        if self.weigher.history:
+            self.log(named_numbers(self.weigher.history[-1]))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
+        self.weigher.finish()
+
+
+def weighted(base: type[Any]) -> type[Any]:
+    """A trainer like this one that counts examples as a weigher says: `weighted(SFTTrainer)(..., weigher=...)`.
+
+    clean_dataset  items like those of train_dataset whose labels can be trusted, for weighers that look at some
+    """
+
+    class Weighted(base):  # type: ignore[misc]
+        train_dataset: Any
+        data_collator: Any
+        _signature_columns: Any
+
+        def __init__(self, *given: Any, weigher: Weigher, clean_dataset: Any = None, **named: Any):
+            super().__init__(*given, **named)
+            self.weigher = weigher
+            self.data_collator = Collated(self.data_collator)
+            self.model_accepts_loss_kwargs = False  # so that the loss of a batch is divided among accumulated ones
+            if self.train_dataset is not None and ID not in self.train_dataset[0]:
+                self.train_dataset = numbered(self.train_dataset)
+            if clean_dataset is not None:
+                weigher.take_clean(self._as_examples(clean_dataset))
+            self.add_callback(Told(weigher, self.log))
+
+        def _as_examples(self, dataset: Any) -> Examples:
+            self._set_signature_columns_if_needed()
+            items = [
+                {k: v for k, v in dataset[at].items() if k in self._signature_columns} for at in range(len(dataset))
+            ]
+            inputs, targets = parted(self.data_collator(items), predicts_next(self.model))
+            return Examples(inputs, targets, name="clean_dataset")
+
+        def _set_signature_columns_if_needed(self) -> None:
+            super()._set_signature_columns_if_needed()
+            self._signature_columns = list(dict.fromkeys([*self._signature_columns, ID, WEIGHT]))
+
+        def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **given: Any) -> Any:
+            if not model.training:
+                plain = {name: value for name, value in inputs.items() if name not in (ID, WEIGHT)}
+                return super().compute_loss(model, plain, return_outputs=return_outputs, **given)
+            told, targets = parted(inputs, predicts_next(model))
+            loss = self.weigher.loss(model, told, targets, ids=inputs.get(ID), weight=inputs.get(WEIGHT))
+            return (loss, {}) if return_outputs else loss
+
+    Weighted.__name__ = Weighted.__qualname__ = f"Weighted{base.__name__}"
+    return Weighted
+
+
+def numbered(dataset: Any) -> Any:
+    """The dataset with its places as the column `id`; one of the package datasets stays one."""
+    if "add_column" in dir(dataset):
+        return dataset.add_column(ID, list(range(len(dataset))))
+    return Numbered(dataset)
+
+
+ThresherTrainer = weighted(Trainer)

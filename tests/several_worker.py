@@ -1,0 +1,193 @@
+"""One of several processes that train together: `several_worker.main(rank, count, folder)`.
+
+All cases run in one process group, because starting a process takes longer than any of them. The test process runs the
+same cases alone, by `outcomes(folder)`, and compares.
+"""
+
+import os
+import time
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, distributed, nn
+from torch.distributed.tensor import DTensor
+
+from thresher import Examples, Recipe, acquire, fit, signals
+from thresher.core.errors import ThresherError
+from thresher.methods import acquisition
+from thresher.objectives import CrossCorrelation, DeterminantLoss
+from thresher.rules import FacilityLocation, KeepSmallest, MetaGradient, from_peer, streamed_facility_location, warmup
+from thresher.slots import ClusterMixup, Flip, Mixup, PadCrop
+
+BATCH = 50  # which four processes share as 13, 13, 12 and 12
+Found = dict[str, Any]
+
+
+def digits(count: int = 203) -> Examples:
+    """Images in double precision, so that parameters differ by less than the ledger's single precision shows."""
+    inputs, targets = load_digits(return_X_y=True)
+    made = Examples(
+        torch.as_tensor(inputs[:count] / 16).view(-1, 1, 8, 8), torch.as_tensor(targets[:count]), classes=10
+    )
+    return replace(made, ids=1000 - 3 * torch.arange(count), checked=False)
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10)).double()
+
+
+class Items:
+    """The same as a map-style dataset, whose items draw noise of their own."""
+
+    def __init__(self, inputs: Tensor):
+        self.inputs = inputs.float()
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, position: int) -> Tensor:
+        return self.inputs[position] + 0.01 * torch.randn(1, 8, 8)
+
+
+def _recipes() -> dict[str, tuple[Any, dict[str, Any]]]:
+    half = KeepSmallest(by=signals.loss, fraction=0.5)
+    crust = Recipe(each_epoch=warmup(1, FacilityLocation(by=signals.output_gradient, fraction=0.5)), mix=ClusterMixup())
+    made: dict[str, tuple[Any, Found]] = {
+        name: (name, {"noise_rate": 0.3}) for name in ("standard", "prl-l", "prl-g", "co-teaching", "reclaim")
+    }
+    return made | {
+        "found rate": ("prl-l", {"epochs": 5}),
+        "l2rw": (Recipe(each_batch=MetaGradient()), {"clean": digits().subset(torch.arange(30))}),
+        "few clean": (Recipe(each_batch=MetaGradient()), {"clean": digits().subset(torch.arange(3))}),
+        "crust": (crust, {}),
+        "views": (Recipe(each_batch=half, views=(PadCrop(1), Flip())), {}),
+        "mixup": (Recipe(each_batch=half, mix=Mixup()), {}),
+        "peers": (Recipe(peers=2, each_batch=from_peer(half)), {}),
+        "batch objective": (Recipe(objective=DeterminantLoss()), {}),
+        "sharded": ("standard", {"sharded": True, "average": 0.9}),
+        "sharded rule": ("prl-l", {"sharded": True, "noise_rate": 0.3}),
+        "sharded norms": ("prl-g", {"sharded": True, "noise_rate": 0.3}),
+    }
+
+
+def outcomes(folder: Path) -> Found:
+    """The ledger, parameters and history of every case, and what acquisitions choose."""
+    train, found = digits(), Found()
+    for name, (what, given) in _recipes().items():
+        run = fit(what, network, train, batch=BATCH, device="cpu", test=train, **{"epochs": 3, **given})
+        found[name] = seen(run)
+    streamed = replace(train, inputs=Items(train.inputs))
+    found["stream"] = seen(fit("prl-l", lambda: network().float(), streamed, noise_rate=0.3, epochs=2, batch=BATCH))
+    model, averaged = (fit("standard", network, train, epochs=1, seed=seed, device="cpu").model for seed in (0, 1))
+    for name in ("badge", "s-badge", "margin", "coreset"):
+        more = {"average": averaged} if name == "s-badge" else {}
+        more |= {"labelled": train.subset(torch.arange(20))} if name == "coreset" else {}
+        rule = acquisition(name).rule(15)
+        found[name] = acquire(rule, model, train, batch=32, **more).tolist()
+    choose = FacilityLocation(by=signals.features, count=12, select=_streamed)
+    found["streamed coreset"] = acquire(choose, model, train, batch=32, on_disk=folder / "pool").tolist()
+    return found
+
+
+def _streamed(embeddings: Tensor, count: int) -> Any:
+    return streamed_facility_location(embeddings.split(40), count)
+
+
+def seen(run: Any) -> Found:
+    table = run.ledger.table()
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    history = [{name: value for name, value in record.items() if name != "seconds"} for record in run.history]
+    parameters = [_whole(value) for model in run.models for value in model.state_dict().values()]
+    return {"ledger": columns, "history": history, "parameters": parameters}
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.clone()
+
+
+def go_on(folder: Path, epochs: int, **more: Any) -> Found:
+    """A run in a folder, to so many epochs."""
+    settings: Found = {"epochs": epochs, "batch": BATCH, "out": folder, "device": "cpu", **more}
+    return seen(fit("prl-l", network, digits(), noise_rate=0.3, **settings))
+
+
+@dataclass
+class Death:
+    """Where this process is to end, and when the other one was seen to be there still."""
+
+    folder: Path | None = None
+    noticed: float = 0.0
+
+
+DEATH = Death()
+
+
+def last_losses(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross entropy, until the second epoch is saved: then the second process ends."""
+    history = None if DEATH.folder is None else DEATH.folder / "history.jsonl"
+    if history is not None and history.is_file() and len(history.read_text().splitlines()) == 2:
+        if distributed.get_rank() == 1:
+            os._exit(0)
+        DEATH.noticed = DEATH.noticed or time.monotonic()
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def trained_by_last_losses(folder: Path) -> Found:
+    settings: Found = {"epochs": 4, "batch": BATCH, "device": "cpu", "commit_every": 0.0, "out": folder}
+    return seen(fit(Recipe(objective=last_losses), network, digits(), **settings))
+
+
+def killed(folder: Path) -> float:
+    """How many seconds it takes a process to notice that another one is gone, in the third epoch."""
+    DEATH.folder = folder
+    try:
+        trained_by_last_losses(folder)
+    except RuntimeError:  # which torch.distributed raises
+        return time.monotonic() - DEATH.noticed
+    raise AssertionError("the run went on without a process")
+
+
+def _refusals() -> list[str]:
+    """What several processes are told that they cannot do."""
+    clean, said = digits().subset(torch.arange(30)), []
+    tries: list[tuple[Recipe, Found]] = [
+        (Recipe(), {"batch": 1}),
+        (Recipe(objective=CrossCorrelation(), views=(Flip(), Flip())), {}),
+        (Recipe(each_batch=MetaGradient()), {"clean": clean, "sharded": True}),
+        (Recipe(), {"epochs": 1 + distributed.get_rank()}),
+    ]
+    for recipe, given in tries:
+        try:
+            fit(recipe, network, digits(), **{"batch": BATCH, "epochs": 1, "device": "cpu", **given})
+        except ThresherError as error:
+            said.append(str(error))
+    return said
+
+
+def _with_batch_norm() -> Found:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
+        run = fit("prl-l", model, digits(), noise_rate=0.3, batch=BATCH, epochs=2, device="cpu")
+    return {"said": " ".join(str(each.message) for each in said), **seen(run)}
+
+
+def main(rank: int, count: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("error")
+    store = f"file://{folder}/store{count}"
+    distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=count)
+    found: Found = outcomes(folder / f"of{rank}")
+    found["resumed"] = go_on(folder / "resumed", count, sharded=count == 2)
+    found["sharded on"] = go_on(folder / "sharded", count, sharded=True)
+    found["refused"], found["batch norm"] = _refusals(), _with_batch_norm()
+    torch.save(found, folder / f"found{count}-{rank}.pt")
+    if count == 2:
+        noticed = killed(folder / "killed")
+        (folder / "noticed").write_text(str(noticed))
+        os._exit(0)
+    distributed.destroy_process_group()

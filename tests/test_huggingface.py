@@ -1,0 +1,137 @@
+"""A weigher in Hugging Face's Trainer: ids and weights as columns, the weights of a plain loop, language models."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+import tiny_transformers as tiny  # noqa: E402
+
+from thresher import Examples, fit, weigh  # noqa: E402
+from thresher.rules import KeepSmallest, MetaGradient  # noqa: E402
+from thresher.trainers import ThresherTrainer, Weigher, weighted  # noqa: E402
+
+N, LENGTH = 24, 6
+DRAWS = torch.Generator().manual_seed(0)
+IDS = torch.randint(1, tiny.WORDS, (N, LENGTH), generator=DRAWS)
+LABELS = (IDS[:, 0] % 2).tolist()
+ONES = [1] * LENGTH
+ITEMS: list[dict[str, Any]] = [
+    {"input_ids": ids.tolist(), "attention_mask": ONES, "labels": label} for ids, label in zip(IDS, LABELS, strict=True)
+]
+
+
+def bert() -> nn.Module:
+    torch.manual_seed(0)
+    return tiny.bert(num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+
+def gpt2() -> nn.Module:
+    torch.manual_seed(0)
+    return tiny.gpt2(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+
+
+def trained(model: nn.Module, items: Any, out: Path, weigher: Weigher, **more: Any) -> Any:
+    options = {"num_train_epochs": 1, "per_device_train_batch_size": 8, "learning_rate": 0.01, "max_grad_norm": 0.0}
+    named = {name: more.pop(name) for name in ("clean_dataset", "eval_dataset") if name in more}
+    quiet = {"report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "logging_strategy": "no"}
+    arguments = transformers.TrainingArguments(output_dir=str(out), optim="sgd", **options | quiet | more)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = ThresherTrainer(model=model, args=arguments, train_dataset=items, weigher=weigher, **named)
+        trainer._get_train_sampler = lambda *given: torch.utils.data.SequentialSampler(items)  # noqa: ARG005
+        trainer.train()
+    return trainer
+
+
+def by_hand(model: nn.Module, rule: Any, targets: torch.Tensor, clean: Any = None) -> list[float]:
+    """The weights of every batch by weigh, in a loop written by hand with the same optimizer and schedule."""
+    optimizer, found = torch.optim.SGD(model.parameters(), lr=0.01), []
+    for step, index in enumerate(torch.arange(N).split(8)):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01 * (1 - step / 3)
+        inputs = {"input_ids": IDS[index], "attention_mask": torch.ones(8, LENGTH, dtype=torch.long)}
+        weights = weigh(rule, model, inputs, targets[index], clean=clean)
+        logits = model(**inputs).logits
+        losses = nn.functional.cross_entropy(logits.movedim(-1, 1), targets[index], reduction="none")
+        if losses.ndim == 2:
+            losses = losses.sum(1) / (targets[index] != -100).sum(1)
+        optimizer.zero_grad()
+        ((weights * losses).sum() / weights.sum()).backward()
+        optimizer.step()
+        found += weights.tolist()
+    return found
+
+
+@pytest.mark.parametrize("name", ["prl-l", "l2rw"])
+@pytest.mark.parametrize("language", [False, True])
+def test_the_trainer_weighs_and_trains_as_a_loop_by_hand(name: str, language: bool, tmp_path: Path) -> None:
+    make = gpt2 if language else bert
+    items = [{**item, "labels": item["input_ids"]} for item in ITEMS] if language else ITEMS
+    targets = torch.cat([IDS[:, 1:], torch.full((N, 1), -100)], 1) if language else torch.tensor(LABELS)
+    mask = torch.ones(6, LENGTH, dtype=torch.long)
+    clean = ({"input_ids": IDS[:6], "attention_mask": mask}, targets[:6])
+    rule: Any = KeepSmallest(by="output_gradient_norm", fraction=0.75) if name == "prl-l" else MetaGradient()
+    more = {} if name == "prl-l" else {"clean_dataset": items[:6]}
+    weigher, model, plain = Weigher(name, noise_rate=0.25), make(), make()
+    trained(model, items, tmp_path, weigher, **more)
+    expected = by_hand(plain, rule, targets, clean if more else None)
+    rows = weigher.ledger.table().sort_by("id")
+    assert rows["id"].to_pylist() == list(range(N))
+    assert rows["weight"].to_pylist() == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    for mine, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
+
+
+def test_ids_and_weights_are_columns(tmp_path: Path) -> None:
+    """An example whose weight is 0 teaches nothing, whatever its label is."""
+    items = [{**item, "id": 500 + at, "weight": float(at % 2)} for at, item in enumerate(ITEMS)]
+    spoilt = [item if at % 2 else {**item, "labels": 1 - item["labels"]} for at, item in enumerate(items)]
+    found = []
+    for given in (items, spoilt):
+        model, weigher = bert(), Weigher()
+        trained(model, given, tmp_path, weigher)
+        found.append(model)
+    table = weigher.ledger.table().sort_by("id")
+    assert table["id"].to_pylist() == list(range(500, 500 + N))
+    assert table["weight"].to_pylist() == [float(at % 2) for at in range(N)]
+    for mine, other in zip(*(model.parameters() for model in found), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_accumulation_bf16_datasets_and_evaluation(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_list([{**item, "text": "not for the model"} for item in ITEMS])
+    weigher = Weigher("prl-g", noise_rate=0.25)
+    trainer = trained(
+        bert(), data, tmp_path, weigher, gradient_accumulation_steps=3, bf16=True, num_train_epochs=2, eval_dataset=data
+    )
+    assert weigher.ledger.table().num_rows == 2 * N
+    assert np.isfinite(trainer.evaluate()["eval_loss"])
+    assert weigher.total == 2
+
+
+def test_any_trainer_can_be_weighted() -> None:
+    class Other(transformers.Trainer):  # type: ignore[misc, name-defined]
+        pass
+
+    assert issubclass(weighted(Other), Other)
+    assert weighted(Other).__name__ == "WeightedOther"
+
+
+@pytest.mark.parametrize("name", ["prl-l", "prl-g"])
+def test_a_stock_model_and_a_batch_encoding_go_through_fit(name: str) -> None:
+    encoded = transformers.BatchEncoding({"input_ids": IDS, "attention_mask": torch.ones_like(IDS)})
+    run = fit(name, bert, Examples(encoded, LABELS), noise_rate=0.25, epochs=12, batch=8, learning_rate=5e-3)
+    assert run.history[-1]["kept"] == 0.75
+    assert run.history[-1]["loss"] < 0.6 * run.history[0]["loss"]
+    short = transformers.BatchEncoding({"input_ids": IDS, "attention_mask": torch.ones(3, LENGTH)})
+    with pytest.raises(ValueError, match=r"inputs of different lengths \(24 of input_ids, 3 of attention_mask\)"):
+        Examples(short, LABELS)

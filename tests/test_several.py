@@ -1,0 +1,126 @@
+"""Law 10: one run in 1, 2 and 4 processes has the same order, ids and decisions; also when the number changes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from several_worker import go_on, network, outcomes, trained_by_last_losses
+
+from thresher import open_run
+
+CODE = "import pathlib, several_worker as w; w.main({rank}, {count}, pathlib.Path({folder!r}))"
+PATIENCE = 400  # seconds, for a machine that has much else to do
+COUNTS = (2, 4)
+ROUNDED = ("stream", "sharded norms")  # in single precision; by another backward pass
+
+
+def launch(count: int, folder: Path) -> list[dict[str, Any]]:
+    """What each of so many processes has found."""
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", CODE.format(rank=rank, count=count, folder=str(folder))],
+            env=surroundings, cwd=Path(__file__).parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+    try:
+        for process in started:
+            said, _ = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, said
+    finally:
+        for process in started:
+            process.kill()
+    return [torch.load(folder / f"found{count}-{rank}.pt", weights_only=False) for rank in range(count)]
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, list[dict[str, Any]]]]:
+    folder = tmp_path_factory.mktemp("several")
+    return folder, {count: launch(count, folder) for count in COUNTS}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return outcomes(tmp_path_factory.mktemp("alone"))
+
+
+def same_run(one: dict[str, Any], other: dict[str, Any], exact: bool = True) -> None:
+    """Bit for bit where networks compute in double precision, whose last digits the ledger does not show."""
+    assert one["ledger"].keys() == other["ledger"].keys()
+    for name, values in one["ledger"].items():
+        if exact or values.dtype.kind != "f":
+            np.testing.assert_array_equal(other["ledger"][name], values, err_msg=name)
+        else:
+            np.testing.assert_allclose(other["ledger"][name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+    for mine, theirs in zip(one["parameters"], other["parameters"], strict=True):
+        torch.testing.assert_close(theirs, mine, rtol=0, atol=1e-14 if exact else 1e-5)
+    if exact:
+        assert other["history"] == one["history"]
+
+
+def test_ledger_parameters_and_history_do_not_depend_on_the_number_of_processes(several, alone):
+    for found in several[1].values():
+        for rank in found:
+            for name, one in alone.items():
+                if isinstance(one, dict):
+                    same_run(one, rank[name], exact=name not in ROUNDED)
+
+
+def test_acquisitions_choose_the_same_in_several_processes(several, alone):
+    for found in several[1].values():
+        for rank in found:
+            for name, one in alone.items():
+                if isinstance(one, list):
+                    assert rank[name] == one, name
+                    assert len(one) == len(set(one)) > 10
+
+
+def test_a_run_goes_on_with_another_number_of_processes(several, tmp_path):
+    folder, _ = several
+    whole = go_on(tmp_path / "whole", 6)
+    same_run(whole, go_on(folder / "resumed", 6))  # two epochs by 2, up to the fourth by 4, and the rest alone
+    same_run(whole, go_on(folder / "sharded", 6))  # whose parameters were sharded all the time
+    opened = open_run(folder / "resumed", model=network)
+    np.testing.assert_array_equal(opened.ledger.table()["weight"].to_numpy(), whole["ledger"]["weight"])
+
+
+def test_a_lost_process_ends_the_others_and_the_run_goes_on(several, tmp_path):
+    folder, _ = several
+    assert 0 <= float((folder / "noticed").read_text()) < 60
+    before = open_run(folder / "killed", model=network)
+    assert not before.finished
+    assert len(before.history) == 2
+    same_run(trained_by_last_losses(tmp_path / "whole"), trained_by_last_losses(folder / "killed"))
+
+
+def test_what_several_processes_cannot_do_is_said_at_the_start(several):
+    for found in several[1].values():
+        for rank in found:
+            few, views, sharded, differ = rank["refused"]
+            assert few.startswith("batch=1 cannot be shared by")
+            assert "compares all views of a batch" in views
+            assert "clean_agreement is not exact where parameters are sharded" in sharded
+            assert "The processes differ in what they train" in differ
+
+
+def test_networks_with_batch_norm_stay_the_same_in_all_processes(several):
+    for first, *others in several[1].values():
+        assert "SyncBatchNorm needs CUDA" in first["batch norm"]["said"]
+        for other in others:
+            same_run(first["batch norm"], other["batch norm"])
+
+
+def test_the_page_is_made_of_the_stored_figures(monkeypatch):
+    root = Path(__file__).parents[1]
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    rows = [json.loads(line) for line in (root / "results" / "several-cpu.jsonl").read_text().splitlines()]
+    bench = run_path(str(root / "benchmarks" / "several.py"))
+    assert (root / "docs" / "results" / "several-cpu.md").read_text() == bench["show"](rows) + "\n"
