@@ -92,8 +92,10 @@ def _check_lowest(versions: dict[str, str]) -> None:
 def _check_examples(mypy: Path, python: Path, folder: Path) -> int:
     """Check each example by itself, because scripts share no names; how many there are."""
     examples = sorted((ROOT / "examples").glob("*.py"))
+    # Some of torch's own functions are untyped, and transformers is no extra; thresher without py.typed still fails.
+    options = ["--config-file", "", "--strict", "--allow-untyped-calls", "--disable-error-code", "import-not-found"]
     for each in examples:
-        _run(mypy.absolute(), "--python-executable", python, "--config-file", "", "--strict", each, cwd=folder)
+        _run(mypy.absolute(), "--python-executable", python, *options, each, cwd=folder)
     return len(examples)
 
 

@@ -1,5 +1,6 @@
 """The site: the code of every page runs, the build has no warning, and a browser can read and search it offline."""
 
+import html
 import json
 import os
 import re
@@ -105,9 +106,9 @@ def test_the_reference_shows_public_names_only(site: Path) -> None:
 
 def test_the_reference_shows_what_classes_and_functions_take(site: Path) -> None:
     words = re.sub(r"<[^>]*>", "", (site / "api" / "rules.html").read_text(encoding="utf-8"))
-    text = " ".join(words.split())
-    assert re.search(r"KeepAbove\( by: Signal \| str, bound: [^)]*\)", text), "fields of a dataclass with their types"
-    assert re.search(r"facility_location\( embeddings: [^)]*\) -> Coreset", text), "types of a function"
+    text = " ".join(html.unescape(words).split())
+    assert re.search(r"KeepAbove\( ?by: Signal, bound: float \| Schedule ?\)", text), "a dataclass and its fields"
+    assert re.search(r"facility_location\( ?embeddings: Tensor, count: int ?\) -> Coreset", text), "types of a function"
 
 
 @pytest.mark.parametrize("width", [1280, 390])

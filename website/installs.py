@@ -15,7 +15,7 @@ def installs_part(root: Path) -> Made:
     """The latest row of every environment, by Python, extras and resolution."""
     lines = (root / "results" / "install.jsonl").read_text(encoding="utf-8").splitlines()
     latest = {_environment(row): row for row in map(json.loads, lines)}
-    heads = ["Python", "installed", "versions", *SHOWN, "import beyond torch", "`--version`"]
+    heads = ["Python", "extras", "versions", *SHOWN, "import thresher", "thresher --version"]
     return Made(table(heads, [_line(latest[key]) for key in sorted(latest)]))
 
 
@@ -28,7 +28,7 @@ def _line(row: dict[str, Any]) -> list[str]:
     versions, seconds = row["versions"], row["cpu_seconds"]
     return [
         versions["python"],
-        f"`thresher{row['extras']}`",
+        row["extras"].strip("[]") or "none",
         RESOLUTIONS[row["resolution"]],
         *(versions.get(name, "").partition("+")[0] for name in SHOWN),
         f"{seconds['import_beyond_torch']:.2f} s",
