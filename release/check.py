@@ -8,6 +8,7 @@ With --mypy the examples are also checked against the last installed package, wh
 
 import argparse
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -101,7 +102,8 @@ def _check_examples(mypy: Path, python: Path, folder: Path) -> int:
 
 def _run(*command: object, cwd: Path | None = None, capture: bool = False) -> str:
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=cwd, check=True, text=True, stdout=subprocess.PIPE if capture else None)
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # what is installed is used
+    done = subprocess.run(words, cwd=cwd, env=alone, check=True, text=True, stdout=subprocess.PIPE if capture else None)
     return done.stdout or ""
 
 

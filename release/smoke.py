@@ -28,6 +28,7 @@ COMMAND = str(Path(sys.executable).parent / "thresher")
 
 def main() -> None:
     assert IMPORTED < 1.5, f"import thresher took {IMPORTED:.2f} s beyond torch"
+    assert Path(th.__file__).is_relative_to(sys.prefix), f"{th.__file__} is not what was installed"
     assert (Path(th.__file__).parent / "py.typed").exists()
     train()
     seconds = {"import_beyond_torch": round(IMPORTED, 2)}

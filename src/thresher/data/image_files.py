@@ -149,7 +149,7 @@ def fitted(upright: "Image", size: int) -> Any:
 
 
 def is_text_name(path: Path | str) -> bool:
-    """Whether a path is text, as tables and pages that name it have to be; systems allow any bytes.
+    r"""Whether a path is text, as tables and pages that name it have to be; systems allow any bytes.
 
     >>> is_text_name("caf\u00e9.png"), is_text_name("caf\udce9.png")
     (True, False)
