@@ -8,6 +8,8 @@ The ledger keeps the agreements, so that the texts can be sorted by them afterwa
 from random weights, so that this runs in seconds; any of Hugging Face's, whole or with LoRA, goes the same way.
 """
 
+from typing import Any
+
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -47,9 +49,10 @@ def texts(count: int, kinds: list[int], seed: int) -> Examples:
 
 
 def model() -> GPT2LMHeadModel:
-    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 8}
-    dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    return GPT2LMHeadModel(GPT2Config(vocab_size=len(VOCABULARY), bos_token_id=0, eos_token_id=0, **sizes, **dropout))
+    sizes: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 8}
+    config = GPT2Config(vocab_size=len(VOCABULARY), bos_token_id=0, eos_token_id=0, **sizes)
+    config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
+    return GPT2LMHeadModel(config)
 
 
 torch.set_num_threads(1)  # enough for a model this small

@@ -33,7 +33,8 @@ def texts(count: int, seed: int) -> list[dict[str, Any]]:
 
 def model() -> BertForSequenceClassification:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    sizes: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes["intermediate_size"] = 64
     return BertForSequenceClassification(BertConfig(vocab_size=WORDS, max_position_embeddings=LENGTH, **sizes))
 
 

@@ -30,7 +30,8 @@ class Digits(pl.LightningModule):
 
     def training_step(self, batch: list[torch.Tensor]) -> torch.Tensor:
         inputs, targets, ids = batch
-        return self.weigher.loss(self.net, inputs, targets, ids=ids)  # was: cross_entropy(...)
+        loss: torch.Tensor = self.weigher.loss(self.net, inputs, targets, ids=ids)  # was: cross_entropy(...)
+        return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=1e-3)
@@ -43,7 +44,7 @@ trainer = pl.Trainer(
     max_epochs=12, accelerator="cpu", devices=1, gradient_clip_val=1.0, callbacks=[WeigherCallback(weigher)],
     logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
 )  # fmt: skip
-data = TensorDataset(train.inputs, train.targets, torch.arange(len(train)))
+data = TensorDataset(torch.as_tensor(train.inputs), train.targets, torch.arange(len(train)))
 trainer.fit(module, DataLoader(data, batch_size=64, shuffle=True))
 
 with torch.no_grad():

@@ -3,14 +3,14 @@
 import torch
 from torch.nn.functional import cross_entropy
 
-from thresher import load, weigh
+from thresher import load, signals, weigh
 from thresher.corruption import corrupt
 from thresher.models import build
 from thresher.rules import KeepSmallest
 
 digits = load("digits")
 train = corrupt(digits.train, "symmetric:0.4", seed=0)
-rule = KeepSmallest(by="output_gradient_norm", fraction=0.6)
+rule = KeepSmallest(by=signals.output_gradient_norm, fraction=0.6)
 
 torch.manual_seed(0)
 model = build("mlp", input_shape=train.input_shape, outputs=10)

@@ -7,7 +7,7 @@ from thresher import Examples, fit, load
 from thresher.corruption import corrupt
 
 
-class Files(Dataset):
+class Files(Dataset[torch.Tensor]):
     """Stands for images on disk: an item is decoded when it is asked for."""
 
     def __init__(self, images: torch.Tensor):
@@ -22,7 +22,8 @@ class Files(Dataset):
 
 digits = load("digits")
 in_memory = corrupt(digits.train, "symmetric:0.4", seed=0)
-streamed = Examples(Files(in_memory.inputs), in_memory.targets, classes=10, columns=in_memory.columns)
+images = torch.as_tensor(in_memory.inputs)
+streamed = Examples(Files(images), in_memory.targets, classes=10, columns=in_memory.columns)
 
 
 def train_on(examples: Examples) -> float:
