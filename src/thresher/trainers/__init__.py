@@ -1,7 +1,7 @@
 """Rules in trainers that are not Thresher's: plain loops, Accelerate, Lightning, Hugging Face; and loggers for runs."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thresher.core.errors import needs_extra
 
@@ -18,6 +18,14 @@ _WHERE = {
 }
 _EXTRAS = {"huggingface": ("text", "transformers", "accelerate"), "lightning": ("lightning", "lightning")}
 __all__ = list(_WHERE)
+
+
+if TYPE_CHECKING:
+    from thresher.trainers.huggingface import ThresherTrainer, weighted
+    from thresher.trainers.lightning import WeigherCallback
+    from thresher.trainers.loggers import MLflow, TensorBoard, WandB, save_weights
+    from thresher.trainers.numbered import Numbered
+    from thresher.trainers.weigher import Weigher
 
 
 def __getattr__(name: str) -> Any:
