@@ -38,7 +38,7 @@ def model() -> BertForSequenceClassification:
     return BertForSequenceClassification(BertConfig(vocab_size=WORDS, max_position_embeddings=LENGTH, **sizes))
 
 
-def accuracy(trainer: ThresherTrainer) -> float:
+def accuracy(trainer: Any) -> float:
     predicted = trainer.predict(test)
     return float((predicted.predictions.argmax(1) == predicted.label_ids).mean())
 
@@ -53,11 +53,12 @@ with tempfile.TemporaryDirectory() as folder:
         folder, num_train_epochs=8, per_device_train_batch_size=32, learning_rate=5e-3, use_cpu=True, report_to=[],
         save_strategy="no", logging_strategy="no", disable_tqdm=True, seed=0,
     )  # fmt: skip
-    for method, known, more in (
+    methods: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
         ("standard", {}, {}),
         ("prl-l", {"noise_rate": 1 / 3}, {}),
         ("l2rw", {}, {"clean_dataset": trusted}),
-    ):
+    )
+    for method, known, more in methods:
         weigher = Weigher(method, **known)
         trainer = ThresherTrainer(model=model(), args=settings, train_dataset=train, weigher=weigher, **more)
         trainer.train()

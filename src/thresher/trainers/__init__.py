@@ -5,6 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from thresher.core.errors import needs_extra
 
+if TYPE_CHECKING:
+    from thresher.trainers.huggingface import ThresherTrainer, weighted
+    from thresher.trainers.lightning import WeigherCallback
+    from thresher.trainers.loggers import MLflow, TensorBoard, WandB, save_weights
+    from thresher.trainers.numbered import Numbered
+    from thresher.trainers.weigher import Weigher
+
 _WHERE = {
     "MLflow": "loggers",
     "Numbered": "numbered",
@@ -17,7 +24,17 @@ _WHERE = {
     "weighted": "huggingface",
 }
 _EXTRAS = {"huggingface": ("text", "transformers", "accelerate"), "lightning": ("lightning", "lightning")}
-__all__ = list(_WHERE)
+__all__ = [
+    "MLflow",
+    "Numbered",
+    "TensorBoard",
+    "ThresherTrainer",
+    "WandB",
+    "Weigher",
+    "WeigherCallback",
+    "save_weights",
+    "weighted",
+]
 
 
 if TYPE_CHECKING:
