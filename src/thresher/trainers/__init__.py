@@ -37,14 +37,6 @@ __all__ = [
 ]
 
 
-if TYPE_CHECKING:
-    from thresher.trainers.huggingface import ThresherTrainer, weighted
-    from thresher.trainers.lightning import WeigherCallback
-    from thresher.trainers.loggers import MLflow, TensorBoard, WandB, save_weights
-    from thresher.trainers.numbered import Numbered
-    from thresher.trainers.weigher import Weigher
-
-
 def __getattr__(name: str) -> Any:
     """A public name, imported when it is first asked for: none of these packages has to be installed for the others."""
     if name not in _WHERE:
