@@ -17,7 +17,7 @@ from thresher.engine.gradients import convolution, layers
 from thresher.engine.gradients.factored import Factors, record
 from thresher.engine.gradients.formulas import refuse_batch_norm, supported
 from thresher.engine.gradients.layers import NotFactored
-from thresher.engine.gradients.vmapped import norms_by_vmap
+from thresher.engine.gradients.unfactored import norms_by_vmap
 
 EVEN_SAME = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")  # torch, of its own copy
 WEIGHTS = [0.0, 2.0, 0.5, 1.0, 3.0, 0.1]

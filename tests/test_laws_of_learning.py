@@ -48,7 +48,7 @@ def test_law_2_only_the_step_differentiates_for_training() -> None:
     }
     assert files_that(lambda name, _: name.split(".")[-1] == "step_unless") == {"engine/step/step.py"}
     # For signals only: the gradient of the outputs, the norms of single examples, and the clean set's gradient.
-    gradients = ("any_layer", "factored", "tangent", "vmapped")
+    gradients = ("factored", "formulas", "unfactored")
     allowed = {"engine/step/step.py", *(f"engine/gradients/{name}.py" for name in gradients)}
     allowed |= {"core/objective.py"}
     differentiating = {"grad", "jacrev", "jacfwd", "vjp", "jvp"}

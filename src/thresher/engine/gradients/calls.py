@@ -12,8 +12,7 @@ from torch.autograd.graph import GradientEdge
 from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
-from thresher.engine.gradients.any_layer import any_layer
-from thresher.engine.gradients.formulas import BY_POSITION, formula_of
+from thresher.engine.gradients.formulas import BY_POSITION, any_layer, formula_of
 from thresher.engine.gradients.layers import NotFactored, Share
 from thresher.engine.gradients.outer import Outer
 

@@ -19,8 +19,7 @@ from thresher.core.trees import Tree, call_with, rows
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder, covered_layers
 from thresher.engine.gradients.replay import Notes, Replayed
-from thresher.engine.gradients.tangent import Direction, by_forward_mode, by_two_backwards
-from thresher.engine.gradients.vmapped import norms_by_vmap
+from thresher.engine.gradients.unfactored import Direction, by_forward_mode, by_two_backwards, norms_by_vmap
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from thresher.engine.gradients.factored import record
 from thresher.engine.gradients.formulas import refuse_batch_norm
 from thresher.engine.gradients.layers import NotFactored
 from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
-from thresher.engine.gradients.tangent import direction_of, entered
-from thresher.engine.gradients.vmapped import norms_by_vmap
+from thresher.engine.gradients.unfactored import direction_of, entered, norms_by_vmap
 from thresher.engine.step.forward import Batch, forward_pass, untraced
 from thresher.engine.step.learner import Taps, evaluating
 

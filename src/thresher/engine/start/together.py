@@ -12,7 +12,7 @@ from thresher.core.rule import needs_of
 from thresher.core.seeding import preserved
 from thresher.core.trees import Tree, leaves
 from thresher.engine.gradients.strategy import Factored
-from thresher.engine.gradients.tangent import direction_of
+from thresher.engine.gradients.unfactored import direction_of
 from thresher.engine.several.gather import see_whole_batch
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.start.checks import Tried

@@ -21,7 +21,7 @@ from thresher.engine.device.capture import Aside
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder
 from thresher.engine.gradients.strategy import Forward, Strategy
-from thresher.engine.gradients.tangent import direction_of
+from thresher.engine.gradients.unfactored import direction_of
 from thresher.engine.several.gather import CleanOfAll
 from thresher.engine.step.learner import LAST_INPUTS, Taps, shard_of
 from thresher.engine.step.teacher import Teacher

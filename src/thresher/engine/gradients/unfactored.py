@@ -1,7 +1,8 @@
-"""How far each example's gradient agrees with the clean set's (L2RW, Ren et al. 2018, Algorithm 1).
+"""Gradients of single examples through models without factored formulas: their norms, and how far they agree.
 
-With g the gradient of the mean clean loss, the meta-gradient of Algorithm 1 is one directional derivative: at ε = 0 the
-look-ahead parameters are the current ones, and there -∂/∂εᵢ of the clean loss is α · uᵢ with uᵢ = d/dt ℓᵢ(θ + t·g);
+Norms are taken by `vmap(grad)`. The agreement is that with the clean set's gradient (L2RW, Ren et al. 2018, Algorithm
+1). With g the gradient of the mean clean loss, the meta-gradient of Algorithm 1 is one directional derivative: at ε = 0
+the look-ahead parameters are the current ones, and there -∂/∂εᵢ of the clean loss is α · uᵢ with uᵢ = d/dt ℓᵢ(θ + t·g);
 normalising cancels the step size α. θ are the parameters of the model, not those of an objective. Models whose layers
 all have factored formulas get u from the training chain itself (`Factors.along`), others from one pass in forward mode,
 or where that is missing by differentiating the gradient.
@@ -16,7 +17,14 @@ from importlib import import_module
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.func import grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.dropout import _DropoutNd
+
+from thresher.core.errors import ThresherError
+from thresher.core.trees import Tree, call_with, mapped, rows
+from thresher.engine.device.placement import as_written
+from thresher.engine.gradients.formulas import refuse_batch_norm, supported
 
 Direction = Mapping[nn.Parameter, Tensor]
 
@@ -80,3 +88,46 @@ def entered(model: nn.Module) -> Iterator[list[str]]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def norms_by_vmap(
+    model: nn.Module, inputs: Tree, output_gradients: Tensor, chunk: int = 16, why_not: str | None = None
+) -> Tensor:
+    """The same norms [n] for models without formulas, by `vmap(grad)`: `chunk` copies of the gradient at a time.
+
+    `output_gradients` are ∂loss_i/∂outputs_i [n, ...]; an objective that looks at the whole batch has seen it in them.
+    Refusals say `why_not` the factored way, if that is known.
+    """
+    refuse_batch_norm(model)
+    why_not = why_not or supported(model) or "although every layer has a formula"
+    for name, layer in model.named_modules():
+        if isinstance(layer, _DropoutNd) and layer.training and layer.p > 0:
+            raise ThresherError(
+                f"{name} draws dropout masks, which vmap(grad) cannot repeat: call eval() on it, or use only layers "
+                f"with factored formulas ({why_not.rstrip('.')})."
+            )
+    trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+    others = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
+
+    def along(parameters: dict[str, Tensor], example: Tree, output_gradient: Tensor) -> Tensor:
+        buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}  # a pass may write to them
+        with as_written():
+            outputs = call_with(model, (parameters, others, buffers), mapped(lambda leaf: leaf[None], example))
+        return (outputs[0] * output_gradient).sum()
+
+    def norms(examples: Tree, output_gradients: Tensor) -> Tensor:
+        gradients = vmap(grad(along), (None, 0, 0))(trained, examples, output_gradients)
+        flat = [each.reshape(len(each), -1) for each in gradients.values()]  # a parameter may be a single number
+        return torch.stack([each.float().square().sum(1) for each in flat]).sum(0).sqrt()
+
+    try:
+        blocks = [slice(start, start + chunk) for start in range(0, len(output_gradients), chunk)]
+        return torch.cat([norms(rows(inputs, block), output_gradients[block]) for block in blocks])
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        said = str(error).splitlines()[0]
+        raise ThresherError(
+            f"vmap(grad) cannot take the gradients of single examples through this model ({why_not.rstrip('.')}): "
+            f"replace that layer, or use output_gradient_norm, which needs none of them; torch said: {said}"
+        ) from error
