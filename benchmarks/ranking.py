@@ -64,7 +64,8 @@ def gains(folder: Path) -> dict[str, dict[str, list[float]]]:
 def table_gains(folder: Path) -> dict[str, list[float]]:
     """Way -> its gain in balanced accuracy over plain training on each imbalanced table."""
     scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for result in read(folder / "imbalanced-tables.jsonl")[0]:
+    for line in (folder / "imbalanced-tables.jsonl").read_text(encoding="utf-8").splitlines():
+        result = json.loads(line)
         for way, score in result["balanced accuracy"].items():
             scores[result["set"]][way].append(score)
     found: dict[str, list[float]] = defaultdict(list)

@@ -54,7 +54,7 @@ def test_a_folder_without_an_audit_and_a_damaged_one_are_refused(tmp_path: Path)
         Issues.read(tmp_path)
     (tmp_path / "issues.parquet").write_bytes(b"junk")
     (tmp_path / "issues.json").write_text("{}")
-    with pytest.raises(ThresherError, match="cannot be read"):
+    with pytest.raises(ThresherError, match="is damaged"):
         Issues.read(tmp_path)
     with pytest.raises(ThresherError, match="no column weight"):
         Issues(TABLE.drop_columns(["weight"]))

@@ -249,12 +249,13 @@ MEMORY = {
     "product_type": "single precision keeps its digits on the host only",
     "multiply": "numpy keeps the digits of single precision, whatever torch was told",
     "places_below": "numpy finds places several times as quickly as torch on the host",
+    "places_of_least": "numpy finds the least several times as quickly as torch on the host",
     "one_thread": "small blocks are quicker in one thread",
 }
 ASKS = {"is_cuda", "is_cpu", "is_mps", "is_xpu", "is_meta", "get_device", "get_device_name", "current_device"}
 PROCESSES = {"cuda", "mps", "distributed", "get_rank", "multiprocessing", "accelerator", "cpu_count"}
 IMPORTS = {"abc", "collections", "copy", "dataclasses", "enum", "functools", "itertools", "math", "numbers", "numpy"}
-IMPORTS |= {"thresher", "torch", "typing"}
+IMPORTS |= {"thresher", "torch", "typing", "warnings"}
 READERS = [
     *sorted(SOURCE.glob("rules/**/*.py")),
     *sorted(SOURCE.glob("objectives/*.py")),

@@ -486,7 +486,7 @@ def test_the_page_says_what_is_stored() -> None:
         return f"{100 * fmean(row['last'] for row in stored if (row['cell'], row['method']) == (cell, method)):.1f}"
 
     worse, plain = mean("cifar10n-worse", "reclaim"), mean("cifar10n-worse", "standard")
-    assert f"score {worse} on average of three seeds; plain training ends at {plain}." in page
+    assert f"score {worse} on average of three seeds; plain training ends at {plain}, and where" in page
     assert f"it is {mean('cifar10-symmetric-50', 'reclaim')} (one seed)" in page
     much = mean("cifar10-symmetric-80", "patient")
     assert f"{much} with [reclaim-patient](reclaim-patient.md) (one seed)" in page

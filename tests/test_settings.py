@@ -97,14 +97,22 @@ def test_a_new_field_is_an_option_a_line_of_toml_and_part_of_a_run(tmp_path: Pat
 OTHER: dict[str, Any] = {  # of each option a value that is not its default
     "epochs": 7, "steps": 9, "batch": 33, "optimizer": "sgd", "learning_rate": 0.25, "momentum": 0.5,
     "weight_decay": 1e-4, "schedule": "step:80,100", "augment": "weak,strong", "clean_batch": 5, "seed": 11,
-    "precision": "float32", "compiled": True, "deterministic": True, "device": "cpu", "workers": 2, "method": "spl",
+    "precision": "float32", "compiled": True, "deterministic": True, "device": "cpu", "workers": 2, "sharded": True,
+    "method": "spl",
     "data": 'a "quoted" [/b]\\path:ü', "corruption": "symmetric:0.4", "data_dir": "C:\\data", "noise_rate": 0.4,
     "model": "mlp:8", "clean": "50", "validation": 0.2, "early_stop": True, "fine_tune": True, "fine_tune_steps": 9,
     "pool": True, "test": "checked.csv", "task": "classes", "categorical": "a,b", "drop": "c", "na": "?,-", "sep": ";",
     "groups": "person", "skip_broken": True, "start": "represent:20", "features": "vectors.npy",
     "mix": "none",
 }  # fmt: skip
-FREE = {"compiled", "deterministic", "device", "workers", "data_dir"}  # a run may go on under another value of these
+FREE = {
+    "compiled",
+    "deterministic",
+    "device",
+    "sharded",
+    "workers",
+    "data_dir",
+}  # a run may go on under another value of these
 
 
 def test_the_table_of_values_is_whole() -> None:

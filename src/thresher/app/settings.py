@@ -161,6 +161,7 @@ def to_toml(settings: Settings) -> str:
     seed = 0
     precision = "auto"
     deterministic = false
+    sharded = false
     workers = 0
     """
     values = ((field.name, getattr(settings, field.name)) for field in options_of(type(settings)))

@@ -1,6 +1,6 @@
 """The names of all files and folders that a run folder may hold, and what its records are made of."""
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 # Of every run
 SETTINGS = "run.toml"
@@ -85,5 +85,5 @@ class Loop(TypedDict):
     """What the folder of a loop remembers."""
 
     identity: dict[str, Any]
-    class_names: list[str] | None
+    class_names: NotRequired[list[str] | None]
     rounds: list[LoopRound]

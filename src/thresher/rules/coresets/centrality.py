@@ -67,7 +67,8 @@ def _tangents(points: Points, rows: Tensor) -> tuple[Tensor, Tensor]:
 def parts_of(n: int, count: int, at_once: int = AT_ONCE) -> list[tuple[Tensor, int]]:
     """The positions to compare with each other, and how many to choose of each: one part, or several where n is large.
 
-    >>> [(part.tolist(), share) for part, share in parts_of(5, 3, at_once=4)]
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     print([(part.tolist(), share) for part, share in parts_of(5, 3, at_once=4)])
     [([0, 2, 4], 2), ([1, 3], 1)]
     """
     number = -(-n // at_once)
