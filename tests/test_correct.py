@@ -156,6 +156,13 @@ def test_links_are_symbolic_where_hard_ones_cannot_be(files: list[str], monkeypa
     assert contents(Path("new")) == contents(Path("photos"))
 
 
+@pytest.mark.parametrize(("rate", "warned"), [(0.1, False), (None, True)])
+def test_a_correction_without_a_rate_says_to_look_first(files: list[str], rate: float | None, warned: bool) -> None:  # noqa: ARG001
+    found = Issues.read(RUN)
+    Issues(found.table, {**found.summary, "noise_rate": {"rate": rate, "low": 0.0, "high": 0.5, "why": ""}}).write(RUN)
+    assert ("let people look first" in told("correct", RUN, "--out", "new").stdout) == warned
+
+
 def test_images_in_train_and_test_and_in_a_moved_folder() -> None:
     files = photos(Path("photos/train"))
     photos(Path("photos/test"))

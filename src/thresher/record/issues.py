@@ -114,7 +114,8 @@ class Issues:
         count, found = len(self), self.summary.get("noise_rate") or {}
         what = "labels" if "suggested" in self.table.column_names else "targets"
         if found.get("rate") is None:
-            return f"How many of the {count:,} {what} are wrong cannot be told: {found.get('why', 'not estimated')}."
+            why = str(found.get("why", "not estimated")).removeprefix("cannot tell: ")
+            return f"How many of the {count:,} {what} are wrong cannot be told: {why}."
         wrong = round(found["rate"] * count)
         return f"About {wrong:,} of {count:,} {what} look wrong ({found['low']:.0%} to {found['high']:.0%})."
 

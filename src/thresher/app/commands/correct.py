@@ -63,3 +63,8 @@ def correct(
         f"{found['dropped']:,} are left out: {place}\n"
         f"Every change is in {out / 'changes.csv'}; the way back: thresher correct --undo {out}"
     )
+    if (issues.summary.get("noise_rate") or {"rate": 0.0})["rate"] is None and found["by_people"] < found["relabelled"]:
+        print(
+            "The audit could not tell how many labels are wrong, so its suggestions may be no better than the labels: "
+            f"let people look first (thresher review {run})."
+        )
