@@ -78,7 +78,7 @@ def remove_left_behind(folder: Path) -> None:
 
 
 def _is_held(handle: int) -> bool:
-    """Whether another process has locked this open file; else this one has now. Without locks nobody knows."""
+    """Whether another process has locked this open file; else this one has now. Without locks it cannot be told."""
     try:
         import fcntl
 

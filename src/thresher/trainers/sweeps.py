@@ -1,4 +1,4 @@
-"""Rules of the epoch in somebody's trainer: asked about the whole training set when its first batch comes."""
+"""Rules of the epoch in a user's trainer: asked about the whole training set when its first batch comes."""
 
 from dataclasses import dataclass, field
 

@@ -42,7 +42,7 @@ class Network:
 
 
 class Weigher:
-    """How much each example of a batch counts in somebody's training loop: `loss` in place of the loss of the loop.
+    """How much each example of a batch counts in a user's training loop: `loss` in place of the loss of the loop.
 
     what        a method by name, a Recipe or a rule; a recipe's mix, views and draw are left out, with a warning
     noise_rate  the share of wrong targets, for methods by name that assume one

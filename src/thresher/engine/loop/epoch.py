@@ -22,7 +22,7 @@ from thresher.engine.step.teacher import Teacher
 
 
 class Seen(Protocol):
-    """What a sweep needs of a network: a learner, or one that somebody else trains."""
+    """What a sweep needs of a network: a learner, or one that another trainer has."""
 
     model: nn.Module
     objective: Objective
