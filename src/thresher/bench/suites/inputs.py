@@ -14,7 +14,7 @@ from thresher.core.schedules import cosine
 from thresher.methods import CONFIDENT, SURE_AND_VOTED, MethodFacts
 from thresher.methods.reclaim import agreeing, reclaim
 from thresher.methods.reclaim_vote import reclaim_vote
-from thresher.rules import Agree, NeighbourVote, either, product
+from thresher.rules import Agree, NeighbourVote, Uniform, either, product, warmup
 from thresher.slots.views import strong, weak
 
 NO_START: Mapping[str, Any] = {"start": None}
@@ -23,6 +23,16 @@ NO_START: Mapping[str, Any] = {"start": None}
 def throughout(facts: MethodFacts, **changes: Any) -> Recipe:
     """Votes select to the end, and the averaged model's label has to win them too; nothing is estimated."""
     return reclaim_vote(facts, **{"later": None, "rest": SURE_AND_VOTED, **changes})
+
+
+def start_or_predicted(facts: MethodFacts, **changes: Any) -> Recipe:
+    """Labels are trusted that the start's neighbours vote for, or that the average predicts."""
+    return throughout(facts, **{"vote": either(NeighbourVote(kept=True), Agree()), **changes})
+
+
+def late(facts: MethodFacts, share: float = 0.5, rest: Rule = SURE_AND_VOTED) -> Recipe:
+    """The same, where labels that are not trusted are dropped for this share of the run and replaced only later."""
+    return start_or_predicted(facts, by_vote=0.0, rest=warmup(round(share * facts.epochs), rest, before=Uniform(0.0)))
 
 
 def predicted_labels(facts: MethodFacts) -> Rule:  # noqa: ARG001  # asked for by reclaim_vote, needs to know nothing
@@ -64,8 +74,11 @@ PARTS = (
     Entry(
         "neighbours-of-the-start",
         "votes of the start's neighbours to the end, or what the average predicts",
-        recipe=partial(throughout, vote=either(NeighbourVote(kept=True), Agree())),
+        recipe=start_or_predicted,
     ),
+    Entry("late", "the same, and in the first half the rest is dropped", recipe=late),
+    Entry("late-confident", "the same, and later relabelled without the votes", recipe=partial(late, rest=CONFIDENT)),
+    Entry("never", "the same, and the rest is dropped to the end", recipe=partial(start_or_predicted, rest=None)),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim_vote, mix=None)),
     Entry("two-networks", "two networks, each for the other", recipe=partial(reclaim_vote, peers=2)),
 )
@@ -85,7 +98,7 @@ EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
 REPORTED = ("standard", "standard-short", "reclaim-started", "reclaim-vote", "two-networks")
 CANDIDATES = (
     "votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "agreeing-later", "both",
-    "neighbours-of-the-start", "reclaim-vote",
+    "neighbours-of-the-start", "late", "late-confident", "never", "reclaim-vote",
 )  # fmt: skip
 
 
