@@ -80,7 +80,7 @@ class Training:
         at_once = max(1024 if captured else 512, plan.batch)
         self.sweeper = Sweeper(
             at_once, plan.autocast, plan.workers, tried.in_sweep, captured, plan.channels_last, taught,
-            shards=None if ranks is None else Shards(ranks),
+            shards=None if ranks is None else Shards(ranks), signals_at_once=plan.settings.signals_at_once,
         )  # fmt: skip
         self.sets = self._with_teacher(sets, taught, objective)
         self.train = train = self.sets["train"]
