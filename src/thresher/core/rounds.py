@@ -61,7 +61,7 @@ def shared(rule: Rule, fraction: float, parts: int, joined: Joined = scattered) 
 def proposals(count: int, n: int, parts: int) -> tuple[list[int], bool]:
     """How many of n each part proposes where `count` are to be chosen, and whether a second round chooses among those.
 
-    As many as fit into a part together, `count` at the most. Where fewer than `count` would, each part chooses its share.
+    As many as fit into a part together, `count` at the most; where fewer than `count` would, each chooses its share.
 
     >>> proposals(2, 100, 4), proposals(10, 100, 4), proposals(30, 100, 4)
     (([2, 2, 2, 2], True), ([6, 6, 6, 6], True), ([8, 7, 8, 7], False))

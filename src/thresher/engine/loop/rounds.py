@@ -1,4 +1,4 @@
-"""Rules of an epoch or a round about more than fits in one memory: asked in parts, and then about what those propose."""
+"""Rules of an epoch or a round about more than fits in one memory: asked in parts, then about what those propose."""
 
 import math
 import warnings
