@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,8 @@ from thresher.engine.store.about import identity
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
 from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits, steps_at_once
+
+Value = TypeVar("Value")
 
 
 class Training:
@@ -315,6 +317,10 @@ class Training:
         for observer, state in zip(self.observers, saved["observed"], strict=True):
             observer.load_state(state)
         self.ledger.parts = list(saved["ledger"])
+
+    def agreed(self, value: Value) -> Value:
+        """The first process's value, of several."""
+        return value if self.ranks is None else self.ranks.from_first(value)
 
     def close(self) -> None:
         for learner in self.learners:

@@ -3,10 +3,12 @@
 import hashlib
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
@@ -113,11 +115,10 @@ class Ranks:
             for buffer in found:
                 buffer /= self.count
 
-    def gathered(self, state: Any) -> Any:
-        """A state of the training with whole tensors in place of shards."""
-        from thresher.engine.several.sharding import gathered
-
-        return gathered(state)
+    @cached_property
+    def mesh(self) -> DeviceMesh:
+        """The processes in a row, over which parameters are sharded."""
+        return init_device_mesh(self.device.type, (self.count,))
 
     def reducing(self, model: nn.Module, unused: bool) -> nn.Module:
         """The model wrapped so that a backward pass adds up gradients over processes while it goes on (DDP)."""
