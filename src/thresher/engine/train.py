@@ -106,6 +106,8 @@ def train_recipe(
         if taught is not None:
             _adapt_teacher(taught, placed["train"])
         training = Training(recipe, models, placed, plan, taught, ranks)
+        if plan.captured and training.refusal is not None and watch is not None and (ranks is None or ranks.is_first):
+            watch(Moment(0, plan.epochs, 0, 1, note=f"The steps run without a CUDA graph: {training.refusal}."))
         compiles = _compiles(settings, training)
         compilers = [compiler_of(each, compiles) for each in given]
         if compiles and settings.compiled is None and watch is not None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -125,6 +125,22 @@ class Ranks:
         wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=unused)
         wrapped.register_comm_hook(None, _sum_of_bucket)
         return wrapped
+
+
+def agreed(ranks: Ranks | None, found: Callable[[], Value]) -> Value:
+    """What the first process finds, or its refusal, in every process."""
+    if ranks is None:
+        return found()
+    value, refused = None, None
+    if ranks.is_first:
+        try:
+            value = found()
+        except ThresherError as error:
+            refused = error
+    value, refused = ranks.from_first((value, refused))
+    if refused is not None:
+        raise refused
+    return value  # type: ignore[return-value]
 
 
 def part_of(n: int, rank: int, count: int) -> slice:

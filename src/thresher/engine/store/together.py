@@ -5,8 +5,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from thresher.core.errors import ThresherError, needs_extra
-from thresher.engine.several.ranks import Ranks
+from thresher.core.errors import needs_extra
+from thresher.engine.several.ranks import Ranks, agreed
 from thresher.engine.store.checkpoint import Record, RunFolder, with_shards
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import SHARDS
@@ -25,15 +25,8 @@ class SharedFolder(RunFolder):
     def opened(self) -> Iterator[dict[str, Any] | None]:
         """What the first process finds in the folder, in every process; or its refusal. Each takes its own shards."""
         with ExitStack() as stack:
-            saved, refused = None, None
-            if self.writes:
-                try:
-                    saved = stack.enter_context(super().opened())
-                except ThresherError as error:
-                    refused = error
-            saved, refused = self.ranks.from_first((saved, refused))
-            if refused is not None:
-                raise refused
+            alone = super().opened()
+            saved = agreed(self.ranks, lambda: stack.enter_context(alone))
             if saved is not None and self.in_shards:
                 saved = with_shards(self.path, saved, self.ranks.mesh)
             yield saved
