@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from several_data import SOURCES, make_sources, read, source
+from several_page import show
 from timing import write
 from torch import Tensor, distributed, nn
 from torch.nn.functional import cross_entropy
@@ -108,15 +110,32 @@ def gathers(batch: int, steps: int, device: str) -> float:
     return statistics.median(seconds)
 
 
-def decided(method: str, device: str) -> Tensor:
-    """The weights of eight epochs of a method, on a set whose batches no number of processes divides."""
+def small() -> Examples:
+    """Examples in double precision, whose batches no number of processes divides."""
     drawn = examples(503)
     assert isinstance(drawn.inputs, Tensor)
-    data = replace(drawn, inputs=drawn.inputs[:, :32].double(), checked=False)
+    return replace(drawn, inputs=drawn.inputs[:, :32].double(), checked=False)
+
+
+class Rows(nn.Module):
+    """Inputs, or their part `row`, as rows in double precision."""
+
+    def forward(self, inputs: Tensor | dict[str, Tensor]) -> Tensor:
+        return (inputs if isinstance(inputs, Tensor) else inputs["row"]).flatten(1).double()
+
+
+def small_network(data: Examples) -> nn.Module:
+    width = Rows()(next(data.batches([torch.arange(1)]))).shape[1]  # type: ignore[arg-type]
+    return nn.Sequential(Rows(), nn.Linear(width, 16), nn.Tanh(), nn.Linear(16, CLASSES)).double()
+
+
+def decided(method: str, device: str, streamed: Examples | None = None) -> Tensor:
+    """The weights of eight epochs of a method, or of two on a stream."""
+    data = small() if streamed is None else streamed
     more = {"clean": data.subset(torch.arange(50))} if method == "l2rw" else {}
     run = fit(
-        method, lambda: nn.Sequential(nn.Linear(32, 16), nn.Tanh(), nn.Linear(16, CLASSES)).double(), data,
-        noise_rate=0.4, epochs=8, batch=50, device=device, precision="float32", **more,
+        method, lambda: small_network(data), data, noise_rate=0.4, epochs=8 if streamed is None else 2, batch=50,
+        device=device, precision="float32", **more,
     )  # fmt: skip
     return torch.from_numpy(run.ledger.table()["weight"].to_numpy().copy())
 
@@ -147,10 +166,19 @@ def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rou
             seconds = attempted(name, run)
             if seconds is not None:
                 taken[name].append(seconds)
+    streams = SOURCES if device == "cpu" else ()
+    reads = {
+        f"{name}, {workers} workers": read(source(name, folder), batch, workers, count, rank)
+        for name in streams
+        for workers in (0, 1)
+    }
     tried = {method: attempted(method, partial(decided, method, device)) for method in DECIDE}
+    for name in streams:
+        streamed = source(name, folder)
+        tried[f"prl-l on {name}"] = attempted(name, partial(decided, "prl-l", device, streamed))
     weights = {method: found for method, found in tried.items() if found is not None}
     if rank == 0:
-        torch.save({"taken": taken, "weights": weights}, folder / "found.pt")
+        torch.save({"taken": taken, "weights": weights, "reads": reads}, folder / "found.pt")
     if count > 1:
         distributed.barrier()
         distributed.destroy_process_group()
@@ -159,6 +187,8 @@ def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rou
 def group(count: int, batch: int, steps: int, rounds: int, device: str) -> dict[str, Any]:
     """What a group of so many processes found: seconds of every round of each contestant, and the weights."""
     with tempfile.TemporaryDirectory() as folder:
+        if device == "cpu":
+            make_sources(Path(folder))
         told = [str(each) for each in (count, folder, batch, steps, rounds, device)]
         surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
         started = [
@@ -170,64 +200,6 @@ def group(count: int, batch: int, steps: int, rounds: int, device: str) -> dict[
                 raise SystemExit("a process of the benchmark failed")
         found: dict[str, Any] = torch.load(Path(folder) / "found.pt")
         return found
-
-
-def message(batch: int, classes: int, signals: int = 1) -> int:
-    """Bytes that every process receives in a step of a ranking rule: signals [n], and notes for the ledger.
-
-    A note has the outputs, loss, weight and signal in 4 bytes each, and the position of its example in 8.
-    """
-    return batch * (4 * signals + 4 * (classes + 3) + 8)
-
-
-def show(rows: list[dict[str, Any]]) -> str:
-    """The stored figures as a page."""
-    first = rows[0]
-    gathers = {(row["processes"], row["batch"]): row for row in rows if row["who"].startswith("gathers")}
-    lines = [
-        "# Several processes on two cores",
-        "",
-        "Steps of a network with 784 inputs and two hidden layers of 512 (670,000 parameters), gloo, one thread a "
-        f"process, on {first['machine']['cpu']}; medians. The machine has two cores, and other work ran on them: read "
-        "the ratios within a group, not the times.",
-        "",
-        "| scaling | processes | batch | who | ms a step | times DDP by hand |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['scaling']} | {row['processes']} | {row['batch']:,} | {row['who']} | {1000 * row['seconds']:.1f} | "
-        f"{row['against_ddp']:.3f} |"
-        for row in rows
-        if row["seconds"] > 0
-    ]
-    speed = max(message(batch, CLASSES) / row["seconds"] for (count, batch), row in gathers.items() if count > 1)
-    lines += [
-        "",
-        f"The gathers bring {speed / 1e6:,.0f} MB a second to a process here. What they bring in an epoch of 1,000,000 "
-        "examples does not depend on the number of processes or the batch; how long it takes, by this speed and at 10 "
-        "GB a second, which is assumed for a network between GPUs:",
-        "",
-        "| classes | MB an epoch | seconds here | seconds at 10 GB/s |",
-        "|---|---|---|---|",
-    ]
-    for classes in (10, 100, 1000):
-        size = message(1_000_000, classes)
-        lines.append(f"| {classes:,} | {size / 1e6:,.0f} | {size / speed:.1f} | {size / 1e10:.3f} |")
-    lines += [
-        "",
-        "And what one step brings to each of 1,024 processes, whose ring passes 1,023 messages on (5 microseconds "
-        "each, assumed), beside the gradients of 100 million parameters, which are twice 400 MB:",
-        "",
-        "| batch | classes | MB | ms at 10 GB/s | ms of the ring | ms of the gradients |",
-        "|---|---|---|---|---|---|",
-    ]
-    for batch in (4096, 32768, 1048576):
-        for classes in (10, 1000):
-            size = message(batch, classes)
-            lines.append(
-                f"| {batch:,} | {classes:,} | {size / 1e6:,.1f} | {size / 1e7:,.2f} | {2 * 1023 * 5e-3:.1f} | 80.0 |"
-            )
-    return "\n".join([*lines, "", "Made by `python benchmarks/several.py --show results/several-cpu.jsonl`."])
 
 
 def compared(count: int, weights: dict[str, Tensor], alone: dict[str, Tensor]) -> list[dict[str, Any]]:
@@ -277,6 +249,8 @@ def main() -> None:
             found = group(count, batch, told.steps, told.rounds, told.device)
             rows += timed(scaling, count, batch, found["taken"])
             alone = alone or found["weights"]
+            if scaling == "strong":
+                rows += [{"reads": name, "processes": count, "a_second": fast} for name, fast in found["reads"].items()]
             if scaling == "strong" and count > 1:
                 rows += compared(count, found["weights"], alone)
     write(rows, told.out, threads=1, device=told.device)

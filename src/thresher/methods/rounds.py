@@ -30,7 +30,9 @@ class Rounds:
         if self.ranks is not None:
             self.ranks.check_same("the loop that they run", json.dumps(self.identity, sort_keys=True).encode())
         self.writes = self.out is not None and (self.ranks is None or self.ranks.is_first)
-        self.records: list[Record] = [] if self.out is None else agreed(self.ranks, self._begun)
+        self.records: list[Record] = []
+        if self.out is not None:
+            self.records = agreed(self.ranks, self._begun)
 
     def _begun(self) -> list[Record]:
         """The finished rounds of this loop, if the folder has any."""

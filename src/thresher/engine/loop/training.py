@@ -32,6 +32,7 @@ from thresher.engine.start.checks import Tried, check_recipe, check_run, first_o
 from thresher.engine.start.together import check_several, check_sharded, share_learner
 from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import Learner, shard_of
+from thresher.engine.step.shared import SharedStep
 from thresher.engine.step.step import Passes, Step
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 from thresher.engine.store.about import identity
@@ -91,7 +92,8 @@ class Training:
         self.rows = [EpochRows(train, every, together) for _ in models]
         of_clean = None if ranks is None else CleanOfAll(ranks, plan.clean_batch)
         passes = Passes(recipe, self.learners, train.classes, plan.autocast, tried.in_step, taught, of_clean)
-        self.step = Step(recipe, passes, self.rows, plan.batch, ranks, plan.clean_batch)
+        of_step = (recipe, passes, self.rows, plan.batch, plan.clean_batch)
+        self.step = Step(*of_step) if ranks is None else SharedStep(*of_step, ranks=ranks)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules}
