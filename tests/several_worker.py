@@ -189,6 +189,17 @@ def _refusals() -> list[str]:
     return said
 
 
+def _about_graphs() -> list[str]:
+    """What a run says that asks for CUDA graphs, in the first process."""
+    said: list[str] = []
+
+    def watch(moment: Any) -> None:
+        said.extend([moment.note] if moment.note else [])
+
+    fit("standard", network, digits(), steps=1, batch=BATCH, device="cpu", captured=True, watch=watch)
+    return said
+
+
 def _with_batch_norm() -> Found:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -206,6 +217,7 @@ def main(rank: int, count: int, folder: Path) -> None:
     found["resumed"] = go_on(folder / "resumed", count, sharded=count == 2)
     found["sharded on"] = go_on(folder / "sharded on", count, sharded=True)
     found["loop"] = [looped(folder / f"loop{count}") for _ in range(2)]  # the second reads what the first wrote
+    found["graphs"] = _about_graphs()
     found["refused"], found["batch norm"] = _refusals(), _with_batch_norm()
     torch.save(found, folder / f"found{count}-{rank}.pt")
     noticed = killed(folder / f"killed{count}", DIES[count])

@@ -148,6 +148,13 @@ def test_what_several_processes_cannot_do_is_said_at_the_start(several):
             assert "The processes differ in what they train" in differ
 
 
+def test_the_first_process_says_that_graphs_are_off(several):
+    for first, *others in several[1].values():
+        why = "in several processes the host adds up gradients during the backward pass"
+        assert first["graphs"] == [f"The steps run without a CUDA graph: {why}."]
+        assert all(other["graphs"] == [] for other in others)
+
+
 def test_networks_with_batch_norm_stay_the_same_in_all_processes(several):
     for first, *others in several[1].values():
         assert "SyncBatchNorm needs CUDA" in first["batch norm"]["said"]

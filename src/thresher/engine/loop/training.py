@@ -76,8 +76,8 @@ class Training:
             check_sharded(tried)
         self.learners = _learners(recipe, models, train, plan, tried, ranks)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
-        if ranks is not None:
-            self.refusal = self.refusal or "in several processes the host adds up gradients during the backward pass"
+        if ranks is not None and plan.captured:
+            self.refusal = "in several processes the host adds up gradients during the backward pass"
         captured = self.refusal is None
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
         at_once = max(1024 if captured else 512, plan.batch)
