@@ -1,12 +1,15 @@
 """What several processes cost and gain on this machine's cores: our gathers beside plain DDP, weak and strong scaling.
 
     python benchmarks/several.py [--batch 4096] [--steps 12] [--rounds 3] [--out results/several-cpu.jsonl]
+    python benchmarks/several.py --device cuda --processes 1 2 --rounds 2 --out results/several-gpu.jsonl
     python benchmarks/several.py --show results/several-cpu.jsonl > docs/results/several-cpu.md
 
 Every process computes in one thread. In a group the contestants take turns, and figures are medians over rounds: a loop
 by hand with DDP, and the steps of `fit` by plain training and by PRL(L). The gathers of PRL(L) are also
-timed by themselves, with the tensors of such a step. Two processes on two cores that others use as well scale badly:
-the ratios within one group are what to read.
+timed by themselves, with the tensors of such a step. Then every group trains some methods on a small set in double
+precision, and what they decided is compared with one process. Two processes on two cores that others use as well scale
+badly: the ratios within one group are what to read. On CUDA all processes share the first GPU and talk by gloo, since
+NCCL wants a GPU for each; there only groups of the one batch are timed.
 """
 
 import argparse
@@ -18,11 +21,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
+from several_data import SOURCES, make_sources, read, source
+from several_page import show
 from timing import write
 from torch import Tensor, distributed, nn
 from torch.nn.functional import cross_entropy
@@ -34,6 +41,7 @@ from thresher.engine.several.ranks import Ranks
 from thresher.record.ledger import Note
 
 CLASSES, WIDTH = 10, 784
+DECIDE = ("standard", "prl-l", "prl-g", "co-teaching", "l2rw", "crust", "reclaim")
 
 
 def examples(count: int) -> Examples:
@@ -47,80 +55,141 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, CLASSES))
 
 
-def by_hand(data: Examples, batch: int, steps: int) -> float:
+def now(device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def by_hand(data: Examples, batch: int, steps: int, device: str) -> float:
     """Seconds a step of the loop everybody writes: DDP, and this process's part of each batch."""
     count, rank = (distributed.get_world_size(), distributed.get_rank()) if distributed.is_initialized() else (1, 0)
-    model: nn.Module = network()
+    model: nn.Module = network().to(device)
     model = DistributedDataParallel(model) if count > 1 else model
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-    inputs, targets = data.inputs, data.targets
-    assert isinstance(inputs, Tensor)
+    assert isinstance(data.inputs, Tensor)
+    inputs, targets = data.inputs.to(device), data.targets.to(device)
     seconds = []
     for step in range(steps):
-        begun = time.perf_counter()
-        index = torch.arange(step * batch, (step + 1) * batch).tensor_split(count)[rank] % len(targets)
+        begun = now(device)
+        index = torch.arange(step * batch, (step + 1) * batch, device=device).tensor_split(count)[rank] % len(targets)
         optimizer.zero_grad()
         cross_entropy(model(inputs[index]), targets[index]).backward()
         optimizer.step()
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(now(device) - begun)
     return statistics.median(seconds[2:])
 
 
-def by_fit(method: str, data: Examples, batch: int, steps: int) -> float:
+def by_fit(method: str, data: Examples, batch: int, steps: int, device: str) -> float:
     """Seconds between the steps of `fit`, in the first process; the others only train."""
     times: list[float] = []
     fit(
-        method, network, data, noise_rate=0.4, steps=steps, batch=batch, device="cpu",
-        watch=lambda moment: times.append(time.perf_counter()) if moment.record is None else None,
+        method, network, data, noise_rate=0.4, steps=steps, batch=batch, device=device, precision="float32",
+        watch=lambda moment: times.append(now(device)) if moment.record is None else None,
     )  # fmt: skip
     gaps = [after - before for before, after in pairwise(times[2:])]
     return statistics.median(gaps) if gaps else 0.0
 
 
-def gathers(batch: int, steps: int) -> float:
+def gathers(batch: int, steps: int, device: str) -> float:
     """Seconds of what PRL(L) gathers in a step: one signal before the rule, and the notes of the ledger after it."""
     if not distributed.is_initialized():
         return 0.0
-    ranks = Ranks(torch.device("cpu"))
+    ranks = Ranks(torch.device(device))
     rows = len(ranks.own(torch.empty(batch)))
-    note = Note(torch.arange(rows), torch.randn(rows, CLASSES), *torch.randn(3, rows))
+    signal, *facts = torch.randn(4, rows, device=device)
+    note = Note(torch.arange(rows, device=device), torch.randn(rows, CLASSES, device=device), *facts)
     together = NotesOfAll(ranks, batch)
     seconds = []
     for _ in range(steps):
         distributed.barrier()
-        begun = time.perf_counter()
-        ranks.whole(torch.randn(rows, 1), batch)
+        begun = now(device)
+        ranks.whole(signal[:, None], batch)
         together([note])
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(now(device) - begun)
     return statistics.median(seconds)
 
 
-def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rounds: int) -> None:
+def small() -> Examples:
+    """Examples in double precision, whose batches no number of processes divides."""
+    drawn = examples(503)
+    assert isinstance(drawn.inputs, Tensor)
+    return replace(drawn, inputs=drawn.inputs[:, :32].double(), checked=False)
+
+
+class Rows(nn.Module):
+    """Inputs, or their part `row`, as rows in double precision."""
+
+    def forward(self, inputs: Tensor | dict[str, Tensor]) -> Tensor:
+        return (inputs if isinstance(inputs, Tensor) else inputs["row"]).flatten(1).double()
+
+
+def small_network(data: Examples) -> nn.Module:
+    width = Rows()(next(data.batches([torch.arange(1)]))).shape[1]  # type: ignore[arg-type]
+    return nn.Sequential(Rows(), nn.Linear(width, 16), nn.Tanh(), nn.Linear(16, CLASSES)).double()
+
+
+def decided(method: str, device: str, streamed: Examples | None = None) -> Tensor:
+    """The weights of eight epochs of a method, or of two on a stream."""
+    data = small() if streamed is None else streamed
+    more = {"clean": data.subset(torch.arange(50))} if method == "l2rw" else {}
+    run = fit(
+        method, lambda: small_network(data), data, noise_rate=0.4, epochs=8 if streamed is None else 2, batch=50,
+        device=device, precision="float32", **more,
+    )  # fmt: skip
+    return torch.from_numpy(run.ledger.table()["weight"].to_numpy().copy())
+
+
+def attempted(what: str, work: Callable[[], Any]) -> Any:
+    """What comes of it, or None, with the reason said: what one contestant cannot do does not end the others."""
+    try:
+        return work()
+    except RuntimeError as error:
+        print(f"{what} failed: {error}", flush=True)
+        return None
+
+
+def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rounds: int, device: str) -> None:
     torch.set_num_threads(1)
     if count > 1:
         distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
     data = examples(batch * steps)
     contestants: dict[str, Callable[[], float]] = {
-        "DDP by hand": lambda: by_hand(data, batch, steps),
-        "standard": lambda: by_fit("standard", data, batch, steps),
-        "prl-l": lambda: by_fit("prl-l", data, batch, steps),
-        "gathers of prl-l": lambda: gathers(batch, steps),
+        "DDP by hand": lambda: by_hand(data, batch, steps, device),
+        "standard": lambda: by_fit("standard", data, batch, steps, device),
+        "prl-l": lambda: by_fit("prl-l", data, batch, steps, device),
+        "gathers of prl-l": lambda: gathers(batch, steps, device),
     }
     taken: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
-            taken[name].append(run())
+            seconds = attempted(name, run)
+            if seconds is not None:
+                taken[name].append(seconds)
+    streams = SOURCES if device == "cpu" else ()
+    reads = {
+        f"{name}, {workers} workers": read(source(name, folder), batch, workers, count, rank)
+        for name in streams
+        for workers in (0, 1)
+    }
+    tried = {method: attempted(method, partial(decided, method, device)) for method in DECIDE}
+    for name in streams:
+        streamed = source(name, folder)
+        tried[f"prl-l on {name}"] = attempted(name, partial(decided, "prl-l", device, streamed))
+    weights = {method: found for method, found in tried.items() if found is not None}
     if rank == 0:
-        (folder / "taken.json").write_text(json.dumps(taken))
+        torch.save({"taken": taken, "weights": weights, "reads": reads}, folder / "found.pt")
     if count > 1:
         distributed.barrier()
         distributed.destroy_process_group()
 
 
-def group(count: int, batch: int, steps: int, rounds: int) -> dict[str, list[float]]:
-    """The seconds of every round of each contestant, in a group of so many processes."""
+def group(count: int, batch: int, steps: int, rounds: int, device: str) -> dict[str, Any]:
+    """What a group of so many processes found: seconds of every round of each contestant, and the weights."""
     with tempfile.TemporaryDirectory() as folder:
-        told = [str(each) for each in (count, folder, batch, steps, rounds)]
+        if device == "cpu":
+            make_sources(Path(folder))
+        told = [str(each) for each in (count, folder, batch, steps, rounds, device)]
         surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
         started = [
             subprocess.Popen([sys.executable, __file__, "--process", str(rank), *told], env=surroundings)
@@ -129,74 +198,41 @@ def group(count: int, batch: int, steps: int, rounds: int) -> dict[str, list[flo
         for process in started:
             if process.wait() != 0:
                 raise SystemExit("a process of the benchmark failed")
-        found: dict[str, list[float]] = json.loads((Path(folder) / "taken.json").read_text())
+        found: dict[str, Any] = torch.load(Path(folder) / "found.pt")
         return found
 
 
-def message(batch: int, classes: int, signals: int = 1) -> int:
-    """Bytes that every process receives in a step of a ranking rule: signals [n], and notes for the ledger.
+def compared(count: int, weights: dict[str, Tensor], alone: dict[str, Tensor]) -> list[dict[str, Any]]:
+    """How many of the weights of each method are to the last bit those of one process."""
+    rows = []
+    for method, own in weights.items():
+        same = (own == alone[method]).double().mean().item()
+        print(f"{count} processes, {method:16} {same:8.2%} of {len(own)} weights are those of one process", flush=True)
+        left_out = (own == 0).double().mean().item()
+        rows.append({"decides": method, "processes": count, "weights": len(own), "same": same, "left_out": left_out})
+    return rows
 
-    A note has the outputs, loss, weight and signal in 4 bytes each, and the position of its example in 8.
-    """
-    return batch * (4 * signals + 4 * (classes + 3) + 8)
 
-
-def show(rows: list[dict[str, Any]]) -> str:
-    """The stored figures as a page."""
-    first = rows[0]
-    gathers = {(row["processes"], row["batch"]): row for row in rows if row["who"].startswith("gathers")}
-    lines = [
-        "# Several processes on two cores",
-        "",
-        "Steps of a network with 784 inputs and two hidden layers of 512 (670,000 parameters), gloo, one thread a "
-        f"process, on {first['machine']['cpu']}; medians. The machine has two cores, and other work ran on them: read "
-        "the ratios within a group, not the times.",
-        "",
-        "| scaling | processes | batch | who | ms a step | times DDP by hand |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['scaling']} | {row['processes']} | {row['batch']:,} | {row['who']} | {1000 * row['seconds']:.1f} | "
-        f"{row['against_ddp']:.3f} |"
-        for row in rows
-        if row["seconds"] > 0
-    ]
-    speed = max(message(batch, CLASSES) / row["seconds"] for (count, batch), row in gathers.items() if count > 1)
-    lines += [
-        "",
-        f"The gathers bring {speed / 1e6:,.0f} MB a second to a process here. What they bring in an epoch of 1,000,000 "
-        "examples does not depend on the number of processes or the batch; how long it takes, by this speed and at 10 "
-        "GB a second, which is assumed for a network between GPUs:",
-        "",
-        "| classes | MB an epoch | seconds here | seconds at 10 GB/s |",
-        "|---|---|---|---|",
-    ]
-    for classes in (10, 100, 1000):
-        size = message(1_000_000, classes)
-        lines.append(f"| {classes:,} | {size / 1e6:,.0f} | {size / speed:.1f} | {size / 1e10:.3f} |")
-    lines += [
-        "",
-        "And what one step brings to each of 1,024 processes, whose ring passes 1,023 messages on (5 microseconds "
-        "each, assumed), beside the gradients of 100 million parameters, which are twice 400 MB:",
-        "",
-        "| batch | classes | MB | ms at 10 GB/s | ms of the ring | ms of the gradients |",
-        "|---|---|---|---|---|---|",
-    ]
-    for batch in (4096, 32768, 1048576):
-        for classes in (10, 1000):
-            size = message(batch, classes)
-            lines.append(
-                f"| {batch:,} | {classes:,} | {size / 1e6:,.1f} | {size / 1e7:,.2f} | {2 * 1023 * 5e-3:.1f} | 80.0 |"
-            )
-    return "\n".join([*lines, "", "Made by `python benchmarks/several.py --show results/several-cpu.jsonl`."])
+def timed(scaling: str, count: int, batch: int, taken: dict[str, list[float]]) -> list[dict[str, Any]]:
+    rows = []
+    for name, seconds in taken.items():
+        if len(seconds) < len(taken["DDP by hand"]):
+            continue
+        ratios = [mine / base for mine, base in zip(seconds, taken["DDP by hand"], strict=True)]
+        row = {"scaling": scaling, "processes": count, "batch": batch, "who": name}
+        rows.append(row | {"seconds": statistics.median(seconds), "against_ddp": statistics.median(ratios)})
+        print(f"{scaling:7}{count:3} processes, batch {batch:6}: {name:18}"
+              f"{1000 * rows[-1]['seconds']:9.2f} ms a step{rows[-1]['against_ddp']:8.3f}x", flush=True)  # fmt: skip
+    return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--counts", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="sizes of groups; 1 comes first")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--show", type=Path, help="print the page of these stored rows")
     told = parser.parse_args()
@@ -204,25 +240,25 @@ def main() -> None:
         print(show([json.loads(line) for line in told.show.read_text().splitlines()]))
         return
     rows: list[dict[str, Any]] = []
-    for scaling in ("strong", "weak"):
-        for count in told.counts:
+    alone: dict[str, Tensor] = {}
+    for scaling in ("strong", "weak") if told.device == "cpu" else ("strong",):
+        for count in sorted({1, *told.processes}):
             if scaling == "weak" and count == 1:
                 continue  # the same as strong
             batch = told.batch if scaling == "strong" else told.batch * count
-            taken = group(count, batch, told.steps, told.rounds)
-            for name, seconds in taken.items():
-                ratios = [mine / base for mine, base in zip(seconds, taken["DDP by hand"], strict=True)]
-                row = {"scaling": scaling, "processes": count, "batch": batch, "who": name}
-                row |= {"seconds": statistics.median(seconds), "against_ddp": statistics.median(ratios)}
-                print(f"{scaling:7}{count:3} processes, batch {batch:6}: {name:18}"
-                      f"{1000 * row['seconds']:9.2f} ms a step{row['against_ddp']:8.3f}x", flush=True)  # fmt: skip
-                rows.append(row)
-    write(rows, told.out, threads=1)
+            found = group(count, batch, told.steps, told.rounds, told.device)
+            rows += timed(scaling, count, batch, found["taken"])
+            alone = alone or found["weights"]
+            if scaling == "strong":
+                rows += [{"reads": name, "processes": count, "a_second": fast} for name, fast in found["reads"].items()]
+            if scaling == "strong" and count > 1:
+                rows += compared(count, found["weights"], alone)
+    write(rows, told.out, threads=1, device=told.device)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--process"]:
-        rank, count, folder, batch, steps, rounds = sys.argv[2:]
-        one_process(int(rank), int(count), Path(folder), int(batch), int(steps), int(rounds))
+        rank, count, folder, batch, steps, rounds, device = sys.argv[2:]
+        one_process(int(rank), int(count), Path(folder), int(batch), int(steps), int(rounds), device)
     else:
         main()

@@ -5,6 +5,7 @@ same cases alone, by `outcomes(folder)`, and compares.
 """
 
 import os
+import signal
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -16,14 +17,16 @@ from sklearn.datasets import load_digits
 from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 
-from thresher import Examples, Recipe, acquire, fit, signals
+from thresher import Examples, Recipe, acquire, active_loop, fit, signals
 from thresher.core.errors import ThresherError
 from thresher.methods import acquisition
 from thresher.objectives import CrossCorrelation, DeterminantLoss
 from thresher.rules import FacilityLocation, KeepSmallest, MetaGradient, from_peer, streamed_facility_location, warmup
 from thresher.slots import ClusterMixup, Flip, Mixup, PadCrop
 
+IN_PARTS: dict[str, Any] = {"signals_at_once": 6e-6}  # GiB: three parts, so that of four processes one has none
 BATCH = 50  # which four processes share as 13, 13, 12 and 12
+DIES = {2: 1, 4: 0}  # which process is killed, of how many: the first one writes the files
 Found = dict[str, Any]
 
 
@@ -68,6 +71,7 @@ def _recipes() -> dict[str, tuple[Any, dict[str, Any]]]:
         "mixup": (Recipe(each_batch=half, mix=Mixup()), {}),
         "peers": (Recipe(peers=2, each_batch=from_peer(half)), {}),
         "batch objective": (Recipe(objective=DeterminantLoss()), {}),
+        "in parts": (Recipe(each_epoch=FacilityLocation(by=signals.output_gradient, count=60)), IN_PARTS),
         "sharded": ("standard", {"sharded": True, "average": 0.9}),
         "sharded rule": ("prl-l", {"sharded": True, "noise_rate": 0.3}),
         "sharded norms": ("prl-g", {"sharded": True, "noise_rate": 0.3}),
@@ -76,6 +80,7 @@ def _recipes() -> dict[str, tuple[Any, dict[str, Any]]]:
 
 def outcomes(folder: Path) -> Found:
     """The ledger, parameters and history of every case, and what acquisitions choose."""
+    warnings.filterwarnings("ignore", "The rule is asked about")
     train, found = digits(), Found()
     for name, (what, given) in _recipes().items():
         run = fit(what, network, train, batch=BATCH, device="cpu", test=train, **{"epochs": 3, **given})
@@ -88,6 +93,7 @@ def outcomes(folder: Path) -> Found:
         more |= {"labelled": train.subset(torch.arange(20))} if name == "coreset" else {}
         rule = acquisition(name).rule(15)
         found[name] = acquire(rule, model, train, batch=32, **more).tolist()
+    found["badge in parts"] = acquire(acquisition("badge").rule(15), model, train, batch=32, **IN_PARTS).tolist()
     choose = FacilityLocation(by=signals.features, count=12, select=_streamed)
     found["streamed coreset"] = acquire(choose, model, train, batch=32, on_disk=folder / "pool").tolist()
     return found
@@ -115,10 +121,21 @@ def go_on(folder: Path, epochs: int, **more: Any) -> Found:
     return seen(fit("prl-l", network, digits(), noise_rate=0.3, **settings))
 
 
+def looped(folder: Path) -> Found:
+    """A loop that buys labels, and its files."""
+    loop = active_loop(
+        Recipe(), network, digits(), by="badge", start=40, count=10, rounds=2, test=digits(), device="cpu", epochs=1,
+        batch=20, out=folder,
+    )  # fmt: skip
+    kept = [{name: value for name, value in record.items() if name != "seconds"} for record in loop.history]
+    return {"bought": loop.bought, "history": kept}
+
+
 @dataclass
 class Death:
-    """Where this process is to end, and when the other one was seen to be there still."""
+    """Which process is to end, where, and when this one was last at work."""
 
+    rank: int = 1
     folder: Path | None = None
     noticed: float = 0.0
 
@@ -126,13 +143,17 @@ class Death:
 DEATH = Death()
 
 
+def _die_if_it_is_meant() -> None:
+    if distributed.get_rank() == DEATH.rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def last_losses(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy, until the second epoch is saved: then the second process ends."""
+    """Cross entropy, until the second epoch is saved: then one process is killed."""
+    DEATH.noticed = time.monotonic()
     history = None if DEATH.folder is None else DEATH.folder / "history.jsonl"
     if history is not None and history.is_file() and len(history.read_text().splitlines()) == 2:
-        if distributed.get_rank() == 1:
-            os._exit(0)
-        DEATH.noticed = DEATH.noticed or time.monotonic()
+        _die_if_it_is_meant()
     return nn.functional.cross_entropy(outputs, targets, reduction="none")
 
 
@@ -141,9 +162,9 @@ def trained_by_last_losses(folder: Path) -> Found:
     return seen(fit(Recipe(objective=last_losses), network, digits(), **settings))
 
 
-def killed(folder: Path) -> float:
+def killed(folder: Path, rank: int) -> float:
     """How many seconds it takes a process to notice that another one is gone, in the third epoch."""
-    DEATH.folder = folder
+    DEATH.folder, DEATH.rank = folder, rank
     try:
         trained_by_last_losses(folder)
     except RuntimeError:  # which torch.distributed raises
@@ -168,6 +189,17 @@ def _refusals() -> list[str]:
     return said
 
 
+def _about_graphs() -> list[str]:
+    """What a run says that asks for CUDA graphs, in the first process."""
+    said: list[str] = []
+
+    def watch(moment: Any) -> None:
+        said.extend([moment.note] if moment.note else [])
+
+    fit("standard", network, digits(), steps=1, batch=BATCH, device="cpu", captured=True, watch=watch)
+    return said
+
+
 def _with_batch_norm() -> Found:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -183,11 +215,11 @@ def main(rank: int, count: int, folder: Path) -> None:
     distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=count)
     found: Found = outcomes(folder / f"of{rank}")
     found["resumed"] = go_on(folder / "resumed", count, sharded=count == 2)
-    found["sharded on"] = go_on(folder / "sharded", count, sharded=True)
+    found["sharded on"] = go_on(folder / "sharded on", count, sharded=True)
+    found["loop"] = [looped(folder / f"loop{count}") for _ in range(2)]  # the second reads what the first wrote
+    found["graphs"] = _about_graphs()
     found["refused"], found["batch norm"] = _refusals(), _with_batch_norm()
     torch.save(found, folder / f"found{count}-{rank}.pt")
-    if count == 2:
-        noticed = killed(folder / "killed")
-        (folder / "noticed").write_text(str(noticed))
-        os._exit(0)
-    distributed.destroy_process_group()
+    noticed = killed(folder / f"killed{count}", DIES[count])
+    (folder / f"noticed{count}-{rank}").write_text(str(noticed))
+    os._exit(0)

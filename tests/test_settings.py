@@ -98,6 +98,7 @@ OTHER: dict[str, Any] = {  # of each option a value that is not its default
     "epochs": 7, "steps": 9, "batch": 33, "optimizer": "sgd", "learning_rate": 0.25, "momentum": 0.5,
     "weight_decay": 1e-4, "schedule": "step:80,100", "augment": "weak,strong", "clean_batch": 5, "seed": 11,
     "precision": "float32", "compiled": True, "deterministic": True, "device": "cpu", "workers": 2, "sharded": True,
+    "signals_at_once": 2.5,
     "method": "spl",
     "data": 'a "quoted" [/b]\\path:ü', "corruption": "symmetric:0.4", "data_dir": "C:\\data", "noise_rate": 0.4,
     "model": "mlp:8", "clean": "50", "validation": 0.2, "early_stop": True, "fine_tune": True, "fine_tune_steps": 9,
@@ -110,6 +111,7 @@ FREE = {
     "deterministic",
     "device",
     "sharded",
+    "signals_at_once",
     "workers",
     "data_dir",
 }  # a run may go on under another value of these

@@ -1,6 +1,7 @@
 """Law 10: one run in 1, 2 and 4 processes has the same order, ids and decisions; also when the number changes."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from several_worker import go_on, network, outcomes, trained_by_last_losses
+from several_worker import DIES, go_on, looped, network, outcomes, trained_by_last_losses
 
-from thresher import open_run
+from thresher import ThresherError, open_run
 
 CODE = "import pathlib, several_worker as w; w.main({rank}, {count}, pathlib.Path({folder!r}))"
 PATIENCE = 400  # seconds, for a machine that has much else to do
@@ -32,7 +33,7 @@ def launch(count: int, folder: Path) -> list[dict[str, Any]]:
     try:
         for process in started:
             said, _ = process.communicate(timeout=PATIENCE)
-            assert process.returncode == 0, said
+            assert process.returncode == (-9 if process is started[DIES[count]] else 0), said
     finally:
         for process in started:
             process.kill()
@@ -85,18 +86,54 @@ def test_a_run_goes_on_with_another_number_of_processes(several, tmp_path):
     folder, _ = several
     whole = go_on(tmp_path / "whole", 6)
     same_run(whole, go_on(folder / "resumed", 6))  # two epochs by 2, up to the fourth by 4, and the rest alone
-    same_run(whole, go_on(folder / "sharded", 6))  # whose parameters were sharded all the time
+    sharded = shutil.copytree(folder / "sharded on", tmp_path / "sharded")  # by two, and then by four
+    same_run(whole, go_on(sharded, 6))
     opened = open_run(folder / "resumed", model=network)
     np.testing.assert_array_equal(opened.ledger.table()["weight"].to_numpy(), whole["ledger"]["weight"])
 
 
-def test_a_lost_process_ends_the_others_and_the_run_goes_on(several, tmp_path):
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_killed_process_ends_the_others_and_the_run_goes_on(several, tmp_path, count):
     folder, _ = several
-    assert 0 <= float((folder / "noticed").read_text()) < 60
-    before = open_run(folder / "killed", model=network)
+    left = [rank for rank in range(count) if rank != DIES[count]]
+    assert all(0 <= float((folder / f"noticed{count}-{rank}").read_text()) < 60 for rank in left)
+    before = open_run(folder / f"killed{count}", model=network)
     assert not before.finished
     assert len(before.history) == 2
-    same_run(trained_by_last_losses(tmp_path / "whole"), trained_by_last_losses(folder / "killed"))
+    same_run(trained_by_last_losses(tmp_path / "whole"), trained_by_last_losses(folder / f"killed{count}"))
+
+
+def test_every_example_is_in_one_part_and_one_cluster(alone):
+    table = alone["in parts"]["ledger"]
+    assert table["weight"].sum() == len(table["weight"])  # every example in the cluster of one medoid
+    for epoch in (1, 2, 3):
+        sizes = np.bincount(table["part"][table["epoch"] == epoch].astype(int))[1:]
+        assert sorted(sizes) == [67, 68, 68]
+    assert alone["badge in parts"] != alone["badge"]
+
+
+def test_a_loop_is_written_by_the_first_process_and_the_same_in_all(several, tmp_path):
+    folder, found = several
+    whole = looped(tmp_path / "loop")
+    for count, ranks in found.items():
+        for rank in ranks:
+            assert rank["loop"] == [whole, whole]
+        files = {file.name for file in (folder / f"loop{count}").iterdir()}
+        assert files == {file.name for file in (tmp_path / "loop").iterdir()}
+
+
+def test_shards_lie_beside_the_checkpoint_and_a_lost_one_is_noticed(several, tmp_path):
+    sharded = several[0] / "sharded on"
+    copied = shutil.copytree(sharded, tmp_path / "copied")
+    shards = sorted((copied / "shards").rglob("*.safetensors"))
+    assert [shard.name[:11] for shard in shards] == [f"shard-0000{rank}" for rank in (1, 2, 3, 4)]
+    opened = open_run(copied, model=network)  # without a process group
+    theirs = several[1][4][0]["sharded on"]["parameters"]
+    for own, other in zip(opened.model.parameters(), theirs, strict=True):
+        assert torch.equal(own, other)
+    shards[0].unlink()
+    with pytest.raises(ThresherError, match="a shard is lost or cannot be read"):
+        open_run(copied, model=network)
 
 
 def test_what_several_processes_cannot_do_is_said_at_the_start(several):
@@ -107,6 +144,13 @@ def test_what_several_processes_cannot_do_is_said_at_the_start(several):
             assert "compares all views of a batch" in views
             assert "clean_agreement is not exact where parameters are sharded" in sharded
             assert "The processes differ in what they train" in differ
+
+
+def test_the_first_process_says_that_graphs_are_off(several):
+    for first, *others in several[1].values():
+        why = "in several processes the host adds up gradients during the backward pass"
+        assert first["graphs"] == [f"The steps run without a CUDA graph: {why}."]
+        assert all(other["graphs"] == [] for other in others)
 
 
 def test_networks_with_batch_norm_stay_the_same_in_all_processes(several):

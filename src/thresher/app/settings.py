@@ -162,6 +162,7 @@ def to_toml(settings: Settings) -> str:
     precision = "auto"
     deterministic = false
     sharded = false
+    signals_at_once = 8.0
     workers = 0
     """
     values = ((field.name, getattr(settings, field.name)) for field in options_of(type(settings)))

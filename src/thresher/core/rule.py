@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.schedules import Schedule
 from thresher.core.signals import signal_named
+
+if TYPE_CHECKING:
+    from thresher.core.rounds import Rounds
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,10 @@ class Rule(Reader, ABC):
 
     def refuse(self, epochs: float) -> None:
         """Refuse settings that would fail later in a run of this many epochs."""
+
+    def rounds(self, evidence: Evidence, parts: int) -> "Rounds | None":  # noqa: ARG002
+        """How it is asked about these examples in so many parts; None where it has to see all of them at once."""
+        return None
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor | Decision:
@@ -220,6 +227,10 @@ class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
         if self.before is None:
             return Decision(torch.ones(len(evidence), device=evidence.ids.device))
         return ask(self.before, evidence, "before")
+
+    def rounds(self, evidence: Evidence, parts: int) -> "Rounds | None":
+        now = in_epoch(evidence.epoch, self)
+        return now.rounds(evidence, parts) if isinstance(now, Rule) else None
 
     def phase(self, epoch: int) -> Hashable:
         return epoch < self.epochs

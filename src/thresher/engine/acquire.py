@@ -1,5 +1,7 @@
 """acquire(): which examples of a pool to label next."""
 
+import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from thresher.core.seeding import generator, preserved, seed_global
 from thresher.core.tasks import CLASSES, REAL
 from thresher.engine.device.placement import Precision, autocast_on, several
 from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.rounds import decided_in_parts, parts_for
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.several.shards import Shards
 from thresher.engine.start.checks import check_round, first_of, output_width
@@ -41,12 +44,15 @@ def acquire(
     precision: Precision = None,
     workers: int = 0,
     on_disk: Path | str | None = None,
+    signals_at_once: float = 8.0,
 ) -> Tensor:
     """The ids of the examples to label next, in the order of the pool: those to which the rule gives a weight.
 
     The pool's targets are never looked at: what the model predicts stands in for them. The model stays as it is.
     labelled, average  what some rules read: the examples labelled so far, and the model's moving average
     In a process group of torch.distributed every process sees its part of the pool, and all choose the same.
+    signals_at_once   GiB of outputs and signals of the pool that the rule sees at once. Where there are more, and no
+              `on_disk`, it chooses in random parts of the pool, and then among what those propose; a warning says so
     on_disk   a folder for outputs and features while the rule looks at them, where n · (features + classes) numbers do
               not fit into memory; the inputs of a streamed pool never have to
 
@@ -71,20 +77,9 @@ def acquire(
             batch, autocast_on(where, precision), workers, shards=Shards(Ranks(where)) if several() else None
         )
         sweep = Sweep(sweeper, own, classes, signals_of(rule), folder)
-        evidence = sweep(model, seen, by_prediction=True)
-        with torch.no_grad():
-            check_outputs(evidence.outputs, evidence.ids)
-        others = {}
-        if average is not None and "average" in needs:
-            others["average"] = sweep(average, replace(seen, targets=evidence.targets.to(where), classes=classes))
-        if labelled is not None and "labelled" in needs:
-            known = labelled.to(where)
-            theirs = {} if average is None or "average" not in needs else {"average": sweep(average, known)}
-            others["labelled"] = sweep(model, known).replace(others=theirs)
-        home = evidence.ids.device
-        columns = {name: seen.columns[name].to(home) for name in columns_of(rule)}
-        draws = generator(seed, "acquire", device=home)
-        weights = ask(rule, evidence.replace(others=others, columns=columns, generator=draws)).weights
+        known = labelled.to(where) if labelled is not None and "labelled" in needs else None
+        about = About(rule, sweep, model, average if "average" in needs else None, known)
+        weights = about.weights(seen, signals_at_once if folder is None else math.inf, seed)
     return pool.ids[(weights > 0).to(pool.ids.device)]
 
 
@@ -153,6 +148,53 @@ class Sweep:
             classes=self.classes,
             known=dict(zip(self.wanted, values, strict=True)),
         )
+
+
+@dataclass(frozen=True)
+class About:
+    """What a rule reads of a pool, or of a part of it, and what it decides."""
+
+    rule: RuleLike
+    sweep: Sweep
+    model: nn.Module
+    average: nn.Module | None
+    labelled: Examples | None
+
+    def weights(self, pool: Examples, at_most: float, seed: int) -> Tensor:
+        """The rule's weights [n], in parts where evidence of more than so many GiB would be needed."""
+        others, shards = self._labelled(), self.sweep.sweeper.shards
+        alone = replace(self, sweep=replace(self.sweep, sweeper=replace(self.sweep.sweeper, shards=None)))
+
+        def of_part(positions: Tensor) -> Evidence:
+            return alone.evidence(pool.subset(positions), others)
+
+        if math.isfinite(at_most):
+            some = of_part(torch.arange(min(2, len(pool)), device=pool.ids.device))
+            ranks, draws = None if shards is None else shards.ranks, generator(seed, "acquire", device=pool.ids.device)
+            found = parts_for(self.rule, some.replace(ids=pool.ids), some, at_most, ranks, draws)
+            if found is not None:
+                return decided_in_parts(*found, of_part, some, self.sweep.wanted, pool.ids).weights
+        evidence = self.evidence(pool, others)
+        draws = generator(seed, "acquire", device=evidence.ids.device)
+        return ask(self.rule, evidence.replace(generator=draws)).weights
+
+    def evidence(self, pool: Examples, others: Mapping[str, Evidence]) -> Evidence:
+        """Evidence about these examples of the pool, by what the model predicts, beside that about others."""
+        evidence = self.sweep(self.model, pool, by_prediction=True)
+        with torch.no_grad():
+            check_outputs(evidence.outputs, evidence.ids)
+        if self.average is not None:
+            targets = evidence.targets.to(pool.targets.device)
+            said = replace(pool, targets=targets, classes=self.sweep.classes)
+            others = {"average": self.sweep(self.average, said), **others}
+        columns = {name: pool.columns[name].to(evidence.ids.device) for name in columns_of(self.rule)}
+        return evidence.replace(others=others, columns=columns)
+
+    def _labelled(self) -> dict[str, Evidence]:
+        if self.labelled is None:
+            return {}
+        theirs = {} if self.average is None else {"average": self.sweep(self.average, self.labelled)}
+        return {"labelled": self.sweep(self.model, self.labelled).replace(others=theirs)}
 
 
 @dataclass

@@ -105,6 +105,13 @@ class TrainSettings:
     sharded: bool = option(
         False, RUN, "Of several processes each holds a part of the parameters (FSDP2).", same_run=False
     )
+    signals_at_once: float = option(
+        8.0,
+        RUN,
+        "GiB of outputs and signals that a rule of an epoch sees at once; beyond that it chooses in parts, and then "
+        "among what those propose (8).",
+        same_run=False,
+    )
     workers: int = option(0, RUN, "Processes that read data which is not held in memory (0).", same_run=False)
     commit_every: float = option(
         30.0, None, "Seconds after which an epoch's end is saved at the latest.", same_run=False
@@ -127,6 +134,7 @@ LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "momentum": (lambda share: is_number(share) and 0 <= share < 1, "a number from 0 up to, but below, 1"),
     "weight_decay": (lambda decay: is_number(decay) and decay >= 0, "a finite number of at least 0"),
     "commit_every": (lambda seconds: is_number(seconds) and seconds >= 0, "a finite number of seconds"),
+    "signals_at_once": (lambda size: size > 0, "a number of GiB above 0"),
     "optimizer": (lambda made: isinstance(made, str) or callable(made) or isinstance(made, Optimizer), "a name"),
     "precision": (
         lambda kind: isinstance(kind, str) or kind in (torch.float32, torch.bfloat16),

@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from thresher.engine.start.checks import first_of
 from thresher.engine.step.learner import evaluating
 from thresher.engine.store.about import describe_run
 from thresher.engine.store.checkpoint import Record, RunFolder, start_again
+from thresher.engine.store.together import SharedFolder
 from thresher.record.ledger import Ledger
 from thresher.record.outcome import write_outcome
 from thresher.record.run_folder import CHECKPOINT, EXAMPLES, LEDGER
@@ -105,6 +106,8 @@ def train_recipe(
         if taught is not None:
             _adapt_teacher(taught, placed["train"])
         training = Training(recipe, models, placed, plan, taught, ranks)
+        if plan.captured and training.refusal is not None and watch is not None and (ranks is None or ranks.is_first):
+            watch(Moment(0, plan.epochs, 0, 1, note=f"The steps run without a CUDA graph: {training.refusal}."))
         compiles = _compiles(settings, training)
         compilers = [compiler_of(each, compiles) for each in given]
         if compiles and settings.compiled is None and watch is not None:
@@ -180,28 +183,13 @@ def _loop(
     if ranks is not None:
         identity = json.dumps(training.identity(), sort_keys=True)
         ranks.check_same("what they train, by which settings, or on what data", identity.encode())
-    folder = None if out is None else RunFolder(out, training.identity(), about)
-    with ExitStack() as stack:
-        if ranks is None:
-            saved = None if folder is None else stack.enter_context(folder.opened())
-        else:
-            saved = _opened_by_first(ranks, folder, stack)
-        told = watch if ranks is None or ranks.is_first else None
+    told = watch if ranks is None or ranks.is_first else None
+    if out is None:
+        return _to_the_end(training, None, None, until, told, about)
+    given = (out, training.identity(), about)
+    folder = RunFolder(*given) if ranks is None else SharedFolder(*given, ranks)
+    with folder.opened() as saved:
         return _to_the_end(training, folder, saved, until, told, about)
-
-
-def _opened_by_first(ranks: Ranks, folder: RunFolder | None, stack: ExitStack) -> dict[str, Any] | None:
-    """What the first process finds in the folder, in every process; or its refusal."""
-    saved, refused = None, None
-    if folder is not None and ranks.is_first:
-        try:
-            saved = stack.enter_context(folder.opened())
-        except ThresherError as error:
-            refused = error
-    saved, refused = ranks.from_first((saved, refused))
-    if refused is not None:
-        raise refused
-    return saved
 
 
 def _to_the_end(
@@ -212,22 +200,21 @@ def _to_the_end(
     watch: Callable[[Moment], None] | None,
     about: Mapping[str, Any],
 ) -> Run:
-    ranks = training.ranks
-    writes = folder is not None and (ranks is None or ranks.is_first)
+    writes = folder is not None and folder.writes
     training.ledger = Ledger(folder.path / LEDGER if folder is not None and writes else None)
     if saved is not None and folder is not None:
         with reading(folder.path / CHECKPOINT, start_again(folder.path)):
             training.load_state(saved)
     saved_at, took = time.monotonic(), 0.0
     commit_every = training.plan.settings.commit_every
-    alone = folder is not None and ranks is None  # one of several that is told to end would leave the others waiting
-    with _told_to_end(alone) as told:
+    can_save = folder is not None and training.ranks is None  # one of several that ends late keeps the others waiting
+    with _told_to_end(can_save) as told:
         while not training.finished:
             _watched_epoch(training, until, watch)
             now = time.monotonic()
             due = not training.finished and (bool(told) or now - saved_at >= min(commit_every, CHEAP * took))
-            if folder is not None and (due if ranks is None else ranks.from_first(due)):
-                _commit(training, folder, writes)
+            if folder is not None and training.agreed(due):
+                folder.commit(training.state(), training.ledger, training.history)
                 saved_at = time.monotonic()
                 took = saved_at - now
                 if told:
@@ -236,13 +223,11 @@ def _to_the_end(
     training.scores.restore_best()
     if folder is not None:
         if saved is None or not saved["finished"]:
-            _commit(training, folder, writes)
-        if (
-            writes and not (folder.path / EXAMPLES).exists()
-        ):  # also where a finished run was killed before it came to this
+            folder.commit(training.state(), training.ledger, training.history)
+        if writes and not (folder.path / EXAMPLES).exists():  # also where a finished run was killed before it came here
             write_outcome(folder.path, training.train, training.ledger, training.sets.get("validation"))
-        if ranks is not None:
-            training.ledger = Ledger(folder.path / LEDGER, ranks.from_first(training.ledger.parts))
+        if training.ranks is not None:
+            training.ledger = Ledger(folder.path / LEDGER, training.agreed(training.ledger.parts))
     models, averages = training.networks()
     return Run(
         training.recipe,
@@ -255,17 +240,6 @@ def _to_the_end(
         None if training.scores.best is None else training.scores.best["epoch"],
         about,
     )
-
-
-def _commit(training: Training, folder: RunFolder, writes: bool) -> None:
-    """Save everything; of several processes the first writes, and all bring what they hold."""
-    state = training.state()
-    if training.ranks is not None and training.ranks.sharded:
-        state = training.ranks.gathered(state)
-    if writes:
-        folder.commit(state, training.ledger, training.history)
-    else:
-        training.ledger.pending = []
 
 
 @contextmanager
@@ -298,9 +272,7 @@ def _watched_epoch(
                     watch(Moment(training.epoch, training.plan.epochs, step, steps))
     record = training.history[-1]
     with raised_in("until"):
-        training.stopped = until is not None and bool(until(record))
-    if training.ranks is not None:
-        training.stopped = training.ranks.from_first(training.stopped)
+        training.stopped = training.agreed(until is not None and bool(until(record)))
     training.finished = training.finished or training.stopped
     if watch is not None:
         watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))

@@ -7,6 +7,7 @@ SETTINGS = "run.toml"
 MODEL = "model.json"  # how the model and its inputs are made again
 HISTORY = "history.jsonl"  # one line an epoch
 CHECKPOINT = "checkpoint.pt"
+SHARDS = "shards"  # a folder: parameters that were never in one memory, where processes shared them
 LEDGER = "ledger"  # a folder: what was decided about every example, every epoch
 EXAMPLES = "examples.parquet"  # trust in every example; written last: a run that has it is finished
 PREVIEWS = "previews.npz"  # pictures or rows of the least trusted examples

@@ -1,6 +1,6 @@
 """Combinators: rules made of rules."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import ClassVar
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal
+from thresher.core.rounds import Rounds, rounds_of
 from thresher.core.rule import Decision, Rule, RuleLike, ask, needs_of, parts, reads_groups
 from thresher.core.signals import predicted
 
@@ -140,6 +141,14 @@ class per_class(Rule):  # noqa: N801
     def allowed_clocks(self) -> frozenset[str]:
         """On the batch clock only with rules that read groups: asking class by class would wait for the device."""
         return self.clocks if reads_groups(self.rule) else self.clocks - {"batch"}
+
+    def rounds(self, evidence: Evidence, parts: int) -> Rounds | None:
+        """The rule's own, each within each class."""
+        inner = rounds_of(self.rule, evidence, parts)
+        if inner is None or any(getattr(rule, "count", None) is not None for rule in inner.first):
+            return None  # a count of each class may be more than a part has
+        then = None if inner.then is None else replace(self, rule=inner.then)
+        return Rounds([replace(self, rule=rule) for rule in inner.first], then, inner.joined)
 
     def __call__(self, evidence: Evidence) -> Decision:
         labels = evidence.read(self.of)

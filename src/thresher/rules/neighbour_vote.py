@@ -10,6 +10,7 @@ from torch.nn import functional
 from thresher.core.chunks import rows_at_once
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal
+from thresher.core.rounds import Rounds
 from thresher.core.rule import Decision, Rule
 from thresher.core.signals import confidence, features, given, predicted
 from thresher.core.targets import one_hot_if_ids
@@ -130,6 +131,10 @@ class NeighbourVote(Rule):
         super().__post_init__()
         if self.count < 1 or (self.sure is not None and not 0 <= self.sure <= 1):
             raise ThresherError("NeighbourVote needs a count of at least 1 and `sure` between 0 and 1, or None.")
+
+    def rounds(self, evidence: Evidence, parts: int) -> Rounds | None:  # noqa: ARG002
+        """Neighbours are then the nearest of the same part, and what the parts decide stands."""
+        return None if self.kept else Rounds([self] * parts)
 
     def __call__(self, evidence: Evidence) -> Decision:
         own, classes = evidence.read(given), evidence.classes

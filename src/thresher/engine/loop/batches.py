@@ -1,5 +1,6 @@
 """Batches: their order in an epoch, what a step has to know about their examples, and sweeps over whole sets."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -217,6 +218,7 @@ class Sweeper:
     channels_last: bool = False
     teacher: Teacher | None = None  # for objectives that ask it
     shards: Shards | None = None  # among several processes
+    signals_at_once: float = math.inf  # GiB that a rule of an epoch may see, which is else asked in parts
     captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
 
     def __call__(

@@ -1,10 +1,11 @@
 """What is decided before the first step of an epoch: by evidence about whole sets, which sweeps when it is read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
@@ -17,6 +18,7 @@ from thresher.core.signals import features
 from thresher.core.targets import one_hot_if_ids
 from thresher.data.features import FEATURES
 from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.rounds import decided_in_parts, parts_for
 from thresher.engine.step.learner import Taps
 from thresher.engine.step.teacher import Teacher
 
@@ -36,7 +38,7 @@ class Seen(Protocol):
 class EpochDecisions:
     """For each network the evidence, what the epoch's rule decided, and the targets to learn if they are new."""
 
-    evidence: Sequence[Evidence]
+    evidence: Sequence[Evidence | None]  # None where no one saw all of it
     decisions: Sequence[Decision] | None
     new_targets: Sequence[Tensor] | None
 
@@ -67,6 +69,10 @@ def decide_epoch(
     evidence = [epoch_evidence(asked, learner, train, columns, validation, sweeper, now) for learner in learners]
     if "peer" in needs_of(asked):
         evidence = _with_peers(evidence)
+    in_parts = None if relabel is not None else _in_parts(recipe, learners, train, columns, evidence, sweeper, now)
+    if in_parts is not None:
+        _checked(in_parts, learners)
+        return EpochDecisions([None] * len(learners), in_parts, None)
     decisions = None if recipe.each_epoch is None else _decide(recipe.each_epoch, learners, evidence)
     new_targets = None
     if relabel is not None:
@@ -84,10 +90,43 @@ def _with_peers(evidence: Sequence[Evidence]) -> list[Evidence]:
 
 def _decide(rule: RuleLike, learners: Sequence[Seen], evidence: Sequence[Evidence]) -> list[Decision]:
     decisions = [ask(rule, each) for each in evidence]
+    _checked(decisions, learners)
+    return decisions
+
+
+def _checked(decisions: Sequence[Decision], learners: Sequence[Seen]) -> None:
     for learner, decision in zip(learners, decisions, strict=True):
         if not (decision.weights.isfinite() & (decision.weights >= 0)).all():
             raise ThresherError("The epoch rule gave negative or NaN weights: let it give finite, non-negative ones.")
         learner.epoch_memory.update(decision.memory)
+
+
+def _in_parts(
+    recipe: Recipe,
+    learners: Sequence[Seen],
+    train: Examples,
+    columns: Mapping[str, Tensor],
+    whole: Sequence[Evidence],
+    sweeper: Sweeper,
+    now: Now,
+) -> list[Decision] | None:
+    """What each network's rule decides in parts, where evidence about all would be more than fits; else None."""
+    rule, ranks = recipe.each_epoch, None if sweeper.shards is None else sweeper.shards.ranks
+    if needs_of(rule) - {"average"}:
+        return None
+    alone = replace(sweeper, shards=None, captured=False)
+    decisions = []
+    for learner, evidence in zip(learners, whole, strict=True):
+
+        def of_part(positions: Tensor, learner: Seen = learner) -> Evidence:
+            part = {name: column[positions] for name, column in columns.items()}
+            return epoch_evidence((rule, None), learner, train.subset(positions), part, None, alone, now)
+
+        some = of_part(torch.arange(min(2, len(train)), device=train.ids.device))
+        found = parts_for(rule, evidence, some, sweeper.signals_at_once, ranks, now.generator)
+        if found is None:
+            return None
+        decisions.append(decided_in_parts(*found, of_part, some, signals_of(rule), train.ids))
     return decisions
 
 

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -32,12 +32,15 @@ from thresher.engine.start.checks import Tried, check_recipe, check_run, first_o
 from thresher.engine.start.together import check_several, check_sharded, share_learner
 from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import Learner, shard_of
+from thresher.engine.step.shared import SharedStep
 from thresher.engine.step.step import Passes, Step
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 from thresher.engine.store.about import identity
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
 from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits, steps_at_once
+
+Value = TypeVar("Value")
 
 
 class Training:
@@ -73,14 +76,14 @@ class Training:
             check_sharded(tried)
         self.learners = _learners(recipe, models, train, plan, tried, ranks)
         self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
-        if ranks is not None:
-            self.refusal = self.refusal or "in several processes the host adds up gradients during the backward pass"
+        if ranks is not None and plan.captured:
+            self.refusal = "in several processes the host adds up gradients during the backward pass"
         captured = self.refusal is None
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
         at_once = max(1024 if captured else 512, plan.batch)
         self.sweeper = Sweeper(
             at_once, plan.autocast, plan.workers, tried.in_sweep, captured, plan.channels_last, taught,
-            shards=None if ranks is None else Shards(ranks),
+            shards=None if ranks is None else Shards(ranks), signals_at_once=plan.settings.signals_at_once,
         )  # fmt: skip
         self.sets = self._with_teacher(sets, taught, objective)
         self.train = train = self.sets["train"]
@@ -89,7 +92,8 @@ class Training:
         self.rows = [EpochRows(train, every, together) for _ in models]
         of_clean = None if ranks is None else CleanOfAll(ranks, plan.clean_batch)
         passes = Passes(recipe, self.learners, train.classes, plan.autocast, tried.in_step, taught, of_clean)
-        self.step = Step(recipe, passes, self.rows, plan.batch, ranks, plan.clean_batch)
+        of_step = (recipe, passes, self.rows, plan.batch, plan.clean_batch)
+        self.step = Step(*of_step) if ranks is None else SharedStep(*of_step, ranks=ranks)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules}
@@ -315,6 +319,10 @@ class Training:
         for observer, state in zip(self.observers, saved["observed"], strict=True):
             observer.load_state(state)
         self.ledger.parts = list(saved["ledger"])
+
+    def agreed(self, value: Value) -> Value:
+        """The first process's value, of several."""
+        return value if self.ranks is None else self.ranks.from_first(value)
 
     def close(self) -> None:
         for learner in self.learners:

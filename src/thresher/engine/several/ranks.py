@@ -2,11 +2,13 @@
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
@@ -113,17 +115,32 @@ class Ranks:
             for buffer in found:
                 buffer /= self.count
 
-    def gathered(self, state: Any) -> Any:
-        """A state of the training with whole tensors in place of shards."""
-        from thresher.engine.several.sharding import gathered
-
-        return gathered(state)
+    @cached_property
+    def mesh(self) -> DeviceMesh:
+        """The processes in a row, over which parameters are sharded."""
+        return init_device_mesh(self.device.type, (self.count,))
 
     def reducing(self, model: nn.Module, unused: bool) -> nn.Module:
         """The model wrapped so that a backward pass adds up gradients over processes while it goes on (DDP)."""
         wrapped = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=unused)
         wrapped.register_comm_hook(None, _sum_of_bucket)
         return wrapped
+
+
+def agreed(ranks: Ranks | None, found: Callable[[], Value]) -> Value:
+    """What the first process finds, or its refusal, in every process."""
+    if ranks is None:
+        return found()
+    value, refused = None, None
+    if ranks.is_first:
+        try:
+            value = found()
+        except ThresherError as error:
+            refused = error
+    value, refused = ranks.from_first((value, refused))
+    if refused is not None:
+        raise refused
+    return value  # type: ignore[return-value]
 
 
 def part_of(n: int, rank: int, count: int) -> slice:

@@ -113,12 +113,12 @@ class Learner:
             model.train()  # a model whose root is in training mode keeps the layers its owner froze
         self.average = copy.deepcopy(model).eval().requires_grad_(False) if average is not None else None
         self.sharded = ranks is not None and ranks.sharded
-        if self.sharded:
+        if ranks is not None and ranks.sharded:
             from thresher.engine.several.sharding import shard
 
-            shard(model)
+            shard(model, ranks.mesh)
             if self.average is not None:
-                shard(self.average)
+                shard(self.average, ranks.mesh)
         trainable = [p for p in [*model.parameters(), *objective.parameters()] if p.requires_grad]
         if not trainable:
             raise ThresherError("The model has no trainable parameter: call requires_grad_() on what should learn.")

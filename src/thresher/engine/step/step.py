@@ -14,14 +14,13 @@ from torch import Tensor, nn
 
 from thresher.core.errors import note_stage
 from thresher.core.evidence import Evidence, Now, Signal, looks_at_head
-from thresher.core.recipe import MixFromSet, Recipe, seen_through
+from thresher.core.recipe import MixFromSet, Pairing, Recipe, seen_through
 from thresher.core.rule import Decision, ask, in_epoch, needs_of, signals_of
 from thresher.core.tasks import LABELS, POSITIONS, share_right
 from thresher.core.trees import Tree, call, concatenated
 from thresher.engine.device.placement import Autocast
 from thresher.engine.gradients.strategy import Strategy
-from thresher.engine.several.gather import CleanOfAll, PartOfDraws, SharedPairing, whole_evidence
-from thresher.engine.several.ranks import Ranks
+from thresher.engine.several.gather import CleanOfAll
 from thresher.engine.step.blend import Blend
 from thresher.engine.step.forward import Batch, Pass, check_first_step, forward_pass, read_all
 from thresher.engine.step.learner import Learner, Taps, step_unless
@@ -170,10 +169,9 @@ class Step:
         passes: Passes,
         rows: Sequence[EpochRows],
         batch: int,
-        ranks: Ranks | None = None,
         clean_batch: int = 1,
     ):
-        self.ranks, self.task = ranks, rows[0].examples.task
+        self.task = rows[0].examples.task
         self.recipe, self.passes, self.learners, self.rows = recipe, passes, passes.learners, rows
         self.relabel = recipe.relabel_on("batch")
         device = next(self.learners[0].model.parameters()).device
@@ -196,7 +194,8 @@ class Step:
     ) -> None:
         """`batch` is as given, `batches` as each network gets it; `partners` are mixed in by 1 - `share`.
 
-        Of several processes each gets its part of these, and `wholes`, which say of what batches; weights are of those.
+        Of several processes each gets its part of these, and `wholes`, which say of what batches; weights are of those
+        (engine/step/shared.py).
         """
         views = self._views(batch.inputs, now) or [batch.inputs]
         if clean is not None and self.recipe.views:  # seen as the examples are that signals are about
@@ -205,8 +204,7 @@ class Step:
         passes = self.passes.before_rules(batches, views, now, clean, mixes)
         seen = [each.evidence for each in passes]
         targets = [evidence.targets if self.relabel is None else self.relabel(evidence).detach() for evidence in seen]
-        if self.ranks is not None:
-            seen = self._of_all(seen, wholes)
+        seen = self._of_all(seen, wholes)
         try:
             decisions = [self._decide(evidence) for evidence in seen]
         except Exception as error:
@@ -222,20 +220,13 @@ class Step:
             self.rows[place].add(self._note(batch, learnt, weights.detach()))
         self.is_first = False
 
-    def _of_all(self, seen: Sequence[Evidence], wholes: Sequence[Batch]) -> list[Evidence]:
-        """What all processes have seen of their batches, for rules that are to decide the same everywhere."""
-        assert self.ranks is not None
-        if not self.passes.asks and self.recipe.mix is None:
-            return list(seen)
-        whole = [whole_evidence(self.ranks, own, batch) for own, batch in zip(seen, wholes, strict=True)]
-        return with_peers(whole) if "peer" in self.passes.needs else whole
+    def _of_all(self, seen: Sequence[Evidence], wholes: Sequence[Batch]) -> list[Evidence]:  # noqa: ARG002
+        """What the rules are shown of these batches."""
+        return list(seen)
 
     def _views(self, inputs: Tree, now: Now, clean: bool = False) -> list[Tree]:
         views = self.recipe.views[:1] if clean else self.recipe.views
-        if self.ranks is None or not views:
-            return [seen_through(view, inputs, now.generator) for view in views]
-        with PartOfDraws(self.ranks, self.sizes[clean], now.generator):
-            return [seen_through(view, inputs, now.generator) for view in views]
+        return [seen_through(view, inputs, now.generator) for view in views]
 
     def _decide(self, evidence: Evidence) -> Decision:
         if self.recipe.each_batch is None:
@@ -253,10 +244,12 @@ class Step:
             return Blend(share, inputs=inputs, targets=partners.targets if mix.blends_targets else None)
         if mix is None:
             return None
-        pairing = mix(evidence)
-        if self.ranks is not None:
-            pairing = SharedPairing(pairing.partner, pairing.share, ranks=self.ranks)
+        pairing = self._pairing(mix(evidence))
         return Blend(pairing.share, within=pairing)
+
+    def _pairing(self, pairing: Pairing) -> Pairing:
+        """How this process mixes, of a pairing for the whole batch."""
+        return pairing
 
     def _learn(
         self, place: int, seen: Pass, views: Sequence[Tree], targets: Tensor, weights: Tensor, blend: Blend | None
@@ -289,7 +282,7 @@ class Step:
 
     def _own(self, rows: Tensor) -> Tensor:
         """Of rows [batch] those of this process."""
-        return rows if self.ranks is None else self.ranks.own(rows)
+        return rows
 
     def _shares(self, weights: Tensor) -> Tensor:
         """cᵢ such that the step's total is Σ cᵢ ℓᵢ: wᵢ / Σ w, or wᵢ / n."""
@@ -308,8 +301,6 @@ class Step:
         seen.factors.accumulate(shares)
 
     def _move(self, learner: Learner, skip: Tensor | None) -> None:
-        if self.ranks is not None:
-            learner.add_up_gradients(self.ranks)
         clip = self.recipe.clip
         if clip is not None:
             parameters = [p for group in learner.optimizer.param_groups for p in group["params"]]

@@ -2,18 +2,19 @@
 
 import io
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError, printable
-from thresher.core.files import alone_in, check, parsed_json, write_whole
+from thresher.core.errors import ThresherError, needs_extra, printable
+from thresher.core.files import alone_in, check, damaged, parsed_json, write_whole
 from thresher.engine.store.about import same_description, write_about
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import (
@@ -26,6 +27,7 @@ from thresher.record.run_folder import (
     NOISE_RATE,
     OF_AN_AUDIT,
     SETTINGS,
+    SHARDS,
     STAGES,
     Epoch,
 )
@@ -51,6 +53,13 @@ class Best(TypedDict):
     epoch: int
 
 
+class Shards(TypedDict):
+    """Where parameters lie that were saved in shards: the folder, and its files with their sizes."""
+
+    folder: str
+    files: dict[str, int]
+
+
 class Saved(TypedDict):
     """What a checkpoint holds."""
 
@@ -67,10 +76,14 @@ class Saved(TypedDict):
     clean_carry: Tensor | None
     observed: list[Any]
     shifts: list[Tensor]
+    shards: NotRequired[Shards]
 
 
-def read_checkpoint(folder: Path) -> dict[str, Any]:
-    """What the run in this folder saved last; no code that a file may hold is run."""
+def read_checkpoint(folder: Path, whole: bool = True) -> dict[str, Any]:
+    """What the run in this folder saved last; no code that a file may hold is run.
+
+    Where parameters were saved in shards they are put together, in this process alone, if `whole` ones are wanted.
+    """
     file = folder / CHECKPOINT
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
@@ -79,7 +92,25 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
     except Exception as error:  # torch and pickle name no kinds of their own
         raise ThresherError(f"{file} is damaged and cannot be read: delete {folder} to start the run again.") from error
     check(state, Saved, file, start_again(folder))
-    return state
+    return with_shards(folder, state) if whole else state
+
+
+def with_shards(folder: Path, state: dict[str, Any], mesh: Any = None) -> dict[str, Any]:
+    """The state with the shards that lie beside it, if there are any: whole, or over the processes of a mesh."""
+    if "shards" not in state:
+        return state
+    needs_extra(f"{folder}, which was saved in shards,", "export", "safetensors")
+    from thresher.engine.several.shard_files import filled
+
+    place = folder / SHARDS / Path(state["shards"]["folder"]).name
+    try:
+        for name, size in state["shards"]["files"].items():
+            if (place / Path(name).name).stat().st_size != size:
+                raise OSError(name)  # a lost file may else be taken for zeros
+        made: dict[str, Any] = filled(state, place, mesh)
+    except OSError as error:
+        raise damaged(place, "a shard is lost or cannot be read", start_again(folder)) from error
+    return made
 
 
 def start_again(folder: Path) -> str:
@@ -105,6 +136,7 @@ class RunFolder:
 
     def __init__(self, path: Path | str, identity: Mapping[str, Any], about: Mapping[str, Any]):
         self.path, self.identity, self.about = Path(path), json.loads(json.dumps(identity)), about
+        self.in_shards, self.writes = False, True
 
     @contextmanager
     def opened(self) -> Iterator[dict[str, Any] | None]:
@@ -123,8 +155,9 @@ class RunFolder:
         file = self.path / CHECKPOINT
         if not file.exists():
             Ledger(self.path / LEDGER).discard_uncommitted()
+            self._remove_shards_but({})
             return None
-        state = read_checkpoint(self.path)
+        state = read_checkpoint(self.path, whole=not self.in_shards)
         theirs = parsed_json(state["identity"], dict[str, Any], file, start_again(self.path))
         self._refuse_another_run(theirs)
         if theirs["epochs"] != self.identity["epochs"]:
@@ -132,6 +165,7 @@ class RunFolder:
         refuse_lost_parts(self.path, state["ledger"])
         Ledger(self.path / LEDGER, state["ledger"]).discard_uncommitted()
         self._write_history(state["history"])
+        self._remove_shards_but(state)
         return state
 
     def commit(self, state: Mapping[str, Any], ledger: Ledger, history: list[Record]) -> None:
@@ -142,6 +176,14 @@ class RunFolder:
         identity = json.dumps(self.identity)
         torch.save({**state, "identity": identity, "ledger": ledger.parts, "history": history}, buffer)
         write_whole(self.path / CHECKPOINT, lambda path: path.write_bytes(buffer.getbuffer()))
+        self._remove_shards_but(state)
+
+    def _remove_shards_but(self, state: Mapping[str, Any]) -> None:
+        """Remove shards that a checkpoint does not name: older ones, and those of an epoch not saved to its end."""
+        named = state.get("shards", {}).get("folder")
+        for found in (self.path / SHARDS).glob("*"):
+            if found.name != named:
+                shutil.rmtree(found)
 
     def _write_history(self, history: list[Record]) -> None:
         text, path = "".join(json.dumps(record) + "\n" for record in history), self.path / HISTORY
@@ -184,7 +226,7 @@ class RunFolder:
 
     def _refuse_foreign_files(self) -> None:
         """Refuse to fill a folder that holds files of something else."""
-        ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE, *OF_AN_AUDIT}
+        ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE, SHARDS, *OF_AN_AUDIT}
         if not self.path.exists():
             return
         if not self.path.is_dir():

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from thresher.core.evidence import Evidence, Signal
+from thresher.core.rounds import Rounds, counted, scattered, shared
 from thresher.core.rule import Decision, Rule, check_size, checked_count
 from thresher.core.schedules import Schedule
 from thresher.core.signals import output_gradient
@@ -100,6 +101,17 @@ class Centrality(Rule):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_size(type(self).__name__, self.fraction, self.count)
+
+    def rounds(self, evidence: Evidence, parts: int) -> Rounds:
+        if self.count is not None:
+            return counted(self, self.count, len(evidence), parts, self.joined)
+        assert self.fraction is not None
+        return shared(self, float(evidence.value(self.fraction)), parts, self.joined)
+
+    @staticmethod
+    def joined(first: Decision, places: Tensor, then: Decision, ids: Tensor) -> Decision:
+        """What both rounds say together."""
+        return scattered(first, places, then, ids)
 
     def __call__(self, evidence: Evidence) -> Decision:
         by_id, embeddings, count = self._asked(evidence)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from thresher.core.chunks import one_thread
 from thresher.core.evidence import Evidence
+from thresher.core.rounds import scattered
 from thresher.core.rule import Decision, checked_count
 from thresher.rules.coresets.centrality import Centrality, most_central, parts_of
 from thresher.rules.coresets.coverage import Coreset, Cover, clusters, gains_at_most, largest_gain
@@ -60,6 +61,17 @@ class FacilityLocation(Centrality):
     select: Callable[[Tensor, int], Coreset] = facility_location
 
     gives: ClassVar[frozenset[str]] = frozenset({"medoid", "cluster", "cluster_size"})
+
+    @staticmethod
+    def joined(first: Decision, places: Tensor, then: Decision, ids: Tensor) -> Decision:
+        """Clusters of clusters: what belongs to a proposal belongs to its medoid, so that sizes add up to n."""
+        by_id = ids[places].argsort()
+        own = by_id[torch.searchsorted(ids[places][by_id], first.columns["cluster"])]  # each example's proposal [n]
+        cluster = then.columns["cluster"][own]
+        marks = scattered(first, places, then, ids).columns["medoid"]
+        number, size = torch.unique(cluster, return_inverse=True, return_counts=True)[1:]
+        sizes = size[number].to(marks.dtype)
+        return Decision(marks * sizes, {"medoid": marks, "cluster": cluster, "cluster_size": sizes})
 
     def __call__(self, evidence: Evidence) -> Decision:
         by_id, embeddings, count = self._asked(evidence)

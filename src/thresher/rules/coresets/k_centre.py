@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from thresher.core.evidence import Evidence, Signal
+from thresher.core.rounds import Rounds, counted
 from thresher.core.rule import Decision, Rule, check_count, checked_count
 from thresher.core.signals import features
 from thresher.rules.coresets.outer_products import Nearest, Products
@@ -58,6 +59,9 @@ class KCentre(Rule):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self.count)
+
+    def rounds(self, evidence: Evidence, parts: int) -> Rounds:
+        return counted(self, self.count, len(evidence), parts)
 
     def __call__(self, evidence: Evidence) -> Decision:
         own, labelled = (each.read(self.by).reshape(len(each), -1) for each in (evidence, evidence.other("labelled")))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from thresher.core.evidence import Evidence, Signal
+from thresher.core.rounds import Rounds, counted
 from thresher.core.rule import Decision, Rule, check_count, checked_count
 from thresher.core.seeding import generator as seeded
 from thresher.core.signals import Pair, gradient_embedding, signal_or_pair_named
@@ -82,6 +83,9 @@ class KMeansPlusPlus(Rule):
         if isinstance(self.by, str):
             object.__setattr__(self, "by", signal_or_pair_named(self.by))
         check_count(self.count)
+
+    def rounds(self, evidence: Evidence, parts: int) -> Rounds:
+        return counted(self, self.count, len(evidence), parts)
 
     def __call__(self, evidence: Evidence) -> Decision:
         left, right, scale = _factors(evidence, self.by)
