@@ -13,8 +13,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from thresher.core.examples import Examples
 from thresher.trainers.loggers import named_numbers
+from thresher.trainers.network import unwrapped
 from thresher.trainers.numbered import ID, WEIGHT, Numbered
-from thresher.trainers.weigher import Weigher, unwrapped
+from thresher.trainers.weigher import Weigher
 
 IGNORED = -100
 
