@@ -109,7 +109,7 @@ def test_a_plain_loop_goes_on_with_the_next_epoch(tmp_path: Path) -> None:
     assert seen == [1, 2]
     assert Ledger.read(tmp_path).to_pandas().equals(weigher.ledger.to_pandas())
     assert again.history == weigher.history
-    with pytest.raises(ThresherError, match="folder has no part-00000.parquet, which the saved state goes on from"):
+    with pytest.raises(ThresherError, match=r"folder has no part-00000\.parquet, which the saved state goes on from"):
         made("drawn", out=tmp_path / "other").load_state_dict(kept)
 
 
