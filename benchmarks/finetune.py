@@ -142,10 +142,11 @@ def measure(settings: argparse.Namespace) -> None:
 
 
 def known(settings: argparse.Namespace) -> set[tuple[int, str]]:
-    """What the file has already of this model."""
+    """What the file has already of this model and so many steps."""
     lines = settings.out.read_text().splitlines() if settings.out.exists() else []
+    steps = settings.epochs * settings.count // settings.batch
     found = [row for row in map(json.loads, lines) if (row["parameters"] > 1e6) == (settings.larger is not None)]
-    return {(row["seed"], row["who"]) for row in found}
+    return {(row["seed"], row["who"]) for row in found if row["steps"] == steps}
 
 
 def main() -> None:
