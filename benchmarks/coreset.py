@@ -170,10 +170,12 @@ def measured(run: Run, python: str, threads: int) -> Result:
 
 def measure_missing(path: Path, python: str, threads: int, minutes: float, parts: list[str]) -> None:
     """Make the runs that the file does not hold, until the minutes are over; who failed is not asked for more."""
-    from thresher.bench.run.provenance import provenance
-    from thresher.bench.run.results import append, read
+    from timing import rows_of
 
-    stored, _ = read(path)
+    from thresher.bench.run.provenance import provenance
+    from thresher.bench.run.results import append
+
+    stored = rows_of(path)
     known = {Run(*(each[key] for key in Run._fields)) for each in stored}
     failed = {(each["part"], each["who"], each["n"]) for each in stored if "failed" in each}
     facts = provenance("cpu")
@@ -283,9 +285,9 @@ def main() -> None:
         who, n, count, answer = given.one
         run_here(who, int(n), int(count), Path(answer))
     elif given.show:
-        from thresher.bench.run.results import read
+        from timing import rows_of
 
-        print(page(read(given.results)[0]), end="")
+        print(page(rows_of(given.results)), end="")
     else:
         measure_missing(given.results, given.peers, given.threads, given.minutes, given.parts)
 

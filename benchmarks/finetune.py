@@ -15,7 +15,6 @@ without the junk, for as many steps. Rows are appended as they are made; what is
 """
 
 import argparse
-import json
 import sys
 import time
 import traceback
@@ -32,6 +31,7 @@ from finetune_page import page
 from finetune_texts import KINDS, Sets, sets
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
+from timing import rows_of
 
 from thresher import Recipe, Run, fit
 from thresher.bench.run.provenance import provenance
@@ -143,9 +143,8 @@ def measure(settings: argparse.Namespace) -> None:
 
 def known(settings: argparse.Namespace) -> set[tuple[int, str]]:
     """What the file has already of this model and so many steps."""
-    lines = settings.out.read_text().splitlines() if settings.out.exists() else []
     steps = settings.epochs * settings.count // settings.batch
-    found = [row for row in map(json.loads, lines) if (row["parameters"] > 1e6) == (settings.larger is not None)]
+    found = [row for row in rows_of(settings.out) if (row["parameters"] > 1e6) == (settings.larger is not None)]
     return {(row["seed"], row["who"]) for row in found if row["steps"] == steps}
 
 
@@ -170,7 +169,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the page of a results file")
     settings = parser.parse_args()
     if settings.show:
-        print(page([json.loads(line) for line in settings.out.read_text().splitlines()], list(METHODS)))
+        print(page(rows_of(settings.out), list(METHODS)))
     elif settings.pretrain:
         pretrain(settings.data_dir / "lm", settings.out, settings.device, settings.pretrain)
     else:
