@@ -58,7 +58,7 @@ SETS: dict[str, tuple[str, int | None, bool]] = {
 }
 
 
-def table_of(name: str, folder: Path) -> tuple[Array, Array]:
+def inputs_and_labels(name: str, folder: Path) -> tuple[Array, Array]:
     """Inputs [n, d] and labels [n]; classes of fewer than 4 * CLEAN rows are left out."""
     if name in ("breast_cancer", "digits"):
         inputs, labels = (load_breast_cancer if name == "breast_cancer" else load_digits)(return_X_y=True)
@@ -72,7 +72,7 @@ def table_of(name: str, folder: Path) -> tuple[Array, Array]:
 def halves(name: str, seed: int, folder: Path) -> tuple[Array, Array, Array, Array]:
     """Standardised training inputs and their labels, with rare classes, and the same of held-out rows."""
     base, positive, thinned = SETS[name]
-    inputs, labels = table_of(base, folder)
+    inputs, labels = inputs_and_labels(base, folder)
     if positive is not None:
         labels = (labels == positive).astype(np.int64)
     if len(labels) > MOST:
