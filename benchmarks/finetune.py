@@ -31,11 +31,10 @@ from finetune_page import page
 from finetune_texts import KINDS, Sets, sets
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
-from timing import rows_of
 
 from thresher import Recipe, Run, fit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append
+from thresher.bench.run.results import append, read_lines
 from thresher.core.examples import Examples
 from thresher.rules import KeepSmallest, from_average, warmup
 from thresher.slots import over
@@ -144,7 +143,7 @@ def measure(settings: argparse.Namespace) -> None:
 def known(settings: argparse.Namespace) -> set[tuple[int, str]]:
     """What the file has already of this model and so many steps."""
     steps = settings.epochs * settings.count // settings.batch
-    found = [row for row in rows_of(settings.out) if (row["parameters"] > 1e6) == (settings.larger is not None)]
+    found = [row for row in read_lines(settings.out)[0] if (row["parameters"] > 1e6) == (settings.larger is not None)]
     return {(row["seed"], row["who"]) for row in found if row["steps"] == steps}
 
 
@@ -169,7 +168,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the page of a results file")
     settings = parser.parse_args()
     if settings.show:
-        print(page(rows_of(settings.out), list(METHODS)))
+        print(page(read_lines(settings.out)[0], list(METHODS)))
     elif settings.pretrain:
         pretrain(settings.data_dir / "lm", settings.out, settings.device, settings.pretrain)
     else:

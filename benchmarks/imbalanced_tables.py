@@ -24,11 +24,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
-from timing import rows_of
 
 from thresher import Examples, fit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append
+from thresher.bench.run.results import append, read_lines
 from thresher.corruption import corrupt
 
 Array = NDArray[Any]
@@ -58,7 +57,7 @@ SETS: dict[str, tuple[str, int | None, bool]] = {
 }
 
 
-def inputs_and_labels(name: str, folder: Path) -> tuple[Array, Array]:
+def rows_of(name: str, folder: Path) -> tuple[Array, Array]:
     """Inputs [n, d] and labels [n]; classes of fewer than 4 * CLEAN rows are left out."""
     if name in ("breast_cancer", "digits"):
         inputs, labels = (load_breast_cancer if name == "breast_cancer" else load_digits)(return_X_y=True)
@@ -72,7 +71,7 @@ def inputs_and_labels(name: str, folder: Path) -> tuple[Array, Array]:
 def halves(name: str, seed: int, folder: Path) -> tuple[Array, Array, Array, Array]:
     """Standardised training inputs and their labels, with rare classes, and the same of held-out rows."""
     base, positive, thinned = SETS[name]
-    inputs, labels = inputs_and_labels(base, folder)
+    inputs, labels = rows_of(base, folder)
     if positive is not None:
         labels = (labels == positive).astype(np.int64)
     if len(labels) > MOST:
@@ -183,14 +182,14 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="Show what is stored and measure nothing.")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
-    known = {(r["set"], r["seed"]) for r in rows_of(given.results)}
+    known = {(r["set"], r["seed"]) for r in read_lines(given.results)[0]}
     for seed in range(0 if given.show else given.seeds):
         for name in given.sets:
             if (name, seed) not in known:
                 found = measured(name, seed, given.data_dir)
                 append(given.results, {"status": "done", "set": name, "seed": seed, **found, **provenance("cpu")})
                 print(json.dumps({"set": name, "seed": seed, **found["balanced accuracy"]}), flush=True)
-    text = page(rows_of(given.results))
+    text = page(read_lines(given.results)[0])
     print(text)
     given.docs.write_text(text)
 

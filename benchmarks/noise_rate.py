@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 import torch
 from noise_rate_evidence import Cell, evidence
-from timing import rows_of
 
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append
+from thresher.bench.run.results import append, read_lines
 from thresher.noise import audit_rate, residual_rate
 
 SMALL = ("linear", "trees", "mlp:256")
@@ -183,7 +182,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="Measure what the file holds again, and keep both.")
     parser.add_argument("--show", action="store_true", help="Show what is stored and measure nothing.")
     given = parser.parse_args()
-    known = set() if given.again else {cell_of(row) for row in rows_of(given.results)}
+    known = set() if given.again else {cell_of(row) for row in read_lines(given.results)[0]}
     asked: Iterable[Cell] = () if given.show else cells(given.part, given.seeds)
     with ProcessPoolExecutor(given.jobs) as pool:
         todo = [
@@ -193,7 +192,7 @@ def main() -> None:
         ]
         for each in as_completed(todo):
             append(given.results, {"status": "done", "part": given.part, **each.result(), **provenance("cpu")})
-    show(rows_of(given.results), given.docs)
+    show(read_lines(given.results)[0], given.docs)
 
 
 if __name__ == "__main__":

@@ -29,13 +29,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from texts_page import page
-from timing import rows_of
 from torch import Tensor, nn
 from torch.nn import functional
 
 from thresher import Examples, fit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append
+from thresher.bench.run.results import append, read_lines
 from thresher.corruption import corrupt
 
 SETS = {"noisyag_news": "", "banking77": "symmetric:0.4", "youtube_spam_weak": "", "chemprot_weak": ""}
@@ -190,7 +189,7 @@ def run(given: argparse.Namespace) -> None:
     names = given.sets.split(",")
     jobs = [(seed, *job) for seed in range(given.seeds) for job in product(names, contestants(given.who, given.device))]
     for seed, name, (who, measure) in jobs[given.part :: given.of]:
-        known = {(row["set"], row["who"], row["seed"]) for row in rows_of(given.results)}
+        known = {(row["set"], row["who"], row["seed"]) for row in read_lines(given.results)[0]}
         if (name, who, seed) in known or time.monotonic() - started > given.seconds:
             continue
         with np.load(given.folder / f"{name}.npz") as file:
@@ -237,7 +236,7 @@ def main() -> None:
     elif given.what == "run":
         run(given)
     else:
-        given.docs.write_text(page(rows_of(given.results)))
+        given.docs.write_text(page(read_lines(given.results)[0]))
 
 
 if __name__ == "__main__":

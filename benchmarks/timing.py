@@ -4,7 +4,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +45,6 @@ def peak_memory() -> float:
     """MiB of this process at its peak, from Linux; getrusage would begin with what the process that started it held."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    """The rows of a benchmark's file of figures; half lines, which a killed process leaves, are passed over."""
-    found = []
-    for line in path.read_bytes().splitlines() if path.exists() else []:
-        with suppress(ValueError):
-            found.append(json.loads(line))
-    return found
 
 
 def write(rows: Sequence[Mapping[str, Any]], path: Path | None, threads: int, device: str = "cpu") -> None:

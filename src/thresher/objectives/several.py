@@ -54,7 +54,7 @@ class PositionCrossEntropy(Objective):
         if targets.ndim > 2:
             return super().output_gradient_norm(evidence)
         size = rows_at_once(outputs[0].numel(), outputs)
-        blocks = zip(outputs.split(size), targets.split(size), strict=True)
+        blocks = zip(torch.split(outputs, size), torch.split(targets, size), strict=True)
         each = [torch.linalg.vector_norm(_differences(*block), dim=2) for block in blocks]  # [n, T]
         norms: Tensor = torch.linalg.vector_norm(torch.cat(each) * _shares(targets), dim=1)
         return norms
