@@ -133,6 +133,11 @@ def test_a_checkpoint_goes_on_as_if_it_had_never_stopped(name: str, tmp_path: Pa
         assert [record["epoch"] for record in weigher.history] == [1, 2]
         for mine, other in zip(resumed.model.parameters(), expected.model.parameters(), strict=True):
             torch.testing.assert_close(mine, other, rtol=0, atol=0)
+    last = Weigher(name, noise_rate=0.5, **({"clean_batch": 3} if name == "l2rw" else {}))
+    trained(bert(), ITEMS, tmp_path, last, resume=True, **known | {"num_train_epochs": 3})
+    assert [record["epoch"] for record in last.history] == [1, 2, 3]
+    with pytest.raises(ThresherError, match="has no checkpoint to resume from"):
+        trained(bert(), ITEMS, tmp_path / "none", last, resume=True, **known)
     (tmp_path / "checkpoint-2" / "weigher.pt").unlink()
     with pytest.raises(ThresherError, match=r"has no weigher\.pt: resume from a checkpoint that this trainer"):
         trained(bert(), ITEMS, tmp_path, Weigher(name, noise_rate=0.5), resume=str(tmp_path / "checkpoint-2"), **known)

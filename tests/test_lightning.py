@@ -135,7 +135,9 @@ from thresher.trainers import Weigher
 for name in ("prl-l", "l2rw"):
     out = f"{sys.argv[1]}/{name}"
     weigher = Weigher(name, out=out, **t.METHODS[name])
+    keep = t.L.callbacks.ModelCheckpoint(dirpath=out, filename="kept")
     options = {"devices": 2, "strategy": "ddp_fork", "use_distributed_sampler": False}
+    options |= {"enable_checkpointing": True, "callbacks": [keep]}
     torch.save(t.trained(weigher, {"batch_sampler": t.Halves()}, **options).state_dict(), f"{out}/model.pt")
 """
 
@@ -157,7 +159,8 @@ def test_two_processes_decide_as_one(tmp_path: Path) -> None:
                 optimizer.zero_grad()
                 weigher.loss(model, INPUTS[index], Y[index], ids=TRAIN.ids[index]).backward()
                 optimizer.step()
-        stored = torch.load(tmp_path / name / "model.pt")
+        stored, kept = (torch.load(tmp_path / name / file, weights_only=False) for file in ("model.pt", "kept.ckpt"))
+        assert kept["callbacks"]["WeigherCallback"]["written"]["parts"] == [f"part-0000{at}.parquet" for at in range(3)]
         for key, value in model.state_dict().items():
             torch.testing.assert_close(stored[key], value, rtol=1e-5, atol=1e-6)
         keys = [("epoch", "ascending"), ("id", "ascending")]

@@ -130,8 +130,12 @@ def weighted(base: type[Any]) -> type[Any]:
         def train(self, resume_from_checkpoint: Any = None, *given: Any, **named: Any) -> Any:
             """As ever; a checkpoint has the state of the weigher too."""
             if resume_from_checkpoint:
-                last = get_last_checkpoint(self.args.output_dir) if resume_from_checkpoint is True else None
-                self.weigher.load_state_dict(saved_state(Path(last or resume_from_checkpoint)))
+                newest: Any = get_last_checkpoint  # which has no types
+                asked_last = resume_from_checkpoint is True
+                folder = newest(self.args.output_dir) if asked_last else resume_from_checkpoint
+                if folder is None:
+                    raise ThresherError(f"{self.args.output_dir} has no checkpoint to resume from: leave that out.")
+                self.weigher.load_state_dict(saved_state(Path(folder)))
             return super().train(resume_from_checkpoint, *given, **named)
 
         def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **given: Any) -> Any:
