@@ -15,7 +15,6 @@ without the junk, for as many steps. Rows are appended as they are made; what is
 """
 
 import argparse
-import json
 import sys
 import time
 import traceback
@@ -35,7 +34,7 @@ from sklearn.metrics import roc_auc_score
 
 from thresher import Recipe, Run, fit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append
+from thresher.bench.run.results import append, read_lines
 from thresher.core.examples import Examples
 from thresher.rules import KeepSmallest, from_average, warmup
 from thresher.slots import over
@@ -142,10 +141,10 @@ def measure(settings: argparse.Namespace) -> None:
 
 
 def known(settings: argparse.Namespace) -> set[tuple[int, str]]:
-    """What the file has already of this model."""
-    lines = settings.out.read_text().splitlines() if settings.out.exists() else []
-    found = [row for row in map(json.loads, lines) if (row["parameters"] > 1e6) == (settings.larger is not None)]
-    return {(row["seed"], row["who"]) for row in found}
+    """What the file has already of this model and so many steps."""
+    steps = settings.epochs * settings.count // settings.batch
+    found = [row for row in read_lines(settings.out)[0] if (row["parameters"] > 1e6) == (settings.larger is not None)]
+    return {(row["seed"], row["who"]) for row in found if row["steps"] == steps}
 
 
 def main() -> None:
@@ -169,7 +168,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the page of a results file")
     settings = parser.parse_args()
     if settings.show:
-        print(page([json.loads(line) for line in settings.out.read_text().splitlines()], list(METHODS)))
+        print(page(read_lines(settings.out)[0], list(METHODS)))
     elif settings.pretrain:
         pretrain(settings.data_dir / "lm", settings.out, settings.device, settings.pretrain)
     else:

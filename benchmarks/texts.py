@@ -186,7 +186,8 @@ def contestants(who: str, device: str) -> Iterator[tuple[str, Callable[..., dict
 def run(given: argparse.Namespace) -> None:
     """Measure what is not there yet, first one seed of everything; what fails is printed and left out."""
     started, failed = time.monotonic(), 0
-    jobs = [(seed, *job) for seed in range(given.seeds) for job in product(SETS, contestants(given.who, given.device))]
+    names = given.sets.split(",")
+    jobs = [(seed, *job) for seed in range(given.seeds) for job in product(names, contestants(given.who, given.device))]
     for seed, name, (who, measure) in jobs[given.part :: given.of]:
         known = {(row["set"], row["who"], row["seed"]) for row in read_lines(given.results)[0]}
         if (name, who, seed) in known or time.monotonic() - started > given.seconds:
@@ -218,6 +219,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--who", choices=("peers", "embeddings", "transformer"), default="peers")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--of", type=int, default=1, help="how many processes share the rows")
     parser.add_argument("--epochs", type=int, default=0, help="fewer than usual, to try things out")

@@ -52,10 +52,12 @@ def table(results: list[dict[str, Any]], names: list[str], whos: list[str], key:
         cells = []
         for name in names:
             values = [times * row[key] for row in mine if row["set"] == name]
-            text = f"{fmean(values):.{digits}f} ± {pstdev(values):.{digits}f}" if values else ""
+            text = f"{fmean(values):.{digits}f}" if values else ""
+            text += f" ± {pstdev(values):.{digits}f}" if len(values) > 1 else ""
             cells.append(f"**{text}**" if values and fmean(values) >= times * best[name] - 1e-12 else text)
         if mine:
-            lines.append(f"| {who} | {' | '.join(cells)} | {len({row['seed'] for row in mine})} |")
+            counts = sorted({sum(row["set"] == name for row in mine) for name in names} - {0})
+            lines.append(f"| {who} | {' | '.join(cells)} | {' to '.join(map(str, counts[:1] + counts[1:][-1:]))} |")
     return "\n".join(lines)
 
 

@@ -15,6 +15,7 @@ pytest.importorskip("accelerate")
 import tiny_transformers as tiny  # noqa: E402
 
 from thresher import Examples, fit, weigh  # noqa: E402
+from thresher.core.errors import ThresherError  # noqa: E402
 from thresher.rules import KeepSmallest, MetaGradient  # noqa: E402
 from thresher.trainers import ThresherTrainer, Weigher, weighted  # noqa: E402
 
@@ -41,13 +42,14 @@ def gpt2() -> nn.Module:
 def trained(model: nn.Module, items: Any, out: Path, weigher: Weigher, **more: Any) -> Any:
     options = {"num_train_epochs": 1, "per_device_train_batch_size": 8, "learning_rate": 0.01, "max_grad_norm": 0.0}
     named = {name: more.pop(name) for name in ("clean_dataset", "eval_dataset") if name in more}
+    resume = more.pop("resume", None)
     quiet = {"report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "logging_strategy": "no"}
-    arguments = transformers.TrainingArguments(output_dir=str(out), optim="sgd", **options | quiet | more)
+    arguments = transformers.TrainingArguments(output_dir=str(out), **{"optim": "sgd"} | options | quiet | more)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = ThresherTrainer(model=model, args=arguments, train_dataset=items, weigher=weigher, **named)
         trainer._get_train_sampler = lambda *given: torch.utils.data.SequentialSampler(items)  # noqa: ARG005
-        trainer.train()
+        trainer.train(resume_from_checkpoint=resume)
     return trainer
 
 
@@ -116,6 +118,68 @@ def test_accumulation_bf16_datasets_and_evaluation(tmp_path: Path) -> None:
     assert weigher.ledger.table().num_rows == 2 * N
     assert np.isfinite(trainer.evaluate()["eval_loss"])
     assert weigher.total == 2
+
+
+@pytest.mark.parametrize("name", ["prl-l", "l2rw"])
+def test_a_checkpoint_goes_on_as_if_it_had_never_stopped(name: str, tmp_path: Path) -> None:
+    """From amid an epoch, and from its last step; the ledger has the rows of both parts."""
+    known: dict[str, Any] = {"clean_dataset": ITEMS[:7]} if name == "l2rw" else {}
+    weighers = [Weigher(name, noise_rate=0.5, **({"clean_batch": 3} if known else {})) for _ in range(3)]
+    known |= {"num_train_epochs": 2, "save_strategy": "steps", "save_steps": 1}
+    expected = trained(bert(), ITEMS, tmp_path, weighers[0], **known)
+    for weigher, step in zip(weighers[1:], (2, 3), strict=True):
+        resumed = trained(bert(), ITEMS, tmp_path, weigher, resume=str(tmp_path / f"checkpoint-{step}"), **known)
+        assert weigher.ledger.to_pandas().equals(weighers[0].ledger.to_pandas())
+        assert [record["epoch"] for record in weigher.history] == [1, 2]
+        for mine, other in zip(resumed.model.parameters(), expected.model.parameters(), strict=True):
+            torch.testing.assert_close(mine, other, rtol=0, atol=0)
+    last = Weigher(name, noise_rate=0.5, **({"clean_batch": 3} if name == "l2rw" else {}))
+    trained(bert(), ITEMS, tmp_path, last, resume=True, **known | {"num_train_epochs": 3})
+    assert [record["epoch"] for record in last.history] == [1, 2, 3]
+    with pytest.raises(ThresherError, match="has no checkpoint to resume from"):
+        trained(bert(), ITEMS, tmp_path / "none", last, resume=True, **known)
+    (tmp_path / "checkpoint-2" / "weigher.pt").unlink()
+    with pytest.raises(ThresherError, match=r"has no weigher\.pt: resume from a checkpoint that this trainer"):
+        trained(bert(), ITEMS, tmp_path, Weigher(name, noise_rate=0.5), resume=str(tmp_path / "checkpoint-2"), **known)
+
+
+def test_a_rule_that_drops_everything_leaves_the_model_under_a_trainer_as_it_was(tmp_path: Path) -> None:
+    items = [{**item, "weight": 0.0} for item in ITEMS]
+    model, plain, weigher = bert(), bert(), Weigher()
+    trained(model, items, tmp_path, weigher, optim="adamw_torch", weight_decay=0.5)
+    for mine, other in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(mine, other)
+    assert weigher.history[0]["skipped"] == 3
+
+
+def test_iterable_datasets_bring_their_own_ids(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    streams = [
+        datasets.IterableDataset.from_generator(lambda items=items: iter(items))
+        for items in (ITEMS, [{**item, "id": 7 + at} for at, item in enumerate(ITEMS)])
+    ]
+    with pytest.raises(ThresherError, match="iterable train_dataset have no places: give them the column id"):
+        trained(bert(), streams[0], tmp_path, Weigher(), max_steps=3)
+    weigher = Weigher("prl-l", noise_rate=0.25)
+    trained(bert(), streams[1], tmp_path, weigher, max_steps=3)
+    assert weigher.ledger.table()["id"].to_pylist() == list(range(7, 7 + N))
+
+
+@pytest.mark.parametrize(
+    "more", [{"label_smoothing_factor": 0.1}, {"compute_loss_func": lambda *_: 0}], ids=["smoothed", "own"]
+)
+def test_losses_that_no_weigher_can_count_are_refused(more: dict[str, Any], tmp_path: Path) -> None:
+    arguments = {name: value for name, value in more.items() if name != "compute_loss_func"}
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), report_to=[], use_cpu=True, **arguments)
+    given = {name: value for name, value in more.items() if name == "compute_loss_func"}
+    with pytest.raises(ThresherError, match=r"pass that as Weigher\(objective=...\)"):
+        ThresherTrainer(model=bert(), args=args, train_dataset=ITEMS, weigher=Weigher(), **given)
+
+
+def test_items_without_labels_are_refused(tmp_path: Path) -> None:
+    items = [{name: value for name, value in item.items() if name != "labels"} for item in ITEMS]
+    with pytest.raises(ThresherError, match="items have no labels to learn"):
+        trained(bert(), items, tmp_path, Weigher())
 
 
 def test_any_trainer_can_be_weighted() -> None:

@@ -47,7 +47,7 @@ class Module(L.LightningModule):  # type: ignore[misc, name-defined]
         return sgd(self.net.parameters())
 
 
-def trained(weigher: Weigher, batches: Any = None, **options: Any) -> nn.Module:
+def trained(weigher: Weigher, batches: Any = None, resume: Path | None = None, **options: Any) -> nn.Module:
     module = Module(weigher)
     quiet = {
         "logger": False,
@@ -58,13 +58,12 @@ def trained(weigher: Weigher, batches: Any = None, **options: Any) -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Lightning's advice about workers
         trainer = L.Trainer(
-            max_epochs=EPOCHS,
             accelerator="cpu",
-            callbacks=[WeigherCallback(weigher)],
-            **quiet | {"devices": 1} | options,
+            callbacks=[WeigherCallback(weigher), *options.pop("callbacks", [])],
+            **quiet | {"devices": 1, "max_epochs": EPOCHS} | options,
         )
         data = TensorDataset(INPUTS, Y, TRAIN.ids)
-        trainer.fit(module, DataLoader(data, **(batches or {"batch_sampler": Batches()})))
+        trainer.fit(module, DataLoader(data, **(batches or {"batch_sampler": Batches()})), ckpt_path=resume)
     return module.net
 
 
@@ -90,6 +89,22 @@ def test_accumulation_clipping_and_bf16_keep_the_ledger_whole(name: str) -> None
     assert table.num_rows == EPOCHS * len(TRAIN)
     assert set(table["visited"].to_pylist()) == {True}
     assert [record["epoch"] for record in weigher.history] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["prl-l", "l2rw"])
+def test_a_checkpoint_of_lightning_goes_on_as_if_it_had_never_stopped(name: str, tmp_path: Path) -> None:
+    """One epoch, and the others in a new trainer with a new weigher, from the file that ModelCheckpoint wrote."""
+    whole, first, second = (Weigher(name, **METHODS[name]) for _ in range(3))
+    keep = L.callbacks.ModelCheckpoint(dirpath=tmp_path, filename="kept")
+    expected = trained(whole)
+    trained(first, max_epochs=1, enable_checkpointing=True, callbacks=[keep])
+    rest = Batches()
+    rest.epochs = rest.epochs[1:]
+    own = trained(second, {"batch_sampler": rest}, resume=tmp_path / "kept.ckpt")
+    for mine, other in zip(own.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=0)
+    assert second.ledger.to_pandas().equals(whole.ledger.to_pandas())
+    assert [record["epoch"] for record in second.history] == [1, 2, 3]
 
 
 def test_schedules_get_the_trainers_epochs() -> None:
@@ -120,7 +135,9 @@ from thresher.trainers import Weigher
 for name in ("prl-l", "l2rw"):
     out = f"{sys.argv[1]}/{name}"
     weigher = Weigher(name, out=out, **t.METHODS[name])
+    keep = t.L.callbacks.ModelCheckpoint(dirpath=out, filename="kept")
     options = {"devices": 2, "strategy": "ddp_fork", "use_distributed_sampler": False}
+    options |= {"enable_checkpointing": True, "callbacks": [keep]}
     torch.save(t.trained(weigher, {"batch_sampler": t.Halves()}, **options).state_dict(), f"{out}/model.pt")
 """
 
@@ -142,7 +159,8 @@ def test_two_processes_decide_as_one(tmp_path: Path) -> None:
                 optimizer.zero_grad()
                 weigher.loss(model, INPUTS[index], Y[index], ids=TRAIN.ids[index]).backward()
                 optimizer.step()
-        stored = torch.load(tmp_path / name / "model.pt")
+        stored, kept = (torch.load(tmp_path / name / file, weights_only=False) for file in ("model.pt", "kept.ckpt"))
+        assert kept["callbacks"]["WeigherCallback"]["written"]["parts"] == [f"part-0000{at}.parquet" for at in range(3)]
         for key, value in model.state_dict().items():
             torch.testing.assert_close(stored[key], value, rtol=1e-5, atol=1e-6)
         keys = [("epoch", "ascending"), ("id", "ascending")]

@@ -13,13 +13,16 @@ from strict import strictly
 from tiny import assert_same_run, examples, hand_step, net, tensors, trusted
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from thresher import Examples, Recipe, Run, acquire, audit, fit, open_run, weigh
+from thresher import Examples, Recipe, Run, acquire, audit, fit, open_run, signals, weigh
+from thresher.core import chunks
 from thresher.core.errors import ThresherError
+from thresher.core.evidence import Evidence
 from thresher.core.tasks import mean_average_precision
 from thresher.corruption import corrupt
 from thresher.methods import method
-from thresher.objectives import BinaryCrossEntropy
+from thresher.objectives import BinaryCrossEntropy, PositionCrossEntropy
 from thresher.rules import KeepSmallest, MetaGradient
 from thresher.slots import Mixup
 
@@ -410,3 +413,39 @@ def test_targets_that_could_be_two_things_are_what_is_said() -> None:
         Examples(torch.zeros(3, 1), bits, task="pixels")
     with pytest.raises(ThresherError, match=r"has no target of 0 or above"):
         Examples(torch.zeros(3, 1), torch.full((3, 2), -100))
+
+
+class Largest(TorchDispatchMode):
+    """Notes the size of the largest tensor that an operation makes; views and changes in place make none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, Tensor) and not any(
+            isinstance(given, Tensor) and given.untyped_storage().data_ptr() == result.untyped_storage().data_ptr()
+            for given in args
+        ):
+            self.numbers = max(self.numbers, result.numel())
+        return result
+
+
+def test_norms_of_a_language_models_output_gradients_take_no_copy_of_its_outputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A few examples at a time: outputs [n, T, words] are what fills the memory."""
+    draws = torch.Generator().manual_seed(0)
+    outputs, targets = torch.randn(6, 5, 40, generator=draws), torch.randint(0, 40, (6, 5), generator=draws)
+    targets[0, 3:], targets[4] = -100, -100
+    evidence = Evidence(torch.arange(6), targets, PositionCrossEntropy(), outputs, None)
+    expected = evidence.read(signals.output_gradient).norm(dim=1)
+    monkeypatch.setattr(chunks, "HOST_NUMBERS", 2 * 5 * 40)
+    again = evidence.replace(known={})
+    with Largest() as seen:
+        found = again.read(signals.output_gradient_norm)
+    torch.testing.assert_close(found, expected)
+    assert found[4] == 0
+    assert seen.numbers == 2 * 5 * 40
+    assert signals.output_gradient not in again.known

@@ -138,7 +138,31 @@ def engine(folder: Path) -> Made:
     return Made(text, files)
 
 
+def language_models(folder: Path) -> Made:
+    rows = _read(folder, "transformers-gpu")
+    first = rows[0]
+    text = [
+        f"GPT-2 of {first['layers']} layers and width {first['width']}, {first['words']:,} words, batches of "
+        f"{first['batch']} sequences of {first['length']} tokens, {first['clean']} clean ones for l2rw, "
+        f"{first['machine']['gpu']}, bfloat16. Medians of {first['turns']} turns; memory is the peak of a step.",
+        "| | whole, ms | times by hand | memory | LoRA, ms | times by hand | memory |\n" + "|---" * 7 + "|",
+    ]
+    for who in dict.fromkeys(row["who"] for row in rows):
+        cells = [who]
+        for lora in (False, True):
+            row = next(row for row in rows if (row["who"], row["lora"]) == (who, lora))
+            goal = f" (goal {row['goal']:.2f})" if "goal" in row else ""
+            cells += (
+                [row["failed"], "", ""]
+                if "failed" in row
+                else [f"{1e3 * row['seconds']:.0f}", f"{row['against_hand']:.2f}×{goal}",
+                      f"{row['memory_mib'] / 1024:.1f} GiB, {row['memory_against_hand']:.2f}×"]
+            )  # fmt: skip
+        text[-1] += f"\n| {' | '.join(cells)} |"
+    return Made("\n\n".join(text))
+
+
 CONTESTS: dict[str, Callable[[Path], Made]] = {
     "facility-location": facility_location, "badge": badge, "gradient-norms": gradient_norms, "l2rw": l2rw,
-    "engine": engine, "start": start,
+    "engine": engine, "start": start, "language-models": language_models,
 }  # fmt: skip

@@ -42,10 +42,14 @@ class EpochNotes:
             self.host.append(joined)
             self.device = []
 
-    def take(self) -> list[Told]:
+    def noted(self) -> list[Told]:
         """What was noted since the last time, on the host."""
         self._to_host()
-        taken, self.host = self.host, []
+        return self.host
+
+    def take(self) -> list[Told]:
+        """The same, and then nothing is."""
+        taken, self.host = self.noted(), []
         return taken
 
     def rows(self, noted: list[Told]) -> tuple[Examples, Mapping[str, np.ndarray[Any, Any]]]:

@@ -3,20 +3,26 @@
 Items bring the columns `id` and, where some should count more, `weight`; both are taken off before the model is called.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
+from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.trainers.loggers import named_numbers
+from thresher.trainers.network import unwrapped
 from thresher.trainers.numbered import ID, WEIGHT, Numbered
-from thresher.trainers.weigher import Weigher, unwrapped
+from thresher.trainers.weigher import Weigher
 
 IGNORED = -100
+STATE = "weigher.pt"  # in the folder of a checkpoint
 
 
 def next_tokens(labels: Tensor) -> Tensor:
@@ -38,6 +44,8 @@ def predicts_next(model: nn.Module) -> bool:
 
 def parted(batch: Mapping[str, Any], moves: bool) -> tuple[dict[str, Any], Tensor]:
     """The inputs of the model, and the targets at the places of its outputs."""
+    if "labels" not in batch:
+        raise ThresherError(f"The items have no labels to learn ({', '.join(batch)}): give them the column labels.")
     inputs = {name: value for name, value in batch.items() if name not in ("labels", ID, WEIGHT)}
     return inputs, next_tokens(batch["labels"]) if moves else batch["labels"]
 
@@ -63,10 +71,15 @@ class Told(TrainerCallback):
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
         self.weigher.total = args.num_train_epochs
-        self.weigher.begin_epoch(round(state.epoch or 0))
+        self.weigher.begin_epoch(int((state.epoch or 0) + 1e-6))  # that in which it goes on, after a resume
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
         self.weigher.skip_if_empty(given["optimizer"])
+
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
+        own = self.weigher.state_dict()  # of all processes
+        if state.is_world_process_zero:
+            torch.save(own, Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}" / STATE)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
         self.weigher.end_epoch()
@@ -86,30 +99,44 @@ def weighted(base: type[Any]) -> type[Any]:
     class Weighted(base):  # type: ignore[misc]
         train_dataset: Any
         data_collator: Any
+        processing_class: Any
         _signature_columns: Any
 
         def __init__(self, *given: Any, weigher: Weigher, clean_dataset: Any = None, **named: Any):
-            super().__init__(*given, **named)
+            told = inspect.signature(base.__init__).bind_partial(self, *given, **named).arguments
+            refuse_other_losses(told)
+            if told.get("train_dataset") is not None:  # before anything shuffles it or leaves out a part
+                told["train_dataset"] = numbered(told["train_dataset"])
+            super().__init__(**{name: value for name, value in told.items() if name != "self"})
             self.weigher = weigher
             self.data_collator = Collated(self.data_collator)
             self.model_accepts_loss_kwargs = False  # so that the loss of a batch is divided among accumulated ones
-            if self.train_dataset is not None and ID not in self.train_dataset[0]:
-                self.train_dataset = numbered(self.train_dataset)
             if clean_dataset is not None:
                 weigher.take_clean(self._as_examples(clean_dataset))
             self.add_callback(Told(weigher, self.log))
 
         def _as_examples(self, dataset: Any) -> Examples:
+            if "_prepare_dataset" in dir(base) and "input_ids" not in next(iter(dataset)):  # texts, to a trainer of TRL
+                dataset = self._prepare_dataset(dataset, self.processing_class, self.args, False, None, "clean")
             self._set_signature_columns_if_needed()
-            items = [
-                {k: v for k, v in dataset[at].items() if k in self._signature_columns} for at in range(len(dataset))
-            ]
+            items = [{k: v for k, v in item.items() if k in self._signature_columns} for item in dataset]
             inputs, targets = parted(self.data_collator(items), predicts_next(self.model))
             return Examples(inputs, targets, name="clean_dataset")
 
         def _set_signature_columns_if_needed(self) -> None:
             super()._set_signature_columns_if_needed()
             self._signature_columns = list(dict.fromkeys([*self._signature_columns, ID, WEIGHT]))
+
+        def train(self, resume_from_checkpoint: Any = None, *given: Any, **named: Any) -> Any:
+            """As ever; a checkpoint has the state of the weigher too."""
+            if resume_from_checkpoint:
+                newest: Any = get_last_checkpoint  # which has no types
+                asked_last = resume_from_checkpoint is True
+                folder = newest(self.args.output_dir) if asked_last else resume_from_checkpoint
+                if folder is None:
+                    raise ThresherError(f"{self.args.output_dir} has no checkpoint to resume from: leave that out.")
+                self.weigher.load_state_dict(saved_state(Path(folder)))
+            return super().train(resume_from_checkpoint, *given, **named)
 
         def compute_loss(self, model: nn.Module, inputs: Any, return_outputs: bool = False, **given: Any) -> Any:
             if not model.training:
@@ -123,8 +150,36 @@ def weighted(base: type[Any]) -> type[Any]:
     return Weighted
 
 
+def refuse_other_losses(told: Mapping[str, Any]) -> None:
+    """Refuse what a trainer is told that leaves no loss of each example for a weigher to count."""
+    asked = {} if told.get("args") is None else vars(told["args"])
+    if asked.get("packing") or asked.get("padding_free"):
+        raise ThresherError(
+            "Packed sequences have no loss, no weight and no id of their own: set packing=False and padding_free=False."
+        )
+    kind = asked.get("loss_type", "nll")
+    if asked.get("label_smoothing_factor") or told.get("compute_loss_func") is not None or kind != "nll":
+        raise ThresherError(
+            "The weigher's objective gives the loss here: pass that as Weigher(objective=...), and leave out "
+            "compute_loss_func=, loss_type= and label_smoothing_factor=."
+        )
+
+
+def saved_state(folder: Path) -> Any:
+    """The weigher's state in a checkpoint."""
+    if not (folder / STATE).is_file():
+        raise ThresherError(f"{folder} has no {STATE}: resume from a checkpoint that this trainer has written.")
+    return torch.load(folder / STATE, map_location="cpu", weights_only=True)
+
+
 def numbered(dataset: Any) -> Any:
-    """The dataset with its places as the column `id`; one of the package datasets stays one."""
+    """The dataset with its places as the column `id`, if it has none; one of the package datasets stays one."""
+    if "__getitem__" not in dir(dataset) or "__len__" not in dir(dataset):
+        if ID not in next(iter(dataset)):
+            raise ThresherError("The items of an iterable train_dataset have no places: give them the column id.")
+        return dataset
+    if ID in dataset[0]:
+        return dataset
     if "add_column" in dir(dataset):
         return dataset.add_column(ID, list(range(len(dataset))))
     return Numbered(dataset)

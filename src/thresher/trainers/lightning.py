@@ -1,5 +1,7 @@
 """A weigher in Lightning: a callback that tells it of epochs and steps, and logs what it kept."""
 
+from typing import Any
+
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch.optim import Optimizer
 
@@ -10,11 +12,18 @@ from thresher.trainers.weigher import Weigher
 class WeigherCallback(Callback):
     """`Trainer(callbacks=[WeigherCallback(weigher)])`, with `weigher.loss(...)` in the module's training_step.
 
-    Samplers, accumulation, clipping, precision and processes are the trainer's, as without it.
+    Samplers, accumulation, clipping, precision and processes are the trainer's, as without it. The weigher's state is
+    in the trainer's checkpoints, so that `Trainer.fit(..., ckpt_path=...)` goes on with it.
     """
 
     def __init__(self, weigher: Weigher):
         self.weigher = weigher
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.weigher.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.weigher.load_state_dict(state_dict)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         if trainer.max_epochs is not None and trainer.max_epochs > 0:

@@ -1,44 +1,33 @@
 """A weigher: the rules of a recipe in a training loop that is not ours, and the ledger of what they decided."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import OTHER_EXAMPLES, Evidence
+from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of, signals_of
 from thresher.core.seeding import derive, generator
-from thresher.core.trees import arguments, one_tensor
-from thresher.engine.device.placement import plain
+from thresher.core.trees import one_tensor
 from thresher.engine.loop.batches import CleanStream
 from thresher.engine.start.checks import check_recipe
 from thresher.engine.step.step import note_of, shares_of
 from thresher.engine.weigh import Looked, decided, look
 from thresher.objectives import as_objective
-from thresher.trainers.epoch_notes import EpochNotes, Told
+from thresher.trainers import state
+from thresher.trainers.epoch_notes import Told
+from thresher.trainers.network import Network, called, unwrapped, with_ids
 from thresher.trainers.processes import from_all, of_all, processes
 from thresher.trainers.recipes import recipe_for
 from thresher.trainers.sweeps import EpochWeights
 from thresher.trainers.written import Written
-
-
-@dataclass
-class Network:
-    """What is remembered of one network between its steps."""
-
-    place: int
-    notes: EpochNotes = field(default_factory=EpochNotes)
-    memory: dict[str, Tensor] = field(default_factory=dict)
-    epoch_memory: dict[str, Tensor] = field(default_factory=dict)
-    epoch: EpochWeights | None = None
 
 
 class Weigher:
@@ -81,8 +70,12 @@ class Weigher:
         if clean is not None:
             self.take_clean(clean)
         self.networks: dict[nn.Module, Network] = {}
+        self.saved: list[Network] = []  # those that have not been seen since a state was loaded
+        self.saved_draws: Mapping[str, Any] | None = None
+        self.resumed = self.ended = False
         self.written = Written(None if out is None else Path(out), self.train)
         self.counted: Tensor | None = None
+        self.skipping: RemovableHandle | None = None
         self.begin_epoch(0)
 
     @property
@@ -101,18 +94,24 @@ class Weigher:
         self.clean_batches = CleanStream(made, min(self.clean_size or 64, len(made)), self.seed)
 
     def epochs(self) -> Iterator[int]:
-        """The epochs of a plain loop: `for epoch in weigher.epochs(): ...`."""
-        for epoch in range(int(self.total)):
+        """The epochs of a plain loop: `for epoch in weigher.epochs(): ...`; after a state was loaded, the others."""
+        for epoch in range(self.epoch + self.ended if self.resumed else 0, int(self.total)):
             self.begin_epoch(epoch)
             yield epoch
             self.end_epoch()
         self.finish()
 
     def begin_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
+        """Where a state was loaded from the middle of this epoch, go on from there."""
+        if self.resumed and epoch == self.epoch and not self.ended:
+            self.resumed = False
+            return
+        if epoch != self.epoch:
+            self.end_epoch()  # that of a trainer that stopped after the last batch of an epoch
+        self.epoch, self.resumed, self.ended, self.saved_draws = epoch, False, False, None
         self.clean_draws = generator(self.seed, "clean", epoch)
         self.draws: torch.Generator | None = None
-        for network in self.networks.values():
+        for network in self._all:
             network.epoch = None
 
     def loss(
@@ -135,13 +134,13 @@ class Weigher:
         """
         network, own = unwrapped(model), self._network(model)
         if outputs is None and not self._looks_inside:
-            outputs = _called(model, inputs)
+            outputs = called(model, inputs)
         if "clean" in needs_of(self.recipe) and self.clean_batches.clean is None:
             raise ThresherError("This method needs a clean set: pass clean=(inputs, targets) to Weigher().")
         looked = self._look(network, own, inputs, targets, outputs, peer, average)
         if outputs is None:  # with the random draws of the pass that was looked at
-            outputs = _called(model, inputs)
-        evidence = looked.evidence if ids is None else _with_ids(looked.evidence, ids.to(looked.evidence.ids.device))
+            outputs = called(model, inputs)
+        evidence = looked.evidence if ids is None else with_ids(looked.evidence, ids.to(looked.evidence.ids.device))
         weights, shares = self._decide(network, own, evidence, weight)
         if ids is not None:
             note = note_of(evidence.ids, evidence, evidence, weights, signals_of(self.rule), looked.task)
@@ -167,7 +166,8 @@ class Weigher:
         average: nn.Module | None,
     ) -> Looked:
         if self.draws is None:
-            self.draws = torch.Generator(targets.device).manual_seed(derive(self.seed, "epoch", self.epoch))
+            draws = torch.Generator(targets.device).manual_seed(derive(self.seed, "epoch", self.epoch))
+            self.draws = state.into_generator(draws, self.saved_draws)
         detached = None if outputs is None else one_tensor(outputs).detach()
         return look(
             self.rule, model, inputs, targets, objective=self.recipe.objective, outputs=detached,
@@ -203,29 +203,73 @@ class Weigher:
         own.memory.update(decision.memory)
         factors = torch.cat([each.to(factor.device) for each in from_all(factor)]) if processes() > 1 else factor
         weights = decision.weights * factors
-        self.counted = weights.sum() if self.counted is None else self.counted + weights.sum()
+        total = weights.sum()
+        self.counted = total if self.counted is None else self.counted.to(total.device) + total
         return weights[ours], shares_of(weights, self.recipe.divide_by)[ours] * processes()
 
     def _network(self, model: nn.Module) -> Network:
         inner = unwrapped(model)
         if inner not in self.networks:
-            self.networks[inner] = Network(len(self.networks))
+            place = len(self.networks)
+            if self.saved:
+                self.saved[0].move(next(inner.parameters()).device)
+            self.networks[inner] = self.saved.pop(0) if self.saved else Network(place)
         return self.networks[inner]
 
     def skip_if_empty(self, optimizer: Optimizer) -> None:
         """Before a step of the optimizer: if no example has counted since the last, nothing moves, momentum included.
 
-        The gradients, which are then zero, are removed: optimizers leave parameters without one as they are.
+        The gradients, which are then zero, are removed when the step comes: optimizers leave parameters without one as
+        they are, and a GradScaler has looked at the gradients by then.
         """
+        self._step_again()  # where a scaler has left out the step
         if self.counted is not None and not bool(self.counted > 0):
-            optimizer.zero_grad(set_to_none=True)
+            inner: Optimizer = getattr(optimizer, "optimizer", optimizer)  # which Accelerate has wrapped
+            self.skipping = inner.register_step_pre_hook(self._step_by_nothing)
             self.written.skipped += 1
         self.counted = None
 
+    def _step_by_nothing(self, optimizer: Optimizer, *_: Any) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        self._step_again()
+
+    def _step_again(self) -> None:
+        if self.skipping is not None:
+            self.skipping.remove()
+            self.skipping = None
+
     def end_epoch(self) -> None:
         """Write the rows of the epoch, each example once although several processes may have seen it."""
-        told = [(own, _joined(from_all(own.notes.take()))) for own in self.networks.values()]
+        told = [(own, _joined(from_all(own.notes.take()))) for own in self._all]
         self.written.add([(own.place, *own.notes.rows(noted)) for own, noted in told if noted], self.epoch)
+        self.ended = True
+
+    @property
+    def _all(self) -> list[Network]:
+        return [*self.networks.values(), *self.saved]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next step depends on, for a checkpoint: numbers, texts and tensors. Of several processes all ask."""
+        return {
+            "version": state.VERSION, "epoch": self.epoch, "ended": self.ended,
+            "counted": None if self.counted is None else float(self.counted),
+            "draws": state.of_generator(self.draws), "clean_draws": self.clean_draws.get_state(),
+            "clean_places": self.clean_batches.carry, "networks": [network.state() for network in self._all],
+            "written": state.of_written(self.written),
+        }  # fmt: skip
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Go on from there; the weigher is made as the one was that was saved. `out=` loses what came afterwards."""
+        state.into_written(self.written, state.checked(saved)["written"])
+        self.epoch, self.ended, self.resumed = saved["epoch"], saved["ended"], True
+        self.counted = None if saved["counted"] is None else torch.tensor(saved["counted"])
+        self.draws, self.saved_draws = None, saved["draws"]
+        self.clean_draws = torch.Generator()
+        self.clean_draws.set_state(saved["clean_draws"].cpu())
+        self.clean_batches.carry = saved["clean_places"].cpu()
+        self.networks = {}
+        rule = self.recipe.each_epoch
+        self.saved = [Network.of_state(place, each, rule) for place, each in enumerate(saved["networks"])]
 
     def finish(self) -> None:
         """Write what is left: trust in every example, and previews of the least trusted, where train= is known."""
@@ -248,23 +292,3 @@ def _set(given: Any, name: str) -> Examples:
     if isinstance(given, tuple | list) and len(given) == 2:
         return Examples(given[0], given[1], name=name)
     raise ThresherError(f"{name} is a {type(given).__name__}: give the pair (inputs, targets), or Examples.")
-
-
-def _with_ids(evidence: Evidence, ids: Tensor) -> Evidence:
-    if ids.shape != evidence.ids.shape:
-        raise ThresherError(f"There are {len(evidence)} examples and ids of shape {list(ids.shape)}: give one id each.")
-    others = {
-        name: other if name in OTHER_EXAMPLES else other.replace(ids=ids) for name, other in evidence.others.items()
-    }
-    return evidence.replace(ids=ids, others=others)
-
-
-def _called(model: nn.Module, inputs: Any) -> Tensor:
-    given, named = arguments(unwrapped(model), inputs)
-    return one_tensor(model(*given, **named))
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The model itself, inside torch.compile and what sends it to several devices or processes."""
-    inner = plain(model)
-    return unwrapped(inner.module) if isinstance(inner, DistributedDataParallel | DataParallel) else inner
