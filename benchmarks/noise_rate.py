@@ -27,12 +27,17 @@ from thresher.noise import audit_rate, residual_rate
 
 SMALL = ("linear", "trees", "mlp:256")
 REAL_SETS = ("friedman", "houses", "diabetes", "friedman2", "friedman3")
-HUMAN = {
-    "noisyag_news": SMALL,
-    "mr_raters": SMALL,
-    "youtube_spam_weak": SMALL,
-    "chemprot_weak": SMALL,
+JUDGES_OF_PEOPLE = {  # of sets whose labels people or rules gave
+    **dict.fromkeys(("noisyag_news", "mr_raters"), SMALL),
+    **{f"embeddings-{labels}": SMALL for labels in ("aggre", "random1", "worse")},
     **{f"cifar10n-{judge}": ("stored",) for judge in ("aggre_resnet18", "aggre_swin", "worst_resnet18", "worst_swin")},
+}
+PEOPLE = {
+    "development-2": JUDGES_OF_PEOPLE,
+    "report": {  # other examples, and two sets more
+        **{f"{name}-2": models for name, models in JUDGES_OF_PEOPLE.items()},
+        **dict.fromkeys(("youtube_spam_weak", "chemprot_weak"), SMALL),
+    },
 }
 # The estimators were written and their constants chosen while looking at the development cells alone.
 SETS = {
@@ -67,16 +72,15 @@ FIRST_SEED = {"development": 0, "development-2": 1, "report": 2, "networks": 2}
 
 
 def cells(part: str, seeds: int = 1) -> Iterator[Cell]:
-    """The cells of a part; people's labels, which no corruption made, belong to development where they were seen."""
+    """The cells of a part; people's labels, which no corruption made, need no rate and have one seed."""
     noise = "development" if part.startswith("development") else "report"
     for name, models in SETS[part].items():
         for model in models:
             for corruption in (REAL if name in REAL_SETS else CLASSES)[noise]:
                 for seed in range(FIRST_SEED[part], FIRST_SEED[part] + seeds):
                     yield Cell(name, model, corruption, seed)
-    for name, models in HUMAN.items():
-        if part == ("report" if name in ("youtube_spam_weak", "chemprot_weak") else "development-2"):
-            yield from (Cell(name, model, "given", 0) for model in models)
+    for name, models in PEOPLE.get(part, {}).items():
+        yield from (Cell(name, model, "given", 0) for model in models)
 
 
 def measured(cell: Cell, sets: Path, kept: Path | None) -> dict[str, Any]:

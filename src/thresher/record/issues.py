@@ -23,6 +23,8 @@ AMBIGUOUS = "ambiguous between two classes"
 OUTLIER = "outlier"  # unlike every class
 REASONS = (DISAGREEMENT, DUPLICATE, AMBIGUOUS, OUTLIER)
 
+DIMENSION = "dimension"  # of several real targets: which one lies furthest from what is expected, and is shown
+
 COLUMNS = ("id", "trust", "is_issue", "reason", "weight")  # of every audit
 
 
@@ -34,7 +36,7 @@ KINDS = {  # of the columns that are read again
     "id": pa.types.is_integer, "trust": pa.types.is_floating, "weight": pa.types.is_floating,
     "is_issue": pa.types.is_boolean, "reason": pa.types.is_string, "suggested": pa.types.is_string,
     "probability": pa.types.is_floating, "expected": pa.types.is_floating, "file": pa.types.is_string,
-    "label": _is_label,
+    "label": _is_label, DIMENSION: pa.types.is_integer,
 }  # fmt: skip
 OF_CLASSES = ("label", "suggested", "probability")  # names as text, and the suggested one's probability
 OF_TARGETS = ("label", "expected", "low", "high")  # numbers, in the unit of the data
@@ -66,7 +68,8 @@ class Issues:
     """One row for every example, the worst first, and what they say together.
 
     table    columns id, file or row, label, suggested, probability, trust, is_issue, reason, weight, and those that
-             the data brought (an id or a path). Real targets: label, expected, low and high instead of the classes'
+             the data brought (an id or a path). Real targets: label, expected, low and high instead of the classes';
+             of several targets those of the worst one, which is the number `dimension`
     summary  what is said of the whole set, as JSON has it:
              examples, issues       how many there are
              noise_rate             {rate, low, high, why}; rate is None where it cannot be told
@@ -164,6 +167,10 @@ class Issues:
         >>> Issues(pa.table({**facts, **names, "weight": [0.0, 1.0]})).corrected().tolist()
         ['cat', 'dog']
         """
+        if DIMENSION in self.table.column_names:
+            raise ThresherError(
+                "Several targets were audited, and each row shows its worst one: read dimension and expected."
+            )
         better = self.column("suggested" if "suggested" in self.table.column_names else "expected")
         new = np.where(self.chosen(below=below, count=count), better, self.column("label"))
         return np.array(new[np.argsort(self.column("id"), kind="stable")].tolist())

@@ -52,7 +52,7 @@ def correct(
         raise ThresherError("There is no place for the corrected copy: give --out, a new folder.")
     issues = Issues.read(run)
     source = source_of(run, issues, data)
-    changes = changes_of(issues, answers_in(run, issues), below=below, count=count, drop=drop)
+    changes = changes_of(issues, answers_in(run, issues), below=below, count=count, drop=drop, target=source.target)
     place = write_copy(out, source, issues, changes, copy=copy)
     found = counted(changes)
     if as_json:
