@@ -14,7 +14,8 @@ SUREST = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 NINETY = 1.645  # deviations on either side of a 90% interval
 # Chosen on the development cells of benchmarks/noise_rate.py, whose page says how often the others are covered.
 OWN_ERRORS = 0.15  # of the contradictions beyond the surest ones: how many of the surest may be errors of the judge
-LEARNED_ERRORS = 0.1  # beside contradictions: how many there may be too many or too few, since errors can be learned
+LEARNED_ERRORS = 0.1  # of the surest contradictions: how many may be errors that the judge learned from wrong labels
+HARD_ERRORS = 0.2  # beside all contradictions: how many more wrong labels a judge may have learned, or does not doubt
 TOWARDS_ALL = 0.3  # how far the rate lies from the surest judge's share towards that of all judges together
 WEAK = 0.2  # the least agreement with the labels, beyond chance, of a judge that is listened to
 DISAGREE = 0.3  # the most by which the shares of contradictions may differ
@@ -39,7 +40,7 @@ def audit_rate(probabilities: Array, labels: Array, votes: Array | None = None, 
 
     A judge (the probabilities; the votes) errs least where it is surest, so the labels it contradicts there are mostly
     wrong: that share is the low side. Errors of people lie among the hard examples, of which judges are not sure, and
-    are partly learned: there may be as many as the better judge contradicts anywhere, and a tenth more, which is the
+    are partly learned: there may be as many as the better judge contradicts anywhere, and a fifth more, which is the
     high side. The rate lies between, towards the labels that every judge contradicts and whose trust [n], if given, is
     below ½. The interval (90%) spans both sides and the sampling error of each; the rate is None where the judges
     hardly predict the labels or the two sides lie far apart.
@@ -84,7 +85,7 @@ def _joined(best: Contradictions, fewest: float, every: float, count: int) -> Es
 
 def at_most(everywhere: float, count: int) -> float:
     """How many labels may be wrong where a judge contradicts this share of so many: some errors it has learned."""
-    return (1 + LEARNED_ERRORS) * wilson(everywhere, count, NINETY)[1]
+    return (1 + HARD_ERRORS) * wilson(everywhere, count, NINETY)[1]
 
 
 def too_wide(low: float, high: float) -> bool:
