@@ -51,12 +51,12 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
     is_issue = double | wrong | far
     left_out = (double | (wrong & ~unsure)) & ~most_trusted(trust, labels)
     matrix = noise_matrix(probabilities, labels)
-    surely_wrong = scaled_to(matrix, rate.low, np.bincount(labels, minlength=classes) / len(labels))
+    to_assume = scaled_to(matrix, _cautious(rate), np.bincount(labels, minlength=classes) / len(labels))
     columns = {
         "label": pa.array(names[labels].tolist(), pa.string()),
         "suggested": pa.array(names[suggested].tolist(), pa.string()),
         "probability": probabilities[np.arange(len(labels)), suggested],
-        "likelier": likelier(probabilities, labels, suggested, surely_wrong),
+        "likelier": likelier(probabilities, labels, suggested, to_assume),
         "trust": trust,
         "is_issue": is_issue,
         "reason": pa.array(_reason(reasons, len(labels)), pa.string()),
@@ -68,6 +68,11 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
         "class_noise": _class_noise(matrix, labels, classes),
     }
     return _issues(facts, columns, rate, told)
+
+
+def _cautious(rate: Estimate) -> float:
+    """The share of wrong labels that a correction assumes: half way up to the rate; none where none may be wrong."""
+    return 0.0 if rate.rate is None or rate.low == 0 else (rate.low + rate.rate) / 2
 
 
 def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate) -> Array:

@@ -140,8 +140,8 @@ class Issues:
     def chosen(self, *, below: float | None = None, count: int | None = None) -> NDArray[np.bool_]:
         """Which examples to act on [n], in the order of the table: issues, or others by trust or number.
 
-        Of classes the issues whose suggested label is likelier right than wrong, even if only as many labels are wrong
-        as the low end of the noise rate says. None where the rate cannot be told.
+        Of classes the issues whose suggested label is likelier right than wrong; none where the noise rate cannot be
+        told, or may be 0.
 
         below  those that are trusted less
         count  so many of the worst

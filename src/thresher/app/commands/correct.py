@@ -66,8 +66,8 @@ def correct(
         f"{found['dropped']:,} are left out: {place}\n"
         f"Every change is in {out / 'changes.csv'}; the way back: thresher correct --undo {out}"
     )
-    if not issues.told and below is None and count is None:
+    if below is None and count is None and found["relabelled"] + found["dropped"] == found["by_people"]:
+        why = "is likelier right than wrong" if issues.told else "was taken: how many labels are wrong cannot be told"
         print(
-            "The audit could not tell how many labels are wrong, so no suggestion was taken: let people look "
-            f"(thresher review {run}), or take so many of the worst (--count 100)."
+            f"No suggestion {why}. Let people look (thresher review {run}), or take so many of the worst (--count 100)."
         )
