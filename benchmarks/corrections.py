@@ -21,7 +21,7 @@ from noise_rate_evidence import Cell
 
 import thresher as th
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read
+from thresher.bench.run.results import append, read_lines
 from thresher.corruption import corrupt
 
 Array = np.ndarray[Any, Any]
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="Show what is stored and measure nothing.")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    stored = read(given.results)[0] if given.results.exists() else []
+    stored = read_lines(given.results)[0]
     known = {(row["set"], row["noise"], row["seed"]) for row in stored}
     until = time.monotonic() + 60 * given.minutes
     for cell in () if given.show else cells(given.part):
@@ -177,7 +177,7 @@ def main() -> None:
             found = measured(cell, given.sets)
             append(given.results, {"status": "done", "part": given.part, **found, **provenance("cpu")})
             print(found, flush=True)
-    show(read(given.results)[0], given.docs)
+    show(read_lines(given.results)[0], given.docs)
 
 
 if __name__ == "__main__":

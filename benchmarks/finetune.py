@@ -125,7 +125,7 @@ def page(results: list[dict[str, Any]]) -> str:
         cells = [_mean(after, "perplexity", 2), _mean(after, "accuracy", 3)]
         cells += [_mean(found, kind, 3) if found else "" for kind in ("junk", *KINDS[1:])]
         lines.append(f"| {who} | {' | '.join([*cells, _mean(mine, 'seconds', 0)])} |")
-    made = "<!-- Made from results/finetune.jsonl by `python benchmarks/finetune.py --show`: do not edit. -->"
+    made = "<!-- Made from results/finetune.jsonl by `python benchmarks/finetune.py results/finetune.jsonl --show`: do not edit. -->"
     return "\n".join([
         "# Fine-tuning on texts of which a third is junk\n", made, "",
         f"A pretrained Llama of 260,032 parameters is trained for {first['steps']} steps of {first['batch']} texts on "

@@ -30,7 +30,7 @@ from torch.nn import functional
 
 from thresher import Examples, fit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read
+from thresher.bench.run.results import append, read_lines
 from thresher.corruption import corrupt
 
 SETS = {"noisyag_news": "", "banking77": "symmetric:0.4", "youtube_spam_weak": "", "chemprot_weak": ""}
@@ -174,7 +174,7 @@ def contestants(who: str, device: str) -> Iterator[tuple[str, Callable[..., dict
 
 def run(given: argparse.Namespace) -> None:
     started = time.monotonic()
-    known = {(row["set"], row["who"], row["seed"]) for row in read(given.results)[0]}
+    known = {(row["set"], row["who"], row["seed"]) for row in read_lines(given.results)[0]}
     for seed in range(given.seeds):
         for name, noise in SETS.items():
             with np.load(given.folder / f"{name}.npz") as file:
@@ -212,7 +212,7 @@ def main() -> None:
     elif given.what == "run":
         run(given)
     else:
-        given.docs.write_text(page(read(given.results)[0]))
+        given.docs.write_text(page(read_lines(given.results)[0]))
 
 
 if __name__ == "__main__":
