@@ -15,7 +15,8 @@ NINETY = 1.645  # deviations on either side of a 90% interval
 # Chosen on the development cells of benchmarks/noise_rate.py, whose page says how often the others are covered.
 OWN_ERRORS = 0.15  # of the contradictions beyond the surest ones: how many of the surest may be errors of the judge
 LEARNED_ERRORS = 0.1  # of the surest contradictions: how many may be errors that the judge learned from wrong labels
-HARD_ERRORS = 0.2  # beside all contradictions: how many more wrong labels a judge may have learned, or does not doubt
+HARD_ERRORS = 0.2  # of all contradictions: how many more wrong labels there may be that a judge has learned,
+MOST_HARD_ERRORS = 0.04  # and of all labels
 TOWARDS_ALL = 0.3  # how far the rate lies from the surest judge's share towards that of all judges together
 WEAK = 0.2  # the least agreement with the labels, beyond chance, of a judge that is listened to
 DISAGREE = 0.3  # the most by which the shares of contradictions may differ
@@ -40,8 +41,8 @@ def audit_rate(probabilities: Array, labels: Array, votes: Array | None = None, 
 
     A judge (the probabilities; the votes) errs least where it is surest, so the labels it contradicts there are mostly
     wrong: that share is the low side. Errors of people lie among the hard examples, of which judges are not sure, and
-    are partly learned: there may be as many as the better judge contradicts anywhere, and a fifth more, which is the
-    high side. The rate lies between, towards the labels that every judge contradicts and whose trust [n], if given, is
+    are partly learned: there may be as many as the better judge contradicts anywhere, and a fifth more (at most 4% of
+    all labels), which is the high side. The rate lies between, towards the labels that every judge contradicts and whose trust [n], if given, is
     below ½. The interval (90%) spans both sides and the sampling error of each; the rate is None where the judges
     hardly predict the labels or the two sides lie far apart.
 
@@ -85,7 +86,8 @@ def _joined(best: Contradictions, fewest: float, every: float, count: int) -> Es
 
 def at_most(everywhere: float, count: int) -> float:
     """How many labels may be wrong where a judge contradicts this share of so many: some errors it has learned."""
-    return (1 + HARD_ERRORS) * wilson(everywhere, count, NINETY)[1]
+    most = wilson(everywhere, count, NINETY)[1]
+    return most + min(HARD_ERRORS * most, MOST_HARD_ERRORS)
 
 
 def too_wide(low: float, high: float) -> bool:

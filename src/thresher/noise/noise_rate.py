@@ -10,7 +10,15 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
 from thresher.core.tasks import CLASSES, REAL
-from thresher.noise.audit_rate import HARD_ERRORS, LEARNED_ERRORS, WEAK, WIDEST, Contradictions, contradictions
+from thresher.noise.audit_rate import (
+    HARD_ERRORS,
+    LEARNED_ERRORS,
+    MOST_HARD_ERRORS,
+    WEAK,
+    WIDEST,
+    Contradictions,
+    contradictions,
+)
 from thresher.noise.estimate import Estimate, cannot_tell
 from thresher.noise.residual_rate import CLEAN, LEAN, Separation, separation
 
@@ -51,7 +59,8 @@ def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
     if high - low > WIDEST:
         epochs = ", ".join(f"{each.surest:.0%}" for each in seen)
         return cannot_tell(f"of the labels the networks are surest about they contradict {epochs} in turn", low, high)
-    high = min(max(high, (1 + HARD_ERRORS) * min(each.everywhere for each in good)), 1.0)
+    fewest = min(each.everywhere for each in good)
+    high = min(max(high, fewest + min(HARD_ERRORS * fewest, MOST_HARD_ERRORS)), 1.0)
     if middle.surest < CLEAN:
         return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
     return Estimate(middle.high, low, high, why)
