@@ -42,9 +42,9 @@ def audit_rate(probabilities: Array, labels: Array, votes: Array | None = None, 
     A judge (the probabilities; the votes) errs least where it is surest, so the labels it contradicts there are mostly
     wrong: that share is the low side. Errors of people lie among the hard examples, of which judges are not sure, and
     are partly learned: there may be as many as the better judge contradicts anywhere, and a fifth more (at most 4% of
-    all labels), which is the high side. The rate lies between, towards the labels that every judge contradicts and whose trust [n], if given, is
-    below ½. The interval (90%) spans both sides and the sampling error of each; the rate is None where the judges
-    hardly predict the labels or the two sides lie far apart.
+    all labels), which is the high side. The rate lies between, towards the labels that every judge contradicts and
+    whose trust [n], if given, is below ½. The interval (90%) spans both sides and the sampling error of each; the rate
+    is None where the judges hardly predict the labels or the two sides lie far apart.
 
     >>> labels = np.arange(1000) % 2
     >>> sure = np.eye(2)[np.where(np.arange(1000) % 10 < 2, 1 - labels, labels)]
