@@ -146,8 +146,8 @@ PAGE = """# How far can an estimated noise rate be trusted?
 <!-- Made from results/noise-rate.jsonl by `python benchmarks/noise_rate.py --show`: run that again, do not edit. -->
 
 A cell is a set of 400 to 3,000 examples (of CIFAR-10N 20,000 or 30,000), a model that judges it, a way in which labels
-are wrong, its rate, and a seed. The first five columns are `audit_rate` and `residual_rate`, from predictions of five folds and,
-for classes, the votes of ten neighbours; the last five are what `prl-l` finds in its own warm-up, where the model is a
+are wrong, its rate, and a seed. The first five columns are `audit_rate` and `residual_rate`, from predictions of five
+folds and, for classes, the votes of ten neighbours; the last five are what `prl-l` finds in its own warm-up, where the model is a
 network. *Told*: in how many cells there is a rate at all, and not "cannot tell"; *covered*: in how many of those the
 interval, meant for 90%, holds the true rate. The constants were chosen while looking at the development cells; the
 report cells have other seeds and other rates, of the sets that the tables below name.
