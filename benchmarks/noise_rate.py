@@ -147,10 +147,10 @@ PAGE = """# How far can an estimated noise rate be trusted?
 
 A cell is a set of 400 to 3,000 examples (of CIFAR-10N 20,000 or 30,000), a model that judges it, a way in which labels
 are wrong, its rate, and a seed. The first five columns are `audit_rate` and `residual_rate`, from predictions of five
-folds and, for classes, the votes of ten neighbours; the last five are what `prl-l` finds in its own warm-up, where the model is a
-network. *Told*: in how many cells there is a rate at all, and not "cannot tell"; *covered*: in how many of those the
-interval, meant for 90%, holds the true rate. The constants were chosen while looking at the development cells; the
-report cells have other seeds and other rates, of the sets that the tables below name.
+folds and, for classes, the votes of ten neighbours; the last five are what `prl-l` finds in its own warm-up, where
+the model is a network. *Told*: in how many cells there is a rate at all, and not "cannot tell"; *covered*: in how
+many of those the interval, meant for 90%, holds the true rate. The constants were chosen while looking at the
+development cells; the report cells have other seeds and other rates, of the sets that the tables below name.
 Only cells are shown that were measured with the estimate as it is now. People's labels of the report part are of other
 examples than those of the development part, and of two sets more.
 
