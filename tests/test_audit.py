@@ -10,7 +10,7 @@ import torch
 import thresher as th
 from thresher.auditing import networks
 from thresher.auditing.classes import checked_probabilities
-from thresher.auditing.combine import combined, trust_of
+from thresher.auditing.combine import combined, likelier, trust_of
 from thresher.auditing.duplicates import digests, equal, similar
 from thresher.auditing.findings import suspects
 from thresher.auditing.judges import forest, probabilities_of, split_into_folds
@@ -123,15 +123,43 @@ def test_the_number_of_issues_does_not_rest_on_the_rate_alone(rate: Estimate, co
     assert not suspects(trust[::-1].copy(), probabilities, labels, rate)[50:].any()
 
 
-def test_weak_judges_name_issues_and_correct_only_the_likely_ones() -> None:
+def test_weak_judges_name_issues_and_correct_none() -> None:
     draws = np.random.default_rng(0)
     labels = draws.integers(0, 5, 400)
     guesses = draws.dirichlet(np.ones(5), 400)
     issues = th.audit(draws.normal(size=(400, 3)), labels, probabilities=guesses)
-    assert issues.summary["noise_rate"]["rate"] is None
-    chosen = issues.chosen()
-    assert 0 < chosen.sum() < issues.column("is_issue").sum()
-    assert (issues.column("probability")[chosen] > 0.5).all()
+    assert not issues.told
+    assert issues.column("is_issue").any()
+    assert issues.corrected().tolist() == [str(label) for label in labels]
+    assert (issues.corrected(count=100) != issues.corrected()).any()
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.2])
+def test_a_correction_takes_the_suggestions_that_are_likelier_right_than_wrong(wrong: float) -> None:
+    draws = np.random.default_rng(1)
+    true = draws.integers(0, 2, 4000)
+    sure = draws.uniform(0.5, 1.0, 4000)  # of the true class, by a model that knows how often it errs
+    model = np.where(draws.random(4000) < sure, true, 1 - true)
+    labels = np.where(draws.random(4000) < wrong, 1 - true, true)
+    foretold = (1 - wrong) * sure + wrong * (1 - sure)
+    probabilities = np.where(np.eye(2)[model] > 0, foretold[:, None], 1 - foretold[:, None])
+    issues = th.audit(probabilities, labels, probabilities=probabilities)
+    new = issues.corrected().astype(int)
+    changed = new != labels
+    assert (new == true).sum() >= (labels == true).sum()
+    assert changed.any() == (wrong > 0)
+    if wrong:
+        assert (new[changed] == true[changed]).mean() > 0.6
+        assert (issues.column("is_issue").sum() - changed.sum()) > 50  # issues, but likelier right
+
+
+def test_likelier_is_the_posterior_of_two_labels() -> None:
+    matrix, true = np.array([[0.7, 0.2, 0.1], [0.0, 0.9, 0.1], [0.1, 0.1, 0.8]]), np.array([[0.5, 0.3, 0.2]])
+    for given, suggested in ((0, 1), (1, 0), (2, 0)):
+        right = true[0, suggested] * matrix[suggested, given]
+        expected = right / (right + true[0, given] * matrix[given, given])
+        found = likelier(true @ matrix, np.array([given]), np.array([suggested]), matrix)
+        assert found[0] == pytest.approx(expected)
 
 
 def test_no_class_loses_all_weight() -> None:

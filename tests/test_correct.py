@@ -156,11 +156,43 @@ def test_links_are_symbolic_where_hard_ones_cannot_be(files: list[str], monkeypa
     assert contents(Path("new")) == contents(Path("photos"))
 
 
-@pytest.mark.parametrize(("rate", "warned"), [(0.1, False), (None, True)])
-def test_a_correction_without_a_rate_says_to_look_first(files: list[str], rate: float | None, warned: bool) -> None:  # noqa: ARG001
+@pytest.mark.parametrize(("rate", "words", "taken"), [(0.1, [], 3), (None, [], 0), (None, ["--count", "2"], 2)])
+def test_a_correction_without_a_rate_takes_no_suggestion_unless_it_is_told_how_many(
+    files: list[str],  # noqa: ARG001
+    rate: float | None,
+    words: list[str],
+    taken: int,
+) -> None:
     found = Issues.read(RUN)
     Issues(found.table, {**found.summary, "noise_rate": {"rate": rate, "low": 0.0, "high": 0.5, "why": ""}}).write(RUN)
-    assert ("let people look first" in told("correct", RUN, "--out", "new").stdout) == warned
+    said = told("correct", RUN, "--out", "new", *words).stdout
+    assert said.startswith(f"{taken} of {COUNT} examples have another label")
+    assert ("thresher review run" in said and "--count" in said) == (taken == 0)
+
+
+def test_people_are_heard_where_no_suggestion_is_taken(files: list[str]) -> None:  # noqa: ARG001
+    found = Issues.read(RUN)
+    Issues(found.table, {**found.summary, "noise_rate": {"rate": None, "low": 0.0, "high": 1.0, "why": ""}}).write(RUN)
+    answer("5,dog\n")
+    assert done("--out", "new")["by_people"] == len(changes()) == 1
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+@pytest.mark.parametrize("words", [[], ["--drop"]])
+def test_of_several_targets_the_furthest_off_becomes_the_expected_one(name: str, words: list[str]) -> None:
+    labels = real(RUN, f"{name}:length,price", several=True)
+    frame = pd.DataFrame({"x": range(COUNT), "length": np.arange(COUNT) / 4, "price": labels})
+    frame.to_csv(name, index=False) if name.endswith("csv") else frame.to_parquet(name)
+    done("--out", "new", *words)
+    assert [(row["row"], row["target"]) for row in changes()] == [("7", "price")]
+    new = read(Path("new") / name)
+    if words:
+        assert new["x"].tolist() == [row for row in range(COUNT) if row != 7]
+    else:
+        assert new["price_corrected"].tolist() == [*labels[:7], 7.25, *labels[8:]]
+        assert new["length_corrected"].tolist() == frame["length"].tolist()
+    undone()
+    pd.testing.assert_frame_equal(read(Path("new") / name), frame)
 
 
 def test_images_in_train_and_test_and_in_a_moved_folder() -> None:
@@ -303,8 +335,8 @@ def test_given_labels_are_no_input_beside_corrected_ones() -> None:
     assert [(train.class_names or ())[label] for label in train.labels.tolist()] == [TRUE[i] for i in train.ids]
 
 
-def real(run: Path, data: str) -> list[float]:
-    """An audit of real targets, of which one is far from what is expected."""
+def real(run: Path, data: str, several: bool = False) -> list[float]:
+    """An audit of real targets, of which one is far from what is expected; of several it is the second one."""
     labels = [float(id_) for id_ in range(COUNT)]
     labels[7] = 1e6
     order = [7, *(id_ for id_ in range(COUNT) if id_ != 7)]
@@ -312,6 +344,8 @@ def real(run: Path, data: str) -> list[float]:
     facts = {"trust": np.linspace(0, 1, COUNT), "is_issue": [id_ == 7 for id_ in order], "weight": np.ones(COUNT)}
     bounds = {"expected": expected, "low": expected, "high": expected, "reason": [""] * COUNT}
     places = {"id": order, "row": order, "label": [float(np.float32(labels[id_])) for id_ in order]}
+    if several:
+        places["dimension"] = [1] * COUNT
     run.mkdir()
     Issues(pa.table({**places, **facts, **bounds}), {"data": data}).write(run)
     return labels

@@ -1,17 +1,18 @@
 """A corrected copy of arrays: the same file with corrected labels, beside which the given ones stay."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from thresher.app.corrections import Change, forget_changes, is_same, read_changes
-from thresher.app.sources import ARRAYS, Source, rows_of
+from thresher.app.sources import ARRAYS, Source, rows_of, targets_of
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
 from thresher.data.arrays import read_arrays
-from thresher.record.issues import Issues
+from thresher.record.issues import DIMENSION, Issues
 
 Array = np.ndarray[Any, Any]
 KEYS = ("train_targets", "targets", "train_labels", "labels", "label", "y")  # what labels may be called
@@ -29,14 +30,16 @@ def write_arrays(folder: Path, source: Source, issues: Issues, changes: Sequence
         order = np.argsort(issues.column("id"), kind="stable")
         arrays = {"ids": issues.column("id")[order], "labels": np.array(issues.column("label")[order].tolist())}
         name, key, values = LABELS_FILE, "labels", {}
+        if DIMENSION in issues.table.column_names:
+            arrays[DIMENSION] = issues.column(DIMENSION)[order]
         place = {int(id_): at for at, id_ in enumerate(arrays["ids"].tolist())}
-        changes = [Change(each.id, place[each.id], each.old, each.new, each.why) for each in changes]
+        changes = [replace(each, place=place[each.id], target="") for each in changes]
     new = arrays[key].copy()
     if new.dtype.kind == "U":
         new = new.astype(object)
     for change in changes:
         if change.new is not None:
-            new[int(change.place)] = values.get(change.new, change.new)
+            new[(int(change.place), int(change.target or 0))[: new.ndim]] = values.get(change.new, change.new)
     arrays[key + GIVEN], arrays[key] = arrays[key], np.array(new.tolist()) if new.dtype.kind == "O" else new
     dropped = np.array(sorted(int(each.place) for each in changes if each.new is None), dtype=np.int64)
     if len(dropped):
@@ -67,9 +70,13 @@ def undo_arrays(folder: Path) -> int:
 def _labels_in(arrays: Mapping[str, Array], issues: Issues, path: Path) -> tuple[str, dict[Any, Any]]:
     """The array that holds the audited labels, and the value that stands for each class in it."""
     rows, labels = rows_of(issues), issues.column("label").tolist()
+    targets = [int(target or 0) for target in targets_of(issues, "")]
     for key in KEYS:
-        if key in arrays and arrays[key].size == len(arrays[key]) > max(rows):
-            values = _values(arrays[key].reshape(-1)[rows].tolist(), labels)
+        if key in arrays and len(arrays[key]) > max(rows) and arrays[key].size > max(targets) * len(arrays[key]):
+            found = arrays[key].reshape(len(arrays[key]), -1)
+            if found.shape[1] > 1 and DIMENSION not in issues.table.column_names:
+                continue
+            values = _values(found[rows, targets].tolist(), labels)
             if values is not None:
                 return key, values
     raise ThresherError(f"{path} does not hold the labels that were audited: give --data, the file that was.")

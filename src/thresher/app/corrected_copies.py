@@ -11,7 +11,6 @@ from thresher.app.corrections import Change, read_changes, write_changes
 from thresher.app.folders import refuse_in_use, written_whole
 from thresher.app.sources import ARRAYS, IMAGES, LABELS, TABLE, Source
 from thresher.core.errors import ThresherError
-from thresher.data.corrected_column import CORRECTED
 from thresher.record.issues import Issues
 
 UNDO = {IMAGES: undo_images, TABLE: undo_table, ARRAYS: undo_arrays, LABELS: undo_arrays}
@@ -28,8 +27,7 @@ def write_copy(out: Path, source: Source, issues: Issues, changes: Sequence[Chan
         if source.kind == IMAGES:
             changes = write_images(folder, source, issues, changes, copy=copy)
         elif source.kind == TABLE:
-            write_table(folder, source, issues, changes)
-            about |= {"column": source.target + CORRECTED, "sep": source.sep}
+            about |= {"column": ",".join(write_table(folder, source, issues, changes)), "sep": source.sep}
         else:
             about["column"] = write_arrays(folder, source, issues, changes)
             about["file"] = source.path.name if source.kind == ARRAYS else LABELS_FILE

@@ -12,71 +12,79 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thresher.app.corrections import Change, forget_changes, in_text, read_changes, refuse_changed
-from thresher.app.sources import Source, rows_of
+from thresher.app.sources import Source, rows_of, targets_of
 from thresher.core.errors import ThresherError
 from thresher.core.files import write_whole
 from thresher.data.column_encoders import plain_column
 from thresher.data.corrected_column import CORRECTED
 from thresher.data.table_files import read_table, separator_of
-from thresher.record.issues import Issues
+from thresher.record.issues import DIMENSION, Issues
 
 DROPPED = "dropped-"  # what the name of the file of rows that were left out begins with
 
 
-def write_table(folder: Path, source: Source, issues: Issues, changes: Sequence[Change]) -> None:
-    """Write the table with the column TARGET_corrected; rows that are left out go into a file of their own."""
+def write_table(folder: Path, source: Source, issues: Issues, changes: Sequence[Change]) -> list[str]:
+    """Write the table with a column TARGET_corrected for each target, whose names are returned.
+
+    Rows that are left out go into a file of their own.
+    """
     is_parquet = source.path.suffix == ".parquet"
     rows: Any = read_table(source.path) if is_parquet else read_cells(source.path, source.sep)
     names = rows.column_names if is_parquet else rows[0]
-    if source.target not in names and set(source.target.split(",")) <= set(names):
-        raise ThresherError(
-            f"{source.path} was audited with several targets ({source.target}), and a copy gets one corrected column: "
-            "audit one target at a time."
-        )
-    if source.target not in names:
-        raise ThresherError(f"There is no column {source.target} in {source.path}: give --data {source.path}:COLUMN.")
-    if source.target + CORRECTED in names:
-        raise ThresherError(f"{source.path} has a column {source.target}{CORRECTED} already: rename or remove it.")
-    at = names.index(source.target)
-    given = plain_column(rows, source.target).to_pylist() if is_parquet else [row[at] for row in rows[1:]]
-    values = _values(source.path, given, issues)
-    new = {int(change.place): values.get(change.new, change.new) for change in changes}
-    if is_parquet:
-        _write_parquet(folder, source, rows, given, new)
-    else:
-        _write_csv(folder, source, rows, given, new)
+    several = DIMENSION in issues.table.column_names
+    targets = source.target.split(",") if several else [source.target]
+    for target in targets:
+        if target not in names:
+            raise ThresherError(f"There is no column {target} in {source.path}: give --data {source.path}:COLUMN.")
+        if target + CORRECTED in names:
+            raise ThresherError(f"{source.path} has a column {target}{CORRECTED} already: rename or remove it.")
+    given: dict[str, list[Any]] = {
+        target: plain_column(rows, target).to_pylist() if is_parquet else [row[names.index(target)] for row in rows[1:]]
+        for target in targets
+    }
+    values = _values(source, given, issues)
+    new: dict[str, dict[int, Any]] = {target: {} for target in targets}
+    for change in changes:
+        new[change.target][int(change.place)] = values.get(change.new, change.new)
+    dropped = sorted({int(change.place) for change in changes if change.new is None})
+    labels = {target: [new[target].get(row, old) for row, old in enumerate(given[target])] for target in targets}
+    (_write_parquet if is_parquet else _write_csv)(folder, source, rows, labels, dropped)
+    return [target + CORRECTED for target in targets]
 
 
-def _values(path: Path, given: Sequence[Any], issues: Issues) -> dict[Any, Any]:
+def _values(source: Source, given: Mapping[str, Sequence[Any]], issues: Issues) -> dict[Any, Any]:
     """What stands in the table for each audited class; a table whose labels are others is refused."""
     values: dict[Any, Any] = {}
-    for row, label in zip(rows_of(issues), issues.column("label").tolist(), strict=True):
-        if not 0 <= row < len(given):
-            raise ThresherError(f"{path} has no row {row}, which was audited: audit it again.")
-        refuse_changed(path, f"row {row}", given[row], label)
+    of = targets_of(issues, source.target)
+    for row, label, target in zip(rows_of(issues), issues.column("label").tolist(), of, strict=True):
+        if not 0 <= row < len(given[target]):
+            raise ThresherError(f"{source.path} has no row {row}, which was audited: audit it again.")
+        refuse_changed(source.path, f"row {row}", given[target][row], label)
         if not isinstance(label, float):
-            values.setdefault(label, given[row])
+            values.setdefault(label, given[target][row])
     return values
 
 
 def undo_table(folder: Path) -> int:
     """Take the corrected column away again, and put rows that were left out back where they were."""
     changes, about = read_changes(folder)
-    path, column, sep = folder / Path(about["file"]).name, str(about["column"]), about.get("sep")
+    path, sep = folder / Path(about["file"]).name, about.get("sep")
+    one, several = [str(about["column"])], str(about["column"]).split(",")
     aside = folder / f"{DROPPED}{path.name}"
     left_out = [int(change.place) for change in changes if not change.new]
     if path.suffix == ".parquet":
         table = read_table(path)
-        if column in table.column_names:
-            table = table.drop_columns([column])
+        columns = one if one[0] in table.column_names else several
+        table = table.drop_columns([column for column in columns if column in table.column_names])
         if aside.exists():
             both, order = pa.concat_tables([table, read_table(aside)]), _order(len(table), left_out)
             table = both.take(order).replace_schema_metadata(table.schema.metadata)
         write_whole(path, lambda place: pq.write_table(table, place))
     else:
         head, *rows = read_cells(path, sep)
-        at = head.index(column) if column in head else None
-        head, *rows = ([cell for place, cell in enumerate(row) if place != at] for row in (head, *rows))
+        columns = one if one[0] in head else several
+        kept = [at for at, name in enumerate(head) if name not in columns]
+        head, *rows = ([row[at] for at in kept] for row in (head, *rows))
         if aside.exists():
             both = [*rows, *read_cells(aside, sep)[1:]]
             rows = [both[place] for place in _order(len(rows), left_out)]
@@ -96,11 +104,13 @@ def _order(kept: int, left_out: Sequence[int]) -> list[int]:
     return [back[row] if row in back else next(rest) for row in range(kept + len(left_out))]
 
 
-def _write_parquet(folder: Path, source: Source, rows: Any, given: list[Any], new: Mapping[int, Any]) -> None:
-    name, column = source.path.name, source.target + CORRECTED
-    labels = [old if new.get(row) is None else new[row] for row, old in enumerate(given)]
-    more = rows.append_column(column, pa.array(labels, _wide(plain_column(rows, source.target).type, labels)))
-    dropped = sorted(row for row, label in new.items() if label is None)
+def _write_parquet(
+    folder: Path, source: Source, rows: Any, labels: Mapping[str, Sequence[Any]], dropped: Sequence[int]
+) -> None:
+    name, more = source.path.name, rows
+    for target, column in labels.items():
+        kind = _wide(plain_column(rows, target).type, column)
+        more = more.append_column(target + CORRECTED, pa.array(column, kind))
     if dropped:
         aside = rows.take(dropped)
         write_whole(folder / f"{DROPPED}{name}", lambda place: pq.write_table(aside, place))
@@ -114,16 +124,16 @@ def _wide(kind: Any, labels: Sequence[Any]) -> Any:
 
 
 def _write_csv(
-    folder: Path, source: Source, rows: list[list[str]], given: Sequence[str], new: Mapping[int, Any]
+    folder: Path, source: Source, rows: list[list[str]], labels: Mapping[str, Sequence[Any]], dropped: Sequence[int]
 ) -> None:
-    kept, aside = [[*rows[0], source.target + CORRECTED]], [rows[0]]
-    for place, (row, old) in enumerate(zip(rows[1:], given, strict=True)):
-        if place in new and new[place] is None:
+    kept, aside, out = [[*rows[0], *(target + CORRECTED for target in labels)]], [rows[0]], set(dropped)
+    for place, row in enumerate(rows[1:]):
+        if place in out:
             aside.append(row)
         else:
-            kept.append([*row, in_text(new[place]) if place in new else old])
+            kept.append([*row, *(in_text(column[place]) for column in labels.values())])
     _save_cells(folder / source.path.name, source.path, kept, source.sep)
-    if len(aside) > 1:
+    if dropped:
         _save_cells(folder / f"{DROPPED}{source.path.name}", source.path, aside, source.sep)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from thresher.app.annotate.stored_answers import read_answers
-from thresher.app.sources import IMAGES, rows_of
+from thresher.app.sources import IMAGES, rows_of, targets_of
 from thresher.core.errors import ThresherError
 from thresher.core.files import damaged, read_json, read_text, write_whole
 from thresher.record.issues import Issues
@@ -19,7 +19,7 @@ CHANGES = "changes.csv"  # of a corrected copy: what was changed, for people and
 CORRECTED_LABELS = "labels_corrected.csv"  # of a corrected folder of images: every image and its label
 CORRECTION = "correction.json"  # of a corrected copy: of what it is a copy, and of which kind
 PEOPLE = "answered by people"
-HEADS = ("id", "place", "old", "new", "why", "now")
+HEADS = ("id", "place", "old", "new", "why", "now", "target")
 FORMULAS = "=+-@\t\r'"  # with which a cell begins that a spreadsheet may not read as text
 
 
@@ -42,28 +42,37 @@ class Change:
     new: Any
     why: str
     now: str = ""  # where the file is in the copy
+    target: str = ""  # the column, of a table
 
 
 def changes_of(
-    issues: Issues, answers: Mapping[int, Any], *, below: float | None, count: int | None, drop: bool
+    issues: Issues,
+    answers: Mapping[int, Any],
+    *,
+    below: float | None,
+    count: int | None,
+    drop: bool,
+    target: str = "",
 ) -> list[Change]:
     """What to change, the worst first: what people answered, and of the rest the chosen ones with another suggestion.
 
-    Whatever people answered is neither dropped nor given another label than theirs.
+    Whatever people answered is neither dropped nor given another label than theirs. Of several targets ("a,b") the one
+    changes that lies furthest from what is expected.
     """
     names = issues.table.column_names
     better = issues.column("suggested" if "suggested" in names else "expected").tolist()
     places = issues.column("file").tolist() if "file" in names else rows_of(issues)
+    of = targets_of(issues, target)
     chosen = issues.chosen(below=below, count=count).tolist()
     columns = (issues.column(name).tolist() for name in ("id", "label", "trust", "reason"))
     found = []
-    for id_, old, trust, reason, new, place, is_chosen in zip(*columns, better, places, chosen, strict=True):
+    for id_, old, trust, reason, new, place, is_chosen, at in zip(*columns, better, places, chosen, of, strict=True):
         if id_ in answers:
             if is_other(answers[id_], old):
-                found.append(Change(id_, place, _rounded(old), answers[id_], PEOPLE))
+                found.append(Change(id_, place, _rounded(old), answers[id_], PEOPLE, target=at))
         elif is_chosen and (drop or new != old):
             why = f"{reason or 'low trust'} (trust {trust:.3f})"
-            found.append(Change(id_, place, _rounded(old), None if drop else _rounded(new), why))
+            found.append(Change(id_, place, _rounded(old), None if drop else _rounded(new), why, target=at))
     return found
 
 

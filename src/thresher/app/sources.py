@@ -9,7 +9,7 @@ from thresher.core.errors import ThresherError
 from thresher.data import TableOptions, names
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.engine.store.about import read_about
-from thresher.record.issues import Issues
+from thresher.record.issues import DIMENSION, Issues
 from thresher.record.run_folder import MODEL, SETTINGS
 
 PARTS = ("train", "test", "val", "valid", "validation")  # folders that may stand above those of the classes
@@ -63,6 +63,20 @@ def rows_of(issues: Issues) -> list[int]:
     """The row of each example in the file that it came from, in the order of the issues."""
     rows: list[Any] = issues.column("row" if "row" in issues.table.column_names else "id").tolist()
     return [int(row) for row in rows]
+
+
+def targets_of(issues: Issues, target: str) -> list[str]:
+    """The target column of each issue: of several ("a,b") the one that lies furthest from what is expected.
+
+    Targets without names, of arrays, are counted from 0.
+    """
+    if DIMENSION not in issues.table.column_names:
+        return [target] * len(issues)
+    places: list[int] = issues.column(DIMENSION).tolist()
+    names = target.split(",") if target else [str(at) for at in range(max(places) + 1)]
+    if max(places) >= len(names):
+        raise ThresherError(f"{max(places) + 1} targets were audited, and '{target}' names {len(names)}: name all.")
+    return [names[at] for at in places]
 
 
 def _told(run: Path) -> dict[str, str]:

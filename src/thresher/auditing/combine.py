@@ -70,6 +70,25 @@ def trust_of(probabilities: Array, labels: Array, matrix: Array, dynamics: Array
     return np.asarray((1 - DYNAMICS) * trust + DYNAMICS * same_scale)
 
 
+def likelier(probabilities: Array, labels: Array, suggested: Array, matrix: Array) -> Array:
+    """How likely the suggested label [n] is the true one, if either it or the given one is.
+
+    q(s) T(g|s) / (q(s) T(g|s) + q(g) T(g|g)) with the noise matrix T [true, given], and the probabilities q = p T⁻¹,
+    no less than 0, of true labels, where p [n, classes] foretells given ones. Above a half a change is likelier right
+    than wrong. Without wrong labels, T = 1, none is.
+
+    >>> unsure, sure = [0.3, 0.7], [0.15, 0.85]
+    >>> matrix = np.array([[0.9, 0.1], [0.1, 0.9]])
+    >>> likelier(np.array([unsure, sure]), np.array([0, 0]), np.array([1, 1]), matrix).round(2)
+    array([0.25, 0.62])
+    """
+    true = np.clip(probabilities @ np.linalg.pinv(matrix), 0, None)
+    change = given_of(true, suggested) * matrix[suggested, labels]
+    stay = given_of(true, labels) * matrix.diagonal()[labels]
+    both = change + stay
+    return np.asarray(np.divide(change, both, out=np.zeros(len(labels)), where=both > 0))
+
+
 def given_of(values: Array, labels: Array) -> Array:
     """The value of the given label [n]."""
     return np.asarray(values[np.arange(len(labels)), labels])

@@ -9,11 +9,13 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from thresher.auditing.combine import likelier
 from thresher.auditing.duplicates import Alike, contradicting
 from thresher.auditing.neighbours import Nearest
 from thresher.core.examples import Examples
 from thresher.data.image_files import files_of
 from thresher.noise import Estimate, audit_rate, confident_joint, noise_matrix
+from thresher.noise.noise_matrix import scaled_to
 from thresher.record.issues import AMBIGUOUS, DISAGREEMENT, DUPLICATE, OUTLIER, Issues
 
 Array = NDArray[Any]
@@ -48,22 +50,29 @@ def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -
     reasons = [(double, DUPLICATE), (wrong & unsure, AMBIGUOUS), (wrong, DISAGREEMENT), (far, OUTLIER)]
     is_issue = double | wrong | far
     left_out = (double | (wrong & ~unsure)) & ~most_trusted(trust, labels)
+    matrix = noise_matrix(probabilities, labels)
+    to_assume = scaled_to(matrix, _cautious(rate), np.bincount(labels, minlength=classes) / len(labels))
     columns = {
         "label": pa.array(names[labels].tolist(), pa.string()),
         "suggested": pa.array(names[suggested].tolist(), pa.string()),
         "probability": probabilities[np.arange(len(labels)), suggested],
+        "likelier": likelier(probabilities, labels, suggested, to_assume),
         "trust": trust,
         "is_issue": is_issue,
         "reason": pa.array(_reason(reasons, len(labels)), pa.string()),
         "weight": np.where(left_out, 0.0, np.minimum(1.0, 2 * trust)),
     }
-    matrix = noise_matrix(probabilities, labels)
     told = {
         "class_names": names.tolist(),
         "noise_matrix": matrix.round(4).tolist(),
         "class_noise": _class_noise(matrix, labels, classes),
     }
     return _issues(facts, columns, rate, told)
+
+
+def _cautious(rate: Estimate) -> float:
+    """The share of wrong labels that a correction assumes: half way up to the rate; none where none may be wrong."""
+    return 0.0 if rate.rate is None or rate.low == 0 else (rate.low + rate.rate) / 2
 
 
 def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate) -> Array:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from thresher.auditing.neighbours import Nearest
 from thresher.noise import Estimate
+from thresher.record.issues import DIMENSION
 
 Array = NDArray[Any]
 COVERED = 0.9  # of the targets that are right lie inside the interval
@@ -86,4 +87,4 @@ def columns_of(found: Expected, targets: Array, scale: Any) -> dict[str, Array]:
         "high": found.values + found.widths,
     }
     columns = {name: np.asarray(scale(values))[rows, worst].astype(np.float64) for name, values in parts.items()}
-    return {**columns, "dimension": worst} if targets.shape[1] > 1 else columns
+    return {**columns, DIMENSION: worst} if targets.shape[1] > 1 else columns

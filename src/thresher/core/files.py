@@ -63,6 +63,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             os.close(handle)
 
 
+def caches() -> Path:
+    """The folder of what can be made again: thresher in the user's folder of caches."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thresher"
+
+
 def remove_left_behind(folder: Path) -> None:
     """Remove unfinished files that a killed process left in a folder: those that no process holds."""
     for path in folder.glob(f".*{UNFINISHED}"):

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from thresher.core.errors import ThresherError, needs_extra
-from thresher.core.files import write_whole
+from thresher.core.files import caches, write_whole
 from thresher.data.image_files import DAMAGED, Held, ImageFiles, fitted, is_text_name, open_file, open_image
 from thresher.data.image_pixels import ALPHA, COMPOSED, DEEP, REAL, Ranges, common_ranges, extremes, kind_of
 
@@ -73,7 +73,7 @@ def cache_folder() -> Path:
     given = os.environ.get("THRESHER_CACHE")
     if given:
         return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thresher" / "decoded"
+    return caches() / "decoded"
 
 
 def _checksum(paths: Sequence[Path], size: int, ranges: Ranges | None) -> str:

@@ -13,12 +13,15 @@ Array = np.ndarray[Any, Any]
 SUREST = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 NINETY = 1.645  # deviations on either side of a 90% interval
 # Chosen on the development cells of benchmarks/noise_rate.py, whose page says how often the others are covered.
-OWN_ERRORS = 0.25  # of the contradictions beyond the surest ones: how many of the surest may be errors of the judge
+OWN_ERRORS = 0.15  # of the contradictions beyond the surest ones: how many of the surest may be errors of the judge
 LEARNED_ERRORS = 0.1  # of the surest contradictions: how many may be errors that the judge learned from wrong labels
+HARD_ERRORS = 0.2  # of all contradictions: how many more wrong labels there may be that a judge has learned,
+MOST_HARD_ERRORS = 0.04  # and of all labels
 TOWARDS_ALL = 0.3  # how far the rate lies from the surest judge's share towards that of all judges together
 WEAK = 0.2  # the least agreement with the labels, beyond chance, of a judge that is listened to
 DISAGREE = 0.3  # the most by which the shares of contradictions may differ
 WIDEST = 0.4  # the widest interval that still says something
+WIDEST_FROM_NONE = 0.3  # and the widest that begins at 0
 FEWEST = 50  # examples
 
 
@@ -37,10 +40,11 @@ def audit_rate(probabilities: Array, labels: Array, votes: Array | None = None, 
     """The share of wrong labels [n], from out-of-sample probabilities [n, classes] and neighbours' votes [n, classes].
 
     A judge (the probabilities; the votes) errs least where it is surest, so the labels it contradicts there are mostly
-    wrong: that share is the low side. Where every judge contradicts a label, and its trust [n], if given, is below ½,
-    the label or all of them are wrong: that share is the high side, and is reached where people mislabel the hard
-    examples. The interval (90%) spans both and the sampling error of each; the rate is None where the judges hardly
-    predict the labels or the two sides lie far apart.
+    wrong: that share is the low side. Errors of people lie among the hard examples, of which judges are not sure, and
+    are partly learned: there may be as many as the better judge contradicts anywhere, and a fifth more (at most 4% of
+    all labels), which is the high side. The rate lies between, towards the labels that every judge contradicts and
+    whose trust [n], if given, is below ½. The interval (90%) spans both sides and the sampling error of each; the rate
+    is None where the judges hardly predict the labels or the two sides lie far apart.
 
     >>> labels = np.arange(1000) % 2
     >>> sure = np.eye(2)[np.where(np.arange(1000) % 10 < 2, 1 - labels, labels)]
@@ -62,21 +66,37 @@ def audit_rate(probabilities: Array, labels: Array, votes: Array | None = None, 
     every = np.all([each.argmax(1) != labels for each in judges], axis=0)
     if trust is not None:
         every &= np.asarray(trust) < 0.5
-    return _joined(min(seen, key=lambda each: each.high), fewest, float(every.mean()))
+    return _joined(min(seen, key=lambda each: each.high), fewest, float(every.mean()), len(labels))
 
 
-def _joined(best: Contradictions, fewest: float, every: float) -> Estimate:
+def _joined(best: Contradictions, fewest: float, every: float, count: int) -> Estimate:
     """One estimate from the surest judge's contradictions, all of the better judge's, and those of every judge."""
     beyond, both = max(fewest - best.surest, 0.0), max(every - best.surest, 0.0)
     own = OWN_ERRORS * beyond + LEARNED_ERRORS * best.surest
-    low, high = max(best.low - own, 0.0), min(best.high + both, 1.0)
+    low = max(best.low - own, 0.0)
+    high = min(max(best.high + both, at_most(fewest, count)), 1.0)
     why = (
         f"of the {best.count} labels that are predicted most surely {best.surest:.0%} are contradicted, of all "
         f"{fewest:.0%}"
     )
-    if beyond > DISAGREE or high - low > WIDEST:
+    if beyond > DISAGREE or too_wide(low, high):
         return cannot_tell(f"{why}, which may be errors of the labels or of the model", low, min(high, fewest))
     return Estimate(min(best.surest + TOWARDS_ALL * both, high), low, high, why)
+
+
+def at_most(everywhere: float, count: int) -> float:
+    """How many labels may be wrong where a judge contradicts this share of so many: some errors it has learned."""
+    most = wilson(everywhere, count, NINETY)[1]
+    return most + min(HARD_ERRORS * most, MOST_HARD_ERRORS)
+
+
+def too_wide(low: float, high: float) -> bool:
+    """Whether an interval says nothing.
+
+    >>> too_wide(0.0, 0.35), too_wide(0.05, 0.4)
+    (True, False)
+    """
+    return high - low > (WIDEST if low > 0 else WIDEST_FROM_NONE)
 
 
 def contradictions(wrong: Array, confidence: Array) -> Contradictions:

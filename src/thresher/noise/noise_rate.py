@@ -10,7 +10,15 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
 from thresher.core.tasks import CLASSES, REAL
-from thresher.noise.audit_rate import LEARNED_ERRORS, OWN_ERRORS, WEAK, WIDEST, Contradictions, contradictions
+from thresher.noise.audit_rate import (
+    HARD_ERRORS,
+    LEARNED_ERRORS,
+    MOST_HARD_ERRORS,
+    WEAK,
+    WIDEST,
+    Contradictions,
+    contradictions,
+)
 from thresher.noise.estimate import Estimate, cannot_tell
 from thresher.noise.residual_rate import CLEAN, LEAN, Separation, separation
 
@@ -19,6 +27,7 @@ Array = np.ndarray[Any, Any]
 # Chosen on digits, MNIST, small tables, generated targets and face key-points, so that clean sets lie below;
 # benchmarks/noise_rate.py reports on some of the same sets. Where clean and corrupt sets look alike, a set passes for
 # clean, so that no data is dropped without a reason.
+OWN_ERRORS = 0.25  # of the contradictions beyond the surest ones: how many of the surest may be errors of the networks
 HALF_AS_GOOD = 0.5  # how well the networks of an epoch must predict, beside those of the best epoch
 FALLS_TO = 0.5  # of the share of contradictions an epoch before: less may be wrong labels that were memorised
 SEPARATE = 8.0  # of squared residuals in the warm-up, whose networks have not fitted all targets yet
@@ -31,7 +40,8 @@ def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
     share is rather too high, and counts where they predict at least half as well as later, or where the share falls to
     less than half of itself in the last epoch, as it does when wrong labels are memorised. The last epoch's may be
     memorised: its share is rather too low. The interval spans the epochs and, on either side, some of the
-    contradictions beyond the surest ones; the middle epoch's upper limit is the rate, because assuming a little too
+    contradictions beyond the surest ones, and reaches those contradicted anywhere and a fifth more, because people
+    mislabel the hard examples; the middle epoch's upper limit is the rate, because assuming a little too
     much costs less than too little (PRL, Table 3).
     """
     learned = [0.0 if commonest == 1.0 else (1 - each.everywhere - commonest) / (1 - commonest) for each in seen]
@@ -49,6 +59,8 @@ def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
     if high - low > WIDEST:
         epochs = ", ".join(f"{each.surest:.0%}" for each in seen)
         return cannot_tell(f"of the labels the networks are surest about they contradict {epochs} in turn", low, high)
+    fewest = min(each.everywhere for each in good)
+    high = min(max(high, fewest + min(HARD_ERRORS * fewest, MOST_HARD_ERRORS)), 1.0)
     if middle.surest < CLEAN:
         return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
     return Estimate(middle.high, low, high, why)

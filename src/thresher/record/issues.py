@@ -23,6 +23,9 @@ AMBIGUOUS = "ambiguous between two classes"
 OUTLIER = "outlier"  # unlike every class
 REASONS = (DISAGREEMENT, DUPLICATE, AMBIGUOUS, OUTLIER)
 
+LIKELIER = "likelier"  # of classes: how likely the suggested label is right, if it or the given one is
+DIMENSION = "dimension"  # of several real targets: which one lies furthest from what is expected, and is shown
+
 COLUMNS = ("id", "trust", "is_issue", "reason", "weight")  # of every audit
 
 
@@ -34,7 +37,7 @@ KINDS = {  # of the columns that are read again
     "id": pa.types.is_integer, "trust": pa.types.is_floating, "weight": pa.types.is_floating,
     "is_issue": pa.types.is_boolean, "reason": pa.types.is_string, "suggested": pa.types.is_string,
     "probability": pa.types.is_floating, "expected": pa.types.is_floating, "file": pa.types.is_string,
-    "label": _is_label,
+    "label": _is_label, DIMENSION: pa.types.is_integer, LIKELIER: pa.types.is_floating,
 }  # fmt: skip
 OF_CLASSES = ("label", "suggested", "probability")  # names as text, and the suggested one's probability
 OF_TARGETS = ("label", "expected", "low", "high")  # numbers, in the unit of the data
@@ -65,8 +68,10 @@ class Summary(TypedDict, total=False):
 class Issues:
     """One row for every example, the worst first, and what they say together.
 
-    table    columns id, file or row, label, suggested, probability, trust, is_issue, reason, weight, and those that
-             the data brought (an id or a path). Real targets: label, expected, low and high instead of the classes'
+    table    columns id, file or row, label, suggested, probability, likelier, trust, is_issue, reason, weight, and
+             those that the data brought (an id or a path). `likelier`: how likely the suggested label is right, if it
+             or the given one is. Real targets: label, expected, low and high instead of the classes'; of several
+             targets those of the worst one, which is the number `dimension`
     summary  what is said of the whole set, as JSON has it:
              examples, issues       how many there are
              noise_rate             {rate, low, high, why}; rate is None where it cannot be told
@@ -133,9 +138,10 @@ class Issues:
         return self.column("weight")[order].astype(np.float64)
 
     def chosen(self, *, below: float | None = None, count: int | None = None) -> NDArray[np.bool_]:
-        """Which examples to act on [n], in the order of the table: the issues, or others by trust or number.
+        """Which examples to act on [n], in the order of the table: issues, or others by trust or number.
 
-        Where the noise rate cannot be told, only issues whose suggested label is likelier than not.
+        Of classes the issues whose suggested label is likelier right than wrong; none where the noise rate cannot be
+        told, or may be 0.
 
         below  those that are trusted less
         count  so many of the worst
@@ -151,10 +157,14 @@ class Issues:
                 raise ThresherError(f"Trust lies between 0 and 1, and {below:g} does not: give a number such as 0.1.")
             return np.asarray(self.column("trust") < below)
         issues = self.column("is_issue").astype(bool)
-        told = (self.summary.get("noise_rate") or {"rate": 0.0})["rate"] is not None
-        if told or "probability" not in self.table.column_names:
-            return issues
-        return np.asarray(issues & (self.column("probability") > 0.5))
+        if not self.told:
+            return np.zeros_like(issues)
+        return issues & (self.column(LIKELIER) > 0.5) if LIKELIER in self.table.column_names else issues
+
+    @property
+    def told(self) -> bool:
+        """Whether the audit could tell how many labels are wrong."""
+        return (self.summary.get("noise_rate") or {"rate": 0.0})["rate"] is not None
 
     def corrected(self, *, below: float | None = None, count: int | None = None) -> NDArray[Any]:
         """The label of each example [n], in the order of the data; of those `chosen` the suggested or expected one.
@@ -164,6 +174,10 @@ class Issues:
         >>> Issues(pa.table({**facts, **names, "weight": [0.0, 1.0]})).corrected().tolist()
         ['cat', 'dog']
         """
+        if DIMENSION in self.table.column_names:
+            raise ThresherError(
+                "Several targets were audited, and each row shows its worst one: read dimension and expected."
+            )
         better = self.column("suggested" if "suggested" in self.table.column_names else "expected")
         new = np.where(self.chosen(below=below, count=count), better, self.column("label"))
         return np.array(new[np.argsort(self.column("id"), kind="stable")].tolist())

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from thresher.core.errors import ThresherError, needs_extra
-from thresher.core.files import write_whole
+from thresher.core.files import caches, write_whole
 from thresher.report.charts import Figure
 from thresher.report.figures import disagreements, run_colours, run_figures, training_figures
 from thresher.report.findings import findings, first_sentence
@@ -118,12 +121,32 @@ def _source(name: str) -> str:
 
 @cache
 def _chart_program() -> str:
-    """The program that draws the charts, Vega with all it needs, made once a process."""
+    """The program that draws the charts, Vega with all it needs; kept among the user's caches, for it takes seconds."""
+    place = caches() / f"charts-{version('vl-convert-python')}.js"
+    kept = _kept_program(place)
+    if kept is not None:
+        return kept
     import vl_convert
 
     program: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    # Nothing in a script may look like its end.
-    return program.replace("</script", "<\\/script")
+    program = program.replace("</script", "<\\/script")  # nothing in a script may look like its end
+    with suppress(OSError):  # a home that cannot be written to only costs the time of the next report
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(place, lambda path: path.write_text(f"{_checksum(program)}\n{program}", encoding="utf-8"))
+    return program
+
+
+def _kept_program(place: Path) -> str | None:
+    """What an earlier report has kept, if it is whole."""
+    try:
+        checksum, _, program = place.read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return program if checksum == _checksum(program) else None
+
+
+def _checksum(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
 
 
 def placed(figures: Sequence[Figure], specs: list[dict[str, Any]]) -> list[dict[str, Any]]:

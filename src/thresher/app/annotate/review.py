@@ -11,13 +11,13 @@ from torch import Tensor
 
 from thresher.app.annotate.tasks import IMAGE, QUESTION, ROW, Answers, Shown
 from thresher.app.corrected_tables import read_cells
-from thresher.app.sources import ARRAYS, IMAGES, TABLE, Source, rows_of
+from thresher.app.sources import ARRAYS, IMAGES, TABLE, Source, rows_of, targets_of
 from thresher.core.errors import ThresherError
 from thresher.data import load
 from thresher.data.image_folders import in_memory
 from thresher.data.pools import plain_value
 from thresher.data.table_files import read_table
-from thresher.record.issues import Issues
+from thresher.record.issues import DIMENSION, Issues
 from thresher.record.outcome import encoded_images
 from thresher.record.run_folder import PREVIEWS
 from thresher.report.gallery import encoded_address, stored_address
@@ -50,15 +50,17 @@ def shown(run: Path, source: Source, issues: Issues, places: Sequence[int]) -> l
     """What is shown of the examples at these places: a picture or a row, and the question that stands above it."""
     kinds = {IMAGES: _images, TABLE: _rows, ARRAYS: _inputs}
     seen = kinds.get(source.kind, _inputs)(run, source, issues, places)
-    return [{**each, QUESTION: _question(issues, place)} for each, place in zip(seen, places, strict=True)]
+    return [
+        {**each, QUESTION: _question(issues, place, source.target)} for each, place in zip(seen, places, strict=True)
+    ]
 
 
-def _question(issues: Issues, place: int) -> str:
+def _question(issues: Issues, place: int, target: str) -> str:
     """Which labels an example has, or which value is expected, in words, and where it lies."""
     row = issues.table.slice(place, 1).to_pylist()[0]
     where = row["file"] if "file" in row else f"row {row.get('row', row['id'])}"
     if "expected" in row:
-        about = "" if "dimension" not in row else f" (target {row['dimension'] + 1})"
+        about = "" if DIMENSION not in row else f" as {targets_of(issues, target)[place]}"
         numbers = {name: f"{row[name]:.4g}" for name in ("expected", "low", "high")}
         return (
             f"given {row['label']:.7g}{about}, expected {numbers['expected']} ({numbers['low']} to {numbers['high']}): "
@@ -78,11 +80,12 @@ def _rows(run: Path, source: Source, issues: Issues, places: Sequence[int]) -> l
     rows = rows_of(issues)
     found = read_table(source.path).to_pylist() if source.path.suffix == ".parquet" else _texts(source)
     wanted = [rows[place] for place in places]
-    if max(wanted) >= len(found) or source.target not in found[0]:
+    targets = targets_of(issues, source.target)
+    if max(wanted) >= len(found) or not set(targets) <= set(found[0]):
         raise ThresherError(f"{source.path} is not what was audited: put it back, or audit it again.")
     return [
-        {ROW: {name: plain_value(value) for name, value in found[row].items() if name != source.target}}
-        for row in wanted
+        {ROW: {name: plain_value(value) for name, value in found[rows[place]].items() if name != targets[place]}}
+        for place in places
     ]
 
 

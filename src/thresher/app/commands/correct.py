@@ -11,7 +11,8 @@ from thresher.app.commands import options
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of an audit; with --undo, a corrected copy.")]
 Out = Annotated[Path | None, typer.Option(help="The new folder for the corrected copy.")]
 Below = Annotated[
-    float | None, typer.Option(help="Correct what is trusted less than this, such as 0.1. [default: the issues]")
+    float | None,
+    typer.Option(help="Correct what is trusted less than this, such as 0.1. [default: see above]"),
 ]
 Count = Annotated[int | None, typer.Option(help="Correct so many of the worst instead.")]
 Drop = Annotated[bool, typer.Option("--drop/--relabel", help="Leave the examples out, or give suggested labels.")]
@@ -37,7 +38,9 @@ def correct(
     Images become links in the folder of their corrected class, and labels_corrected.csv names them all; a table gets
     one more column, TARGET_corrected; a file of arrays gets other labels, beside which the given ones stay. changes.csv
     lists every change and why it was made.
-    What people answered (thresher review, thresher label) goes before suggestions. The way back: correct --undo.
+    What people answered (thresher review, thresher label) goes before suggestions. Without --below or --count only
+    suggestions are taken that are likelier right than wrong, and none where the audit cannot tell how many labels are
+    wrong. The way back: correct --undo.
     """
     from thresher.app.corrected_copies import undo_copy, write_copy
     from thresher.app.corrections import answers_in, changes_of, counted
@@ -52,7 +55,7 @@ def correct(
         raise ThresherError("There is no place for the corrected copy: give --out, a new folder.")
     issues = Issues.read(run)
     source = source_of(run, issues, data)
-    changes = changes_of(issues, answers_in(run, issues), below=below, count=count, drop=drop)
+    changes = changes_of(issues, answers_in(run, issues), below=below, count=count, drop=drop, target=source.target)
     place = write_copy(out, source, issues, changes, copy=copy)
     found = counted(changes)
     if as_json:
@@ -63,8 +66,8 @@ def correct(
         f"{found['dropped']:,} are left out: {place}\n"
         f"Every change is in {out / 'changes.csv'}; the way back: thresher correct --undo {out}"
     )
-    if (issues.summary.get("noise_rate") or {"rate": 0.0})["rate"] is None and found["by_people"] < found["relabelled"]:
+    if below is None and count is None and found["relabelled"] + found["dropped"] == found["by_people"]:
+        why = "is likelier right than wrong" if issues.told else "was taken: how many labels are wrong cannot be told"
         print(
-            "The audit could not tell how many labels are wrong, so its suggestions may be no better than the labels: "
-            f"let people look first (thresher review {run})."
+            f"No suggestion {why}. Let people look (thresher review {run}), or take so many of the worst (--count 100)."
         )
