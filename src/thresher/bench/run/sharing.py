@@ -20,12 +20,13 @@ PATIENCE = 20  # seconds for it to start or end
 def shared_gpu(device: str | None, at_once: int) -> Iterator[str | None]:
     """The service while several processes use the GPU, started and ended here; in words what was done, None if nothing.
 
-    A service that runs already is used and left alone.
+    A service that answers already is used and left alone; the files of one that has ended lie about and do not count.
     """
     if at_once < 2 or not uses_cuda(device) or shutil.which(CONTROL) is None:
         yield None
         return
-    if PLACE in os.environ or (USUAL_PLACE / "control").exists():
+    may_run = PLACE in os.environ or (USUAL_PLACE / "control").exists()
+    if may_run and _tell([], "get_server_list\n", {}) is None:
         yield "The processes share the GPU by the CUDA multi-process service that runs already."
         return
     with tempfile.TemporaryDirectory(prefix="thresher-mps-") as folder:
@@ -34,12 +35,16 @@ def shared_gpu(device: str | None, at_once: int) -> Iterator[str | None]:
         if refused is not None:
             yield f"The processes take turns on the GPU: CUDA's multi-process service did not start ({refused})."
             return
+        before = {name: os.environ.get(name) for name in places}
         os.environ |= places
         try:
             yield "CUDA's multi-process service was started for these processes, and ends with them."
         finally:
-            for name in places:
-                del os.environ[name]
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
             _tell([], "quit\n", places)
 
 
