@@ -104,8 +104,8 @@ def contests() -> dict[str, dict[str, Contestant]]:
     small, rows, large = digits(), table(), pictures()
     return {
         "digits MLP, batch 64": {
-            "by hand": partial(by_hand, small_network, small, 64, 4),
-            **{name: partial(by_fit, name, small_network, small, 64, 4) for name in METHODS},
+            "by hand": partial(by_hand, small_network, small, 64, 12),
+            **{name: partial(by_fit, name, small_network, small, 64, 12) for name in METHODS},
         },
         "table of 20,000 rows, MLP, batch 64": {
             "by hand": partial(by_hand, table_network, rows, 64, 2),
