@@ -1,4 +1,4 @@
-"""What the start costs: commands that need no torch, and what `import thresher` adds to importing torch.
+"""What the start costs: commands that need no torch, what `import thresher` adds to importing torch, and a short run.
 
     python benchmarks/start.py [--rounds 5] [--out results/start-cpu.jsonl]
 
@@ -11,8 +11,10 @@ import os
 import resource
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+FOLDER = "FOLDER"  # a new one every time
 CONTESTANTS = {
     "python": ["-c", "pass"],
     "import torch": ["-c", "import torch"],
@@ -20,16 +22,19 @@ CONTESTANTS = {
     "import thresher, fit": ["-c", "import torch; from thresher import fit"],
     "thresher --version": ["-m", "thresher", "--version"],
     "thresher methods": ["-m", "thresher", "methods"],
+    "thresher train, one epoch": ["-m", "thresher", "train", "--data", "digits", "--epochs", "1", "--out", FOLDER],
 }
 
 
 def cost(words: list[str]) -> tuple[float, int]:
     """CPU seconds and KiB at the peak of a process."""
-    child = os.posix_spawn(
-        sys.executable, [sys.executable, *words], os.environ,
-        file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
-    )  # fmt: skip
-    _, status, used = os.wait4(child, 0)
+    with TemporaryDirectory() as folder:
+        given = [str(Path(folder) / "run") if word == FOLDER else word for word in words]
+        child = os.posix_spawn(
+            sys.executable, [sys.executable, *given], os.environ,
+            file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
+        )  # fmt: skip
+        _, status, used = os.wait4(child, 0)
     assert status == 0, words
     found: resource.struct_rusage = used
     return found.ru_utime + found.ru_stime, found.ru_maxrss
@@ -48,7 +53,7 @@ def main() -> None:
     for name, found in turns.items():
         seconds, memory = min(seconds for seconds, _ in found), max(memory for _, memory in found) / 1024
         rows.append({"who": name, "cpu_seconds": seconds, "peak_mib": round(memory), "rounds": told.rounds})
-        print(f"{name:24}{seconds:7.3f} s of CPU {memory:6.0f} MiB", flush=True)
+        print(f"{name:28}{seconds:7.3f} s of CPU {memory:6.0f} MiB", flush=True)
     from timing import write  # imports torch; a process begins with the peak of memory of the one that starts it
 
     write(rows, told.out, 1)
