@@ -74,7 +74,7 @@ def _on_gpu(folder: Path) -> list[Goal]:
         row = _one(rows, **facts)
         return Goal(work, bound, unit, of, row.get(value), GPU, row.get("memory_mib"), more)
 
-    standard = {"part": "standard", "model": "resnet18", "batch": 512, "who": "standard"}
+    standard: dict[str, Any] = {"part": "standard", "model": "resnet18", "batch": 512, "who": "standard"}
     hand = _one(rows, part="standard", who="by hand, compiled and captured").get("epoch")
     many = _one(rows, part="side by side", who="standard, 6 at once")
     sooner = many["runs"] / many["against_base"] if many else None
