@@ -52,7 +52,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name, found in turns.items():
         seconds, memory = min(seconds for seconds, _ in found), max(memory for _, memory in found) / 1024
-        rows.append({"who": name, "cpu_seconds": seconds, "peak_mib": round(memory), "rounds": told.rounds})
+        torch = min(seconds for seconds, _ in turns["import torch"])
+        row = {"who": name, "cpu_seconds": seconds, "against_torch": seconds / torch, "peak_mib": round(memory)}
+        rows.append(row | {"rounds": told.rounds})
         print(f"{name:28}{seconds:7.3f} s of CPU {memory:6.0f} MiB", flush=True)
     from timing import write  # imports torch; a process begins with the peak of memory of the one that starts it
 
