@@ -9,7 +9,7 @@ from finetune_texts import KINDS
 HEADS = ["", "perplexity", "words predicted", "junk found", *KINDS[1:], "seconds"]
 PAGE = """# Fine-tuning on texts of which a third is junk
 
-<!-- Made from results/finetune.jsonl by `python benchmarks/finetune.py --show`: do not edit. -->
+<!-- Made from results/finetune.jsonl by `python benchmarks/finetune.py results/finetune.jsonl --show`. -->
 
 A pretrained Llama is trained on questions and answers of GSM8K, of which a third is junk of three kinds; further texts
 are trusted, and only l2rw sees them. Perplexity and words predicted are on clean answers. Junk found is the AUROC of

@@ -34,7 +34,7 @@ from torch.nn import functional
 
 from thresher import Examples, fit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read
+from thresher.bench.run.results import append, read_lines
 from thresher.corruption import corrupt
 
 SETS = {"noisyag_news": "", "banking77": "symmetric:0.4", "youtube_spam_weak": "", "chemprot_weak": ""}
@@ -188,7 +188,7 @@ def run(given: argparse.Namespace) -> None:
     started, failed = time.monotonic(), 0
     jobs = [(seed, *job) for seed in range(given.seeds) for job in product(SETS, contestants(given.who, given.device))]
     for seed, name, (who, measure) in jobs[given.part :: given.of]:
-        known = {(row["set"], row["who"], row["seed"]) for row in read(given.results)[0]}
+        known = {(row["set"], row["who"], row["seed"]) for row in read_lines(given.results)[0]}
         if (name, who, seed) in known or time.monotonic() - started > given.seconds:
             continue
         with np.load(given.folder / f"{name}.npz") as file:
@@ -234,7 +234,7 @@ def main() -> None:
     elif given.what == "run":
         run(given)
     else:
-        given.docs.write_text(page(read(given.results)[0]))
+        given.docs.write_text(page(read_lines(given.results)[0]))
 
 
 if __name__ == "__main__":
