@@ -198,6 +198,9 @@ def main() -> None:
     parser.add_argument("--only", nargs=2, metavar=("MODEL", "BATCH"), help="the speed of one model at one batch size")
     parser.add_argument("--seconds", type=float, default=175, help="when the table ends, whatever is missing")
     parser.add_argument("--images", type=int, default=IMAGES, help="of an epoch of the table")
+    parser.add_argument(
+        "--parts", nargs="*", default=[], help="the parts of the table to measure, all if none is named"
+    )
     parser.add_argument("--commit", help="what to store where there is no repository to ask")
     settings = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
@@ -205,7 +208,7 @@ def main() -> None:
     if settings.table:
         from gpu_table import measure_table
 
-        measure_table(settings.out, settings.seconds, settings.images, settings.commit)
+        measure_table(settings.out, settings.seconds, settings.images, settings.commit, settings.parts)
         return
     rows: list[dict[str, Any]] = []
     if settings.only:

@@ -41,7 +41,7 @@ def recipe_of(name: str, views: tuple[Any, ...]) -> Recipe:
 
 def warm_epochs(name: str) -> int:
     """Epochs that do not count: the first, and those before the method does what it is measured for, and one more."""
-    return 1 + {"crust": WARM_EPOCHS, "reclaim": 1}.get(name, 0)
+    return 1 + (WARM_EPOCHS if name.startswith("crust") else int(name == "reclaim"))
 
 
 def fitted(
@@ -77,7 +77,7 @@ def fitted(
         )  # fmt: skip
     seconds = [record["seconds"] for record in run.history]
     row = {"who": name, "epoch": statistics.median(seconds[first:last]), "epochs": seconds}
-    row["told"] = [*notes, *(str(warning.message) for warning in caught)]
+    row["told"] = list(dict.fromkeys([*notes, *(str(warning.message) for warning in caught)]))
     row["wall"] = time.perf_counter() - started
     row["parts"] = ({} if parts is None else parts.medians()) | ({} if kernels is None else kernels.found())
     return row
@@ -120,6 +120,7 @@ def cells(train: Examples) -> Iterator[tuple[str, str, int, Any]]:
     yield "prl-g", "resnet32-gn", 512, method_row("standard", compiled=False)
     yield "prl-g", "resnet32-gn", 512, method_row("prl-g")
     yield "crust", "resnet32", 512, method_row("standard", compiled=False)
+    yield "crust", "resnet32", 512, method_row("crust-central", compiled=False)
     yield "crust", "resnet32", 512, method_row("crust", compiled=False)
     yield "prl-g", "resnet32-gn", 128, method_row("standard", compiled=False)
     yield "prl-g", "resnet32-gn", 128, method_row("prl-g")
@@ -148,7 +149,7 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def measure_table(path: Path, seconds: float, count: int, commit: str | None) -> None:
+def measure_table(path: Path, seconds: float, count: int, commit: str | None, parts: list[str]) -> None:
     """Write every row to the file when it is had, with its ratio to the first of its part, network and batch.
 
     Called again after a crash, it goes on behind the row that crashed: a file beside the rows counts those begun.
@@ -164,7 +165,7 @@ def measure_table(path: Path, seconds: float, count: int, commit: str | None) ->
         path.write_text("")
     for place, (part, model, batch, measure) in enumerate(cells(train)):
         left = seconds - (time.time() - started)
-        if place < done:
+        if place < done or (parts and part not in parts):
             continue
         if left < 1:
             print(f"{part} {model} {batch}: left out, {seconds:.0f} s are over", flush=True)

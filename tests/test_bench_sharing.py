@@ -14,7 +14,8 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file in which the fake command notes its arguments, its input and where the service is to be."""
     command, notes = tmp_path / "nvidia-cuda-mps-control", tmp_path / "notes"
     command.write_text(
-        f'#!/bin/sh\necho "$*|$(cat)|${PLACE}" >> {notes}\n'
+        f'#!/bin/sh\nsaid=$(cat)\necho "$*|$said|${PLACE}" >> {notes}\n'
+        'if [ -n "$GONE" ] && [ "$said" = get_server_list ]; then exit 1; fi\n'
         'if [ -n "$REFUSE" ]; then echo "Cannot find MPS" >&2; exit 1; fi\n'
     )
     command.chmod(0o755)
@@ -61,7 +62,18 @@ def test_a_service_that_runs_is_left_alone(told: Path, monkeypatch: pytest.Monke
     with shared_gpu("cuda", 2) as said:
         assert said is not None
         assert "runs already" in said
-    assert not told.exists()
+    assert told.read_text() == f"|get_server_list|\n|get_server_list|{elsewhere}\n"  # asked, not started or ended
+
+
+def test_the_files_of_a_service_that_has_ended_are_no_service(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sharing.USUAL_PLACE.mkdir()
+    (sharing.USUAL_PLACE / "control").touch()
+    monkeypatch.setenv("GONE", "1")
+    with shared_gpu("cuda", 2) as said:
+        assert said is not None
+        assert "was started" in said
+    asked = [line.split("|")[:2] for line in told.read_text().splitlines()]
+    assert asked == [["", "get_server_list"], ["-d", ""], ["", "quit"]]
 
 
 def test_a_named_place_without_a_service_is_no_service(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:

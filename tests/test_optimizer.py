@@ -13,7 +13,7 @@ from torch import Tensor, nn, optim
 from thresher.core.errors import ThresherError
 from thresher.engine.plan import make_optimizer
 from thresher.engine.settings import TrainSettings
-from thresher.engine.step.learner import fused_where_possible, step_unless
+from thresher.engine.step.learner import Kernels, fused_where_possible, load_optimizer, step_unless
 
 MOMENTUM = partial(optim.SGD, lr=0.1, momentum=0.9)
 MAKERS: dict[str, Callable[..., optim.Optimizer]] = {
@@ -177,3 +177,53 @@ def test_a_state_saved_after_a_skipped_first_step_can_be_loaded(name: str) -> No
 def test_an_optimizer_that_cannot_skip_is_refused_at_the_start(make: Any) -> None:
     with pytest.raises(ThresherError, match=r"skip|optimizer="):
         Trained(make)
+
+
+def with_kernels(make: Any, skips: list[float], all_of_them: bool = True) -> tuple[Trained, Trained, list[bool]]:
+    """The same steps by the kernels where they can make them, and by the optimizer; and which of them they made."""
+    fast, slow, made = Trained(make), Trained(make), []
+    if all_of_them:  # without the parameter that never gets a gradient
+        for each in (fast, slow):
+            each.parameters.pop()
+            each.optimizer = fused_where_possible(make(each.parameters))
+    kernels = Kernels(fast.optimizer)
+    for seed, skip in enumerate(skips):
+        slow.step(seed, torch.tensor(skip))
+        for parameter, other in zip(fast.parameters, slow.parameters, strict=True):
+            parameter.grad = None if other.grad is None else other.grad.clone()
+        made.append(kernels.step(torch.tensor(skip)))
+        if not made[-1]:
+            step_unless(torch.tensor(skip), fast.optimizer)
+    return fast, slow, made
+
+
+@every_optimizer
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_the_kernels_alone_give_the_bits_of_the_optimizers_own_step(make: Any, all_of_them: bool) -> None:
+    fast, slow, made = with_kernels(make, [0.0, 0.0, 1.0, 0.0, 1.0, 0.0], all_of_them)
+    assert same(fast.values(), slow.values())
+    found, expected = fast.state(), slow.state()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[key], value) for key, value in expected.items())
+    if not all_of_them:
+        assert not any(made)
+
+
+def test_the_kernels_make_every_step_but_the_first_of_the_usual_optimizers() -> None:
+    assert with_kernels(MAKERS["default"], [0.0] * 4)[2] == [False, True, True, True]
+    assert with_kernels(partial(optim.AdamW, lr=0.01), [0.0] * 4)[2] == [False, True, True, True]
+    assert with_kernels(MAKERS["sgd-nesterov"], [0.0] * 4)[2] == [True] * 4  # its momenta are there from the start
+    assert with_kernels(MAKERS["adam-amsgrad"], [0.0] * 4)[2] == [False] * 4
+
+
+def test_the_kernels_leave_a_step_with_hooks_to_the_optimizer_and_follow_a_loaded_state() -> None:
+    fast, _, _ = with_kernels(MAKERS["default"], [0.0] * 3)
+    kernels, called = Kernels(fast.optimizer), []
+    hook = fast.optimizer.register_step_post_hook(lambda *_: called.append(1))
+    assert not kernels.step(None)
+    hook.remove()
+    assert kernels.step(None)
+    load_optimizer(fast.optimizer, copy.deepcopy(fast.optimizer.state_dict()))
+    counted = fast.state()[0, "step"]
+    assert kernels.step(None)
+    assert fast.state()[0, "step"] == counted + 1

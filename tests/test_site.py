@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from website.api import has_example, public_names
 from website.executed import code_blocks, outcomes_of, run_page, with_outcomes
 from website.speed import CONTESTS
+from website.speed_goals import all_goals, goals_part
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -178,6 +180,22 @@ def test_ratios_of_speed_are_those_that_are_stored() -> None:
     }
     picture = CONTESTS["facility-location"](ROOT / "results").files["speed-facility-20000.svg"]
     assert f"{seconds['submodlib lazy'] / seconds['exact']:.2f}×" in picture
+
+
+def test_goals_of_speed_are_beside_what_is_stored_and_say_how_to_measure_it() -> None:
+    goals = {goal.work: goal for goal in all_goals(ROOT / "results")}
+    rows = [json.loads(line) for line in (ROOT / "results" / "engine-gpu-table.jsonl").read_text().splitlines()]
+    (l2rw,) = [row for row in rows if (row["part"], row["who"]) == ("l2rw", "l2rw")]
+    goal = goals["H200, L2RW ResNet-18 batch 512"]
+    assert (goal.figure, goal.memory) == (l2rw["against_base"], l2rw["memory_mib"])
+    assert f"{goal.figure:.2f}×" in goals_part(ROOT).text
+    assert all((ROOT / goal.command.split()[1]).exists() for goal in goals.values())
+    reached = [
+        replace(goal, figure=figure, bound=2.0, more_is_better=more).reached
+        for more in (False, True)
+        for figure in (1.9, 2.1, None)
+    ]
+    assert reached == ["reached", "no", "not measured", "no", "reached", "not measured"]
 
 
 @pytest.mark.parametrize("contest", CONTESTS)

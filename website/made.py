@@ -25,6 +25,18 @@ def _speed(root: Path, contest: str) -> Made:
     return CONTESTS[contest](root / "results")
 
 
+def _goals(root: Path) -> Made:
+    from website.speed_goals import goals_part
+
+    return goals_part(root)
+
+
+def _gaps(root: Path) -> Made:
+    from website.speed_goals import gaps_part
+
+    return gaps_part(root)
+
+
 def _api(root: Path, module: str) -> Made:
     from website.api import api_part
 
@@ -46,6 +58,8 @@ def _reliability(root: Path) -> Made:
 MADE: dict[str, Callable[..., Made]] = {
     "ranking": _ranking,
     "speed": _speed,
+    "goals": _goals,
+    "gaps": _gaps,
     "api": _api,
     "installs": _installs,
     "reliability": _reliability,

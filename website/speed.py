@@ -128,13 +128,11 @@ def engine(folder: Path) -> Made:
             ordered, "times", "time of an epoch, times a hand-written loop of plain training"
         )
     text = "On a CPU:\n\n![fit on a CPU](speed-engine-cpu.svg)\n\nOn an H200:\n\n![fit on a GPU](speed-engine-gpu.svg)"
-    one_command = folder / "engine-gpu-table.jsonl"
-    if one_command.exists():
-        named = "{who}, {model}, batch {batch}: {epoch:.3f} s".format
-        points = [{"who": named(**row), "times": row["epoch"]} for row in _read(folder, one_command.stem)]
-        points = [{**each, "told": f"{each['times']:.3f} s"} for each in points]
-        files["speed-engine-gpu-table.svg"] = bars(points, "times", "seconds an epoch")
-        text += "\n\nBy the one command below:\n\n![Seconds an epoch](speed-engine-gpu-table.svg)"
+    named = "{who}, {model}, batch {batch}".format
+    table = [row for row in _read(folder, "engine-gpu-table") if row["epoch"] and row["part"] != "kernels"]
+    points = [{"who": named(**row), "times": row["epoch"], "told": f"{row['epoch']:.3f} s"} for row in table]
+    files["speed-engine-gpu-table.svg"] = bars(points, "times", "seconds an epoch")
+    text += "\n\nSeconds of an epoch by the last command below:\n\n![Seconds an epoch](speed-engine-gpu-table.svg)"
     return Made(text, files)
 
 

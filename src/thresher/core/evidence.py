@@ -106,7 +106,7 @@ class Evidence:
     known: dict[Any, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return self.ids.shape[0]
 
     @property
     def outputs(self) -> Tensor:

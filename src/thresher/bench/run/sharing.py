@@ -20,12 +20,13 @@ PATIENCE = 20  # seconds for it to start or end
 def shared_gpu(device: str | None, at_once: int) -> Iterator[str | None]:
     """The service while several processes use the GPU, started and ended here; in words what was done, None if nothing.
 
-    A service that runs already is used and left alone.
+    A service that answers already is used and left alone; the files of one that has ended lie about and do not count.
     """
     if at_once < 2 or not uses_cuda(device) or shutil.which(CONTROL) is None:
         yield None
         return
-    if (Path(os.environ.get(PLACE, USUAL_PLACE)) / "control").exists():
+    left = (Path(os.environ.get(PLACE, USUAL_PLACE)) / "control").exists()  # also by a service that has ended
+    if left and _tell([], "get_server_list\n", {}) is None:
         yield "The processes share the GPU by the CUDA multi-process service that runs already."
         return
     with tempfile.TemporaryDirectory(prefix="thresher-mps-") as folder:

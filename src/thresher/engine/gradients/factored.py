@@ -83,8 +83,9 @@ class Recorder:
 
     def _count(self, model: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ARG002
         """Note how many examples the model gets: the rows of its first tensor."""
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.ndim]
-        self._examples = len(tensors[0]) if tensors else 0
+        leaves = args if len(args) == 1 and isinstance(args[0], Tensor) else tree_leaves((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
+        self._examples = tensors[0].shape[0] if tensors else 0
 
     def _note(self, name: str, layer: nn.Module, args: Any, kwargs: Any, output: Any) -> Tensor | None:
         """Note a call; an output that all examples share, such as that of positions, is given to each of them."""
@@ -116,14 +117,19 @@ class Recorder:
         """
         self._refuse(len(losses))
         edges = [call.edge for call in self._calls]
-        deltas = list(torch.autograd.grad(losses.sum(), edges, retain_graph=retain_graph, allow_unused=True))
-        waiting: Counter[Tensor] = Counter(parameter for call in self._calls for parameter in call.parameters)
+        of_each = torch.ones_like(losses)
+        deltas = list(torch.autograd.grad(losses, edges, of_each, retain_graph=retain_graph, allow_unused=True))
+        waiting: dict[Tensor, int] = {}  # calls to come that use each parameter
+        for call in self._calls:
+            for parameter in call.parameters:
+                waiting[parameter] = waiting.get(parameter, 0) + 1
         uses: dict[Tensor, list[Share | Outer]] = {}
         shares: list[Share] = []
         with torch.no_grad(), in_full_precision(losses.device):
             while deltas:  # both lists are emptied on the way, so that tensors no share keeps are freed at once
                 call, delta = self._calls.pop(), deltas.pop()
-                waiting.subtract(call.parameters)
+                for parameter in call.parameters:
+                    waiting[parameter] -= 1
                 for use in call.shares(delta, len(losses), norms):
                     uses.setdefault(use.parameter, []).append(use)
                 whole = [parameter for parameter in uses if not waiting[parameter]]
@@ -196,13 +202,13 @@ def covered_layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
 
 def _together(uses: Sequence[Share | Outer], name: str, norms: bool) -> Share:
     """What all uses of one parameter add together: one example's gradient is their sum."""
+    if len(uses) == 1 and isinstance(uses[0], Share):
+        return uses[0]
     outers = [use for use in uses if isinstance(use, Outer)]
     if len(outers) == len(uses):
         return outer_share(outers, norms)
     shares = [outer_share([use], norms) if isinstance(use, Outer) else use for use in uses]
     formed = [share.formed for share in shares if share.formed is not None]
-    if len(shares) == 1:
-        return shares[0]
     if len(formed) == len(shares):
         return kept(shares[0].parameter, torch.stack(formed).sum(0))
     if norms:

@@ -134,7 +134,7 @@ def in_chunks(function: Callable[..., Tensor], held: int, *rows: Tensor) -> Tens
     """`function` of all rows, computed on blocks of rows, where one row needs `held` numbers for a moment."""
     limit = CPU_BLOCK if rows[0].device.type == "cpu" else DEVICE_BLOCK
     size = max(1, limit // (4 * held))
-    if size >= len(rows[0]):
+    if size >= rows[0].shape[0]:
         return function(*rows)
     return torch.cat([function(*block) for block in zip(*(torch.split(part, size) for part in rows), strict=True)])
 

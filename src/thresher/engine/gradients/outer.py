@@ -84,7 +84,7 @@ def embedding(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> 
 
 def _by_position(rows: Tensor) -> Tensor:
     """[n, ..., C] as [n, T, C]."""
-    return rows.reshape(len(rows), -1, rows.shape[-1])
+    return rows[:, None] if rows.ndim == 2 else rows.reshape(rows.shape[0], -1, rows.shape[-1])
 
 
 def outer_share(uses: Sequence[Outer], norms: bool) -> Share:

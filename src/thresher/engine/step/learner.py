@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import optimizer as of_all
 from torch.utils.hooks import RemovableHandle
 
 from thresher.core.errors import ThresherError
@@ -123,6 +124,7 @@ class Learner:
         if not trainable:
             raise ThresherError("The model has no trainable parameter: call requires_grad_() on what should learn.")
         self.optimizer = fused_where_possible(_made(make_optimizer, trainable))
+        self.kernels = Kernels(self.optimizer)
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.has_statistics = any(isinstance(layer, _BatchNorm) for layer in model.modules())
         self.batch_memory: dict[str, Tensor] = {}
@@ -300,6 +302,84 @@ def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
                     now, start = shard_of(state), states[parameter].get(name)
                     old = torch.full_like(now, _STARTS.get(name, 0.0)) if start is None else start
                     now.copy_(torch.where(undo.to(now.device), old, now))
+
+
+class Kernels:
+    """The fused kernels of an optimizer, on lists of its tensors that are made once instead of in every step.
+
+    The numbers are those of `optimizer.step()`, whose bookkeeping costs as much as the kernels of a small network. It
+    makes the first step, and all where it could do more than the kernels: hooks, a schedule around it, `amsgrad`.
+    """
+
+    def __init__(self, optimizer: Optimizer):
+        self.optimizer = optimizer
+        self.state: Any = None  # of the optimizer, as it was when the lists were made
+        self.lists: list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]] = []
+
+    def step(self, skip: Tensor | None) -> bool:
+        """Make the step, or leave it as it is where the scalar `skip` is 1; False where the optimizer has to."""
+        if self.optimizer.state is not self.state and not self._made():
+            return False
+        gradients = [[p.grad for p in parameters if p.grad is not None] for _, parameters, _ in self.lists]
+        found = sum(map(len, gradients))
+        if self._does_more() or found < sum(len(parameters) for _, parameters, _ in self.lists):
+            return False
+        with torch.no_grad():
+            for (group, parameters, kept), own in zip(self.lists, gradients, strict=True):
+                self._call(group, parameters, own, kept, skip)
+        return True
+
+    def _made(self) -> bool:
+        """Whether there are lists now: of optimizers whose kernels are known, once every parameter has its state."""
+        kept = ("momentum_buffer",) if type(self.optimizer) is SGD else ("exp_avg", "exp_avg_sq", "step")
+        if type(self.optimizer) not in (Adam, AdamW, SGD) or self._does_more():
+            return False
+        made = []
+        for group in self.optimizer.param_groups:
+            parameters = group["params"]
+            states = [self.optimizer.state[each] for each in parameters if each in self.optimizer.state]
+            names = kept if group.get("momentum") != 0 else ()
+            if not group.get("fused") or group.get("amsgrad") or len({(p.device, p.dtype) for p in parameters}) != 1:
+                return False
+            if names and (
+                len(states) < len(parameters) or any(name not in state for state in states for name in names)
+            ):
+                return False
+            made.append((group, parameters, [[state[name] for state in states] for name in names]))
+        self.lists, self.state = made, self.optimizer.state
+        return True
+
+    def _does_more(self) -> bool:
+        one = self.optimizer
+        hooks = one._optimizer_step_pre_hooks or one._optimizer_step_post_hooks
+        hooks = hooks or of_all._global_optimizer_pre_hooks or of_all._global_optimizer_post_hooks
+        return bool(hooks) or "step" in vars(one) or len(one.param_groups) != len(self.lists or one.param_groups)
+
+    def _call(
+        self,
+        group: dict[str, Any],
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        kept: list[list[Tensor]],
+        skip: Tensor | None,
+    ) -> None:
+        how = {name: group[name] for name in ("lr", "weight_decay", "maximize")} | {"found_inf": skip}
+        if type(self.optimizer) is SGD:
+            momenta = kept[0] if kept else []
+            of_sgd = {name: group[name] for name in ("momentum", "dampening", "nesterov")}
+            torch._fused_sgd_(parameters, gradients, momenta, is_first_step=False, grad_scale=None, **how, **of_sgd)
+            return
+        means, squares, steps = kept
+        (beta1, beta2), kernel = group["betas"], torch._fused_adam_
+        if group["decoupled_weight_decay"]:
+            kernel = torch._fused_adamw_
+        torch._foreach_add_(steps, 1)
+        kernel(
+            parameters, gradients, means, squares, [], steps, amsgrad=False, beta1=beta1, beta2=beta2,
+            eps=group["eps"], grad_scale=None, **how,
+        )  # fmt: skip
+        if skip is not None:
+            torch._foreach_sub_(steps, [skip] * len(steps))
 
 
 def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:

@@ -274,7 +274,7 @@ class Step:
             counted = weights if blend is None else blend.of_weights(weights)
             shares = self._own(self._shares(counted))
             shares = shares / len(trained) if len(trained) > 1 else shares
-            torch.autograd.backward([shares.dot(each.losses) for each in trained])
+            torch.autograd.backward([each.losses for each in trained], [shares] * len(trained))
             if (blend is not None and not self.passes.asks) or "view" in learner.objective.needs:
                 evidence = trained[0]
         self._move(learner, skip)
@@ -295,7 +295,7 @@ class Step:
         assert seen.factors is not None
         own = [parameter for parameter in learner.objective.parameters() if parameter.requires_grad]
         if own:
-            gradients = torch.autograd.grad(shares.dot(seen.evidence.losses), own)
+            gradients = torch.autograd.grad(seen.evidence.losses, own, shares)
             for parameter, gradient in zip(own, gradients, strict=True):
                 parameter.grad = gradient
         seen.factors.accumulate(shares)
@@ -308,7 +308,9 @@ class Step:
                 clip(parameters)
             else:
                 nn.utils.clip_grad_norm_(parameters, clip)
-        if skip is None:
+        if learner.kernels.step(skip):
+            pass
+        elif skip is None:
             learner.optimizer.step()
         else:
             step_unless(skip, learner.optimizer)
