@@ -1,7 +1,7 @@
 """The audit: every example gets a verdict from judges that did not see its target."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from thresher.core.tasks import CLASSES, REAL
 from thresher.door import fit
 from thresher.engine.device.placement import find_device
 from thresher.engine.settings import TrainSettings, changed
+from thresher.engine.store.about import checksum, describe
 from thresher.methods import AUTO
 from thresher.models import NamedModel, model_for
 from thresher.noise import noise_matrix, residual_rate
@@ -88,10 +89,10 @@ def audit(
             f"An audit judges classes and real targets, not {examples.task} ones: read a run's trust()."
         )
     about = {
-        "labels": blake2b(examples.targets.cpu().numpy().tobytes(), digest_size=16).hexdigest(),
-        "folds": folds, "seed": seed, "estimator": repr(estimator), "model": model if isinstance(model, str) else "own",
-        "epochs": how.epochs, "steps": how.steps, "probabilities": probabilities is not None,
-        "features": features is not None,
+        "examples": checksum(examples), "folds": folds, "estimator": repr(estimator),
+        "model": model if isinstance(model, str) else "own",
+        "settings": {own.name: describe(getattr(how, own.name)) for own in fields(how) if own.metadata["identifies"]},
+        "probabilities": _digest(probabilities), "features": _digest(features), "groups": _digest(given.groups),
     }  # fmt: skip
     store = Store(None if out is None else Path(out) / AUDIT, about)
     judge = _Judge(given, estimator, model, probabilities, features, folds, how, store, tell)
@@ -207,6 +208,14 @@ class _Judge:
             + ", ".join(f"{name} {strength:.2f}" for name, strength in strengths.items()),
         }
         return Facts(self.examples, trust, near, alike, summary)
+
+
+def _digest(values: Any) -> str | None:
+    """A hash of what was given beside the examples."""
+    found = None if values is None else np.ascontiguousarray(values)
+    if found is None or found.dtype.kind not in "biufU":
+        return None if found is None else blake2b(repr(found.tolist()).encode(), digest_size=16).hexdigest()
+    return blake2b(found.tobytes() + str((found.dtype, found.shape)).encode(), digest_size=16).hexdigest()
 
 
 def _embeddings(features: Any, examples: int) -> Array:

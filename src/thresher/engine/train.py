@@ -33,7 +33,7 @@ from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.start.checks import first_of
 from thresher.engine.step.learner import evaluating
-from thresher.engine.store.about import describe_run
+from thresher.engine.store.about import describe_run, start_of
 from thresher.engine.store.checkpoint import Record, RunFolder, start_again
 from thresher.record.ledger import Ledger
 from thresher.record.outcome import write_outcome
@@ -100,10 +100,12 @@ def train_recipe(
     with _determinism() if settings.deterministic else nullcontext():
         given = _models(recipe, model, plan)
         models = [plain(each) for each in given]
+        begins = {} if out is None else {"state at the start": start_of(models, isinstance(model, nn.Module))}
         placed = {name: examples.in_type_of(models[0]) for name, examples in placed.items()}
         taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan)
         if taught is not None:
             _adapt_teacher(taught, placed["train"])
+            begins["teacher"] = start_of([taught], trained_in_place=False)
         training = Training(recipe, models, placed, plan, taught, ranks)
         compiles = _compiles(settings, training)
         compilers = [compiler_of(each, compiles) for each in given]
@@ -113,7 +115,8 @@ def train_recipe(
             warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=2)
         try:
             with compiling(models, compilers) if any(compilers) else nullcontext():
-                return _loop(training, out, until, watch, describe_run(model, train, test, about or {}))
+                about = describe_run(model, train, test, about or {})
+                return _loop(training, begins, out, until, watch, about)
         except KeyboardInterrupt as stop:
             saved = (
                 "nothing is saved: pass out= to keep runs" if out is None else f"run the same again to go on from {out}"
@@ -170,6 +173,7 @@ def operations(model: nn.Module, inputs: Tree) -> float:
 
 def _loop(
     training: Training,
+    begins: Mapping[str, str],
     out: Path | str | None,
     until: Callable[[Record], bool] | None,
     watch: Callable[[Moment], None] | None,
@@ -180,7 +184,7 @@ def _loop(
     if ranks is not None:
         identity = json.dumps(training.identity(), sort_keys=True)
         ranks.check_same("what they train, by which settings, or on what data", identity.encode())
-    folder = None if out is None else RunFolder(out, training.identity(), about)
+    folder = None if out is None else RunFolder(out, training.identity() | begins, about)
     with ExitStack() as stack:
         if ranks is None:
             saved = None if folder is None else stack.enter_context(folder.opened())

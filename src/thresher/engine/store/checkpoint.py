@@ -31,6 +31,7 @@ from thresher.record.run_folder import (
 )
 
 Record = dict[str, Any]  # what history keeps of one epoch
+OF_LATER = ("state at the start", "teacher", "list of classes")  # which runs of earlier versions did not store
 
 
 class OfALearner(TypedDict):
@@ -163,8 +164,11 @@ class RunFolder:
             raise ThresherError(
                 f"{self.path} was begun by an earlier version of Thresher: choose another folder, or delete this one."
             )
-        for name, ours in self.identity.items():
+        gone = {name: None for name in theirs if name.endswith(" set") and name not in self.identity}
+        for name, ours in (self.identity | gone).items():
             stored = theirs.get(name)
+            if name in OF_LATER and name not in theirs:
+                continue
             if same_description(stored, ours) or (name == "epochs" and _is_longer(ours, stored)):
                 continue
             told = f"is {stored}, not {ours}" if name == "epochs" else "differs"
