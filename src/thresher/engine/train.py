@@ -173,7 +173,7 @@ def operations(model: nn.Module, inputs: Tree) -> float:
 
 def _loop(
     training: Training,
-    begins: Mapping[str, str],
+    begins: dict[str, str],
     out: Path | str | None,
     until: Callable[[Record], bool] | None,
     watch: Callable[[Moment], None] | None,

@@ -250,8 +250,8 @@ def describe(value: Any) -> Any:
         return [describe(item) for item in value]
     if isinstance(value, (str, int, float, bool, type(None))):
         return value
-    held = _plain_attributes(value) if _is_foreign(value) else {}
-    return {type(value).__qualname__: held} if held else type(value).__qualname__
+    settings = _plain_attributes(value) if _is_foreign(value) else {}
+    return {type(value).__qualname__: settings} if settings else type(value).__qualname__
 
 
 def _is_foreign(value: object) -> bool:
