@@ -85,13 +85,33 @@ def few_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
 
 
+def little_memory() -> None:
+    """Let no more than these megabytes be taken beside what the process has."""
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (taken + 20 * 2**20, resource.RLIM_INFINITY))
+
+
+def jumping_clock() -> None:
+    """Let the clock of the day go back and forth by a day; the one that only runs forward is left."""
+    right, calls = time.time, iter(range(10**9))
+    time.time = lambda: right() + (-86_400 if next(calls) % 2 else 86_400)
+
+
+LIMITS = {
+    "few bytes": few_bytes,
+    "few files": few_files,
+    "little memory": little_memory,
+    "a jumping clock": jumping_clock,
+}
+FAULTS = ["SIGKILL", "SIGKILL", "SIGTERM", "SIGINT", *LIMITS, "two at once"]
+
+
 def disturbed(command: Command, draws: random.Random, took: float, counts: Counter[str]) -> None:
     """Run a command with a fault, or several, and then to its end."""
     for _ in range(draws.randint(1, 3)):
-        fault = draws.choice(["SIGKILL", "SIGKILL", "SIGTERM", "SIGINT", "few bytes", "few files", "two at once"])
+        fault = draws.choice(FAULTS)
         counts[fault] += 1
-        limit = {"few bytes": few_bytes, "few files": few_files}.get(fault)
-        running = [_started(command, limit)] + ([_started(command)] if fault == "two at once" else [])
+        running = [_started(command, LIMITS.get(fault))] + ([_started(command)] if fault == "two at once" else [])
         if fault.startswith("SIG"):
             time.sleep(draws.random() * took)
             os.kill(running[0], signal.Signals[fault])  # a zombie until it is waited for, so the id is its own

@@ -14,6 +14,8 @@ from thresher.core.trees import leaves, named_leaves
 if TYPE_CHECKING:
     from thresher.core.examples import Examples
 
+AT_ONCE = 2**22  # numbers that are looked at together, so that the check takes no memory of its own
+
 
 def check_example_parts(
     name: object, inputs: Any, targets: Any, ids: Any, classes: Any, columns: Any, class_names: Any, normalise: Any,
@@ -137,9 +139,10 @@ def check_examples(examples: "Examples") -> None:
     if targets.is_floating_point() and not torch.isfinite(targets).all():
         raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")
     for leaf in leaves(examples.inputs) if examples.in_memory else []:
-        finite = torch.isfinite(leaf).reshape(n, -1).all(1) if leaf.is_floating_point() else leaf.new_ones(1)
-        if not finite.all():
-            bad = int((~finite).sum())
+        at_once = max(1, AT_ONCE * n // max(1, leaf.numel()))
+        some = torch.split(leaf, at_once) if leaf.is_floating_point() else ()
+        bad = sum(int((~torch.isfinite(each).reshape(len(each), -1).all(1)).sum()) for each in some)
+        if bad:
             raise ThresherError(f"{name} has {bad} examples with NaN or infinite inputs: remove or fill them first.")
     if examples.target_scale is not None:
         shapes = [tuple(part.shape) for part in examples.target_scale]
