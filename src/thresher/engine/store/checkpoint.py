@@ -14,7 +14,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError, printable
 from thresher.core.files import alone_in, check, parsed_json, write_whole
-from thresher.engine.store.about import same_description, write_about
+from thresher.engine.store.about import FORMAT, same_description, write_about
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import (
     CHECKPOINT,
@@ -164,6 +164,8 @@ class RunFolder:
             raise ThresherError(
                 f"{self.path} was begun by an earlier version of Thresher: choose another folder, or delete this one."
             )
+        if theirs["format"] > FORMAT:
+            raise ThresherError(f"{self.path} was written by a newer version of Thresher: install that version.")
         gone = {name: None for name in theirs if name.endswith(" set") and name not in self.identity}
         for name, ours in (self.identity | gone).items():
             stored = theirs.get(name)
