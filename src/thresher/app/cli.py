@@ -3,7 +3,7 @@
 import ast
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from functools import wraps
 from importlib import import_module
@@ -30,6 +30,7 @@ class PlainErrors(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_, **__: _say(f"Warning: {message}")
+                _refuse_unprintable([*getattr(ctx, "_protected_args", ()), *ctx.args])
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             notes: list[str] = getattr(stop, "__notes__", [])
@@ -177,6 +178,14 @@ def in_words(error: OSError) -> str:
     if error.filename is None:
         return f"The system refused to go on ({error}): check the free space and the folders that were given."
     return f"{error.filename} cannot be used ({error.strerror}): choose another path, or give yourself the right to it."
+
+
+def _refuse_unprintable(words: Sequence[str]) -> None:
+    """Refuse to write to a path that no message, page or settings file could name."""
+    for option, value in zip(words, [*words[1:], ""], strict=True):
+        path = value if option == "--out" else option.partition("--out=")[2] if option.startswith("--out=") else ""
+        if path != printable(path):
+            raise ThresherError(f"The path {printable(path)} has a name that is no plain text: choose another name.")
 
 
 def _say(sentence: str) -> None:

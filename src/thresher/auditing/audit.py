@@ -21,7 +21,7 @@ from thresher.auditing.judges import forest, split_into_folds, values_of
 from thresher.auditing.neighbours import Nearest, feature_space, nearest
 from thresher.auditing.networks import Watch, as_flat_inputs, judged_by_networks
 from thresher.auditing.store import Store
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_class, refuse_unless
 from thresher.core.examples import Examples
 from thresher.core.tasks import CLASSES, REAL
 from thresher.door import fit
@@ -80,6 +80,10 @@ def audit(
     >>> sorted(audit(X, y).column("id")[:3].tolist())
     [0, 1, 2]
     """
+    refuse_class("estimator", estimator)
+    judges = estimator is None or all(callable(getattr(estimator, name, None)) for name in ("fit", "get_params"))
+    refuse_unless("estimator", estimator, judges, "a scikit-learn classifier or regressor")
+    refuse_unless("out", out, isinstance(out, Path | str | None), "a folder, or None")
     given = as_given(data, y, target, test, groups)
     tell = tell or (lambda stage: None)  # noqa: ARG005
     how = changed(TrainSettings(epochs=None if "steps" in settings else EPOCHS, seed=seed), settings)
@@ -222,6 +226,8 @@ def _embeddings(features: Any, examples: int) -> Array:
     found = np.asarray(features, np.float32)
     if len(found) != examples or found.ndim < 2:
         raise ThresherError(f"The features have the shape {list(found.shape)}: give [{examples}, d].")
+    if not np.isfinite(found).all():
+        raise ThresherError("The features are NaN or infinite for some examples: embed those again, or leave them out.")
     return found.reshape(examples, -1)
 
 

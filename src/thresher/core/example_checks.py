@@ -36,7 +36,7 @@ def check_example_parts(
     for column, values in columns.items():
         _check_array(f"Column {column} of {name}", values, "a number for each input")
     _check_names(str(name), class_names)
-    _check_scale(str(name), normalise)
+    _check_scale(str(name), normalise, inputs)
 
 
 def _leaves(value: Any) -> Iterator[Tensor]:
@@ -105,7 +105,7 @@ def _check_names(name: str, class_names: Any) -> None:
         raise ThresherError(f"{name} has class_names that repeat: give every class a name of its own.")
 
 
-def _check_scale(name: str, normalise: Any) -> None:
+def _check_scale(name: str, normalise: Any, inputs: Any) -> None:
     if normalise is None:
         return
     if not isinstance(normalise, tuple | list) or len(normalise) != 2:
@@ -113,6 +113,37 @@ def _check_scale(name: str, normalise: Any) -> None:
     mean, deviation = (torch.as_tensor(part) for part in normalise)
     if not (torch.isfinite(mean).all() and torch.isfinite(deviation).all() and (deviation > 0).all()):
         raise ThresherError(f"normalise= of {name} divides by what is not above 0: give finite deviations above 0.")
+    if isinstance(inputs, Tensor):
+        try:
+            fits = torch.broadcast_shapes(inputs.shape, mean.shape, deviation.shape) == inputs.shape
+        except RuntimeError:
+            fits = False
+        if not fits:
+            shapes = f"{list(mean.shape)} and {list(deviation.shape)}"
+            raise ThresherError(
+                f"normalise= of {name} has shapes {shapes}, for inputs {list(inputs.shape)}: give one value, or one a "
+                "channel in the shape [channels, 1, 1]."
+            )
+
+
+def as_positions(given: Any, n: int, name: str) -> Tensor:
+    """Positions in n examples, or a mask of them, as a tensor; refused where they are neither."""
+    try:
+        found = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        wrong = f"are a {type(given).__name__}"
+        raise ThresherError(f"The positions of the subset of {name} {wrong}: give whole numbers, or a mask.") from error
+    if found.dtype == torch.bool:
+        fits = found.ndim == 1 and len(found) == n
+    else:
+        fits = found.ndim == 1 and not (found.is_floating_point() and len(found)) and not found.is_complex()
+        fits = fits and bool(((found >= -n) & (found < n)).all())
+    if not fits:
+        raise ThresherError(
+            f"The positions of the subset of {name} are not among its {n} examples: give whole numbers below {n}, or a "
+            f"mask [{n}]."
+        )
+    return found
 
 
 def check_examples(examples: "Examples") -> None:

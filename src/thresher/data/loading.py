@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from thresher.core.errors import ThresherError, unknown
+from thresher.core.errors import ThresherError, refuse_unless, unknown
 from thresher.core.examples import Examples, join
 from thresher.core.seeding import generator
 from thresher.data.arrays import from_npz, known_images
@@ -58,6 +58,7 @@ def load(
     >>> len(train), train.classes
     (100, 3)
     """
+    refuse_unless("name", name, isinstance(name, str | Path), "a name or a path; what is in memory goes to fit itself")
     name = str(name)
     folder = data_folder(data_dir)
     base, option = base_and_option(name)
