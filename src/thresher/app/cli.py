@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from thresher.core.errors import ThresherError, printable
+from thresher.core.errors import ThresherError, printable, refuse_endless
 
 if TYPE_CHECKING:
     from thresher.engine.settings import TrainSettings
 
 WRONG_INPUT, STOPPED = 2, 130
+WRITTEN_TO = ("--out", "--results", "--docs", "--runs")  # options that name where a command writes
 
 
 class PlainErrors(TyperGroup):
@@ -30,7 +31,7 @@ class PlainErrors(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_, **__: _say(f"Warning: {message}")
-                _refuse_unprintable([*getattr(ctx, "_protected_args", ()), *ctx.args])
+                _refuse_paths([*getattr(ctx, "_protected_args", ()), *ctx.args])
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             notes: list[str] = getattr(stop, "__notes__", [])
@@ -180,10 +181,12 @@ def in_words(error: OSError) -> str:
     return f"{error.filename} cannot be used ({error.strerror}): choose another path, or give yourself the right to it."
 
 
-def _refuse_unprintable(words: Sequence[str]) -> None:
-    """Refuse to write to a path that no message, page or settings file could name."""
-    for option, value in zip(words, [*words[1:], ""], strict=True):
-        path = value if option == "--out" else option.partition("--out=")[2] if option.startswith("--out=") else ""
+def _refuse_paths(words: Sequence[str]) -> None:
+    """Refuse to read what may never end, and to write to a path that no message, page or settings file could name."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, _, told = word.partition("=")
+        refuse_endless(told if option.startswith("--") else word)
+        path = (told or following) if option in WRITTEN_TO else ""
         if path != printable(path):
             raise ThresherError(f"The path {printable(path)} has a name that is no plain text: choose another name.")
 

@@ -3,10 +3,12 @@
 import inspect
 import math
 import os
+import stat
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from numbers import Integral, Real
+from os import PathLike
 
 PACKAGES = {"PIL": "pillow", "vl_convert": "vl-convert-python"}  # modules whose package has another name
 
@@ -96,6 +98,17 @@ def refuse_class(name: str, value: object) -> None:
     """Refuse a class where a value made by it is wanted."""
     if isinstance(value, type):
         raise ThresherError(f"{name}={value.__name__} is a class: make a value of it first, as {value.__name__}(...).")
+
+
+def refuse_endless(path: PathLike[str] | str) -> None:
+    """Refuse a pipe or a device, which may never end; of PATH:COLUMN the path is looked at."""
+    for each in {str(path), str(path).rpartition(":")[0]}:
+        try:
+            kind = os.stat(each).st_mode
+        except (OSError, ValueError):  # no file, or no path at all
+            continue
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise ThresherError(f"{each} is a pipe or a device, which may never end: give a file or a folder.")
 
 
 def free_memory() -> int:

@@ -115,8 +115,8 @@ def _check_scale(name: str, normalise: Any, inputs: Any) -> None:
         raise ThresherError(f"normalise= of {name} divides by what is not above 0: give finite deviations above 0.")
     if isinstance(inputs, Tensor):
         try:
-            fits = torch.broadcast_shapes(inputs.shape, mean.shape, deviation.shape) == inputs.shape
-        except RuntimeError:
+            fits = np.broadcast_shapes(inputs.shape, mean.shape, deviation.shape) == tuple(inputs.shape)
+        except ValueError:
             fits = False
         if not fits:
             shapes = f"{list(mean.shape)} and {list(deviation.shape)}"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from thresher.core.errors import ThresherError, refuse_unless, unknown
+from thresher.core.errors import ThresherError, refuse_endless, refuse_unless, unknown
 from thresher.core.examples import Examples, join
 from thresher.core.seeding import generator
 from thresher.data.arrays import from_npz, known_images
@@ -120,8 +120,7 @@ def path_of(base: str, folder: Path) -> Path:
     """The file or folder at this path, or the .npz file of this name in the data folder."""
     path = Path(base).expanduser()
     if path.exists():
-        if not (path.is_file() or path.is_dir()):
-            raise ThresherError(f"{path} is a pipe or a device, which may never end: give a file or a folder.")
+        refuse_endless(path)
         return path
     if "/" in base or path.suffix:
         raise ThresherError(

@@ -175,11 +175,13 @@ def refuse_larger_than_memory(name: str, input_shape: tuple[int, ...], outputs: 
     largest = max([outputs, *(int(each) for each in re.findall(r"\d+", name.partition(":")[2]))])
     if largest < 10_000 or is_foreign(name) or name.startswith("timm"):  # an ordinary one, which need not be counted
         return
+    what = f"Training the model {name} with {outputs} outputs"
+    fix = "choose a smaller one, or renumber the labels"
+    refuse_beyond_memory(4.0 * IN_TRAINING * largest, what, fix)  # torch counts no further than to 2⁶³
     with torch.device("meta"), torch.random.fork_rng(devices=[]):
         made = build(name, input_shape=input_shape, outputs=outputs)
     size = IN_TRAINING * sum(each.numel() * each.element_size() for each in made.parameters())
-    what = f"Training the model {name} with {outputs} outputs"
-    refuse_beyond_memory(size, what, "choose a smaller one, or renumber the labels")
+    refuse_beyond_memory(size, what, fix)
 
 
 def is_foreign(name: str) -> bool:

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from functools import reduce
+from numbers import Real
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError, is_number, refuse_unless
+from thresher.core.errors import ThresherError, refuse_unless
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.rule import Decision, Rule, RuleLike, ask, needs_of, parts, reads_groups
 from thresher.core.signals import predicted
@@ -25,7 +26,7 @@ class every(Rule):  # noqa: N801
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_unless("rule", self.rule, callable(self.rule), "a rule, such as Centrality(fraction=0.5)")
-        if not (is_number(self.period) and self.period > 0):
+        if not (isinstance(self.period, Real) and self.period > 0):
             raise ThresherError(f"period={self.period} repeats nothing: give a number of epochs above 0.")
 
     def __call__(self, evidence: Evidence) -> Decision:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError, printable
+from thresher.core.errors import ThresherError, printable, refuse_endless
 from thresher.core.files import alone_in, check, parsed_json, write_whole
 from thresher.engine.store.about import FORMAT, same_description, write_about
 from thresher.record.ledger import Ledger
@@ -73,6 +73,7 @@ class Saved(TypedDict):
 def read_checkpoint(folder: Path) -> dict[str, Any]:
     """What the run in this folder saved last; no code that a file may hold is run."""
     file = folder / CHECKPOINT
+    refuse_endless(file)
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
