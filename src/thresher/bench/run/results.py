@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 
 from filelock import FileLock
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_endless
 from thresher.core.files import misfit
 
 
@@ -84,6 +84,7 @@ def read(path: Path) -> tuple[list[dict[str, Any]], int]:
     damaged = 0
     if not path.exists():
         return results, damaged
+    refuse_endless(path)
     for line in path.read_bytes().splitlines():
         if line.strip():
             try:
