@@ -23,10 +23,11 @@ fuzz: $(STAMP)
 soak: $(STAMP)
 	$(VENV)/bin/python tests/soak.py --seconds 1800
 
-# docs/results from results/: `thresher bench show` for every stored file of a suite.
+# docs/results from results/: `thresher bench show` for every stored file of a suite, and the pages of benchmarks/.
 pages: $(STAMP)
 	for file in results/*-small.jsonl results/*-paper.jsonl; do name=$$(basename $$file .jsonl); \
 		$(VENV)/bin/thresher bench show $${name%-*} --scale $${name##*-} >/dev/null || exit 1; done
+	$(VENV)/bin/python benchmarks/pages.py
 
 # The site, into build/site: the code of its pages runs, and nothing is fetched.
 docs: $(STAMP)

@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy
 
 from thresher import Examples, audit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read
+from thresher.bench.run.results import append, read_lines
 from thresher.models import NamedModel, default_model
 from thresher.record.issues import Issues
 
@@ -178,7 +178,7 @@ def main() -> None:
 
 def stored(results: Path) -> list[dict[str, Any]]:
     """The results that asked cleanlab itself; older ones stay in the file."""
-    return [row for row in read(results)[0] if "cleanlab" in row]
+    return [row for row in read_lines(results)[0] if "cleanlab" in row]
 
 
 if __name__ == "__main__":

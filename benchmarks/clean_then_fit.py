@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from thresher import Examples, audit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read
+from thresher.bench.run.results import append, read_lines
 from thresher.corruption import corrupt
 
 Array = NDArray[Any]
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="Show what is stored and measure nothing.")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
-    known = {(r["set"], r["noise"], r["seed"]) for r in read(given.results)[0]}
+    known = {(r["set"], r["noise"], r["seed"]) for r in read_lines(given.results)[0]}
     for name in [] if given.show else given.sets:
         for noise in NOISES:
             for seed in range(given.first_seed, given.first_seed + given.seeds):
@@ -177,7 +177,7 @@ def main() -> None:
                     append(given.results, {"status": "done", "set": name, "noise": noise, "seed": seed, **found,
                                            **provenance("cpu")})  # fmt: skip
                     print(json.dumps({"set": name, "noise": noise, "seed": seed, **found["accuracy"]}), flush=True)
-    text = page(read(given.results)[0])
+    text = page(read_lines(given.results)[0])
     print(text)
     given.docs.write_text(text)
 

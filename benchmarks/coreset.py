@@ -171,9 +171,9 @@ def measured(run: Run, python: str, threads: int) -> Result:
 def measure_missing(path: Path, python: str, threads: int, minutes: float, parts: list[str]) -> None:
     """Make the runs that the file does not hold, until the minutes are over; who failed is not asked for more."""
     from thresher.bench.run.provenance import provenance
-    from thresher.bench.run.results import append, read
+    from thresher.bench.run.results import append, read_lines
 
-    stored, _ = read(path)
+    stored, _ = read_lines(path)
     known = {Run(*(each[key] for key in Run._fields)) for each in stored}
     failed = {(each["part"], each["who"], each["n"]) for each in stored if "failed" in each}
     facts = provenance("cpu")
@@ -283,9 +283,9 @@ def main() -> None:
         who, n, count, answer = given.one
         run_here(who, int(n), int(count), Path(answer))
     elif given.show:
-        from thresher.bench.run.results import read
+        from thresher.bench.run.results import read_lines
 
-        print(page(read(given.results)[0]), end="")
+        print(page(read_lines(given.results)[0]), end="")
     else:
         measure_missing(given.results, given.peers, given.threads, given.minutes, given.parts)
 

@@ -1,6 +1,8 @@
 """Fine-tuning a small language model on questions and answers of which a third is junk, with a few trusted ones.
 
     python benchmarks/finetune.py results/finetune.jsonl --data-dir DATA [--epochs 3] [--seeds 3] [--device cpu]
+    python benchmarks/finetune.py base.pt --pretrain 800 --data-dir DATA --device cuda       # a larger model, and then
+    python benchmarks/finetune.py results/finetune.jsonl --larger base.pt --device cuda [--part 0 --of 6] ...
     python benchmarks/finetune.py results/finetune.jsonl --show > docs/results/finetune.md
 
 A ninth of the answers are those of other questions, a ninth are in another language (for which exchanged letters
@@ -9,14 +11,15 @@ perplexity of clean answers it has not seen, how many of their words it predicts
 finds the junk (AUROC): by the agreement with the trusted texts for l2rw, by the signal that it ranks by for prl-l and
 prl-g, and by the loss for the others. `selected` is reclaim's selection without its labels, of which there are none
 for texts: each epoch, the texts on which the averaged model has the smallest output gradients. The oracle is standard
-without the junk, for as many steps.
+without the junk, for as many steps. Rows are appended as they are made; what is there is not measured again.
 """
 
 import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +27,15 @@ sys.path.append(sys.path.pop(0))  # this folder last, or the script transformers
 
 import numpy as np
 import torch
-from finetune_texts import KINDS, Sets, llama, sets
+from finetune_models import pretrain, pretrained
+from finetune_page import page
+from finetune_texts import KINDS, Sets, sets
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
-from timing import write
 
 from thresher import Recipe, Run, fit
+from thresher.bench.run.provenance import provenance
+from thresher.bench.run.results import append
 from thresher.core.examples import Examples
 from thresher.rules import KeepSmallest, from_average, warmup
 from thresher.slots import over
@@ -44,11 +50,6 @@ METHODS: dict[str, Any] = {
     "selected": Recipe(each_epoch=warmup(1, from_average(SMALL)), average=over(1)),
     "oracle": "standard",
 }
-CLEAN, TEST, BATCH = 64, 100, 16
-
-
-def adamw(parameters: Any) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01)
 
 
 @torch.no_grad()
@@ -89,82 +90,90 @@ def areas(scores: NDArray[np.float64], kinds: NDArray[np.int64]) -> dict[str, fl
     return found
 
 
-def rows(given: Sets, folder: Path, seed: int, settings: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def row_of(name: str, given: Sets, seed: int, settings: argparse.Namespace) -> dict[str, Any]:
+    """One training, measured before and after."""
+    folder, what, kinds = settings.data_dir / "lm", METHODS[name], given.train.columns["kind"].numpy()
     steps = settings.epochs * len(given.train) // settings.batch
-    kinds = given.train.columns["kind"].numpy()
-    before = measured(llama(folder / "stories260K.bin"), given.test)
-    for name, what in METHODS.items():
-        model, started = llama(folder / "stories260K.bin"), time.perf_counter()
-        train = given.train.subset(torch.from_numpy(kinds == 0)) if name == "oracle" else given.train
-        more: dict[str, Any] = {"clean": given.clean, "clean_batch": 16} if name == "l2rw" else {}
-        more |= {"noise_rate": NOISE_RATE} if isinstance(what, str) else {}
-        run = fit(
-            what, model, train, steps=steps, batch=settings.batch, seed=seed, optimizer=adamw, device=settings.device,
-            **more,
-        )  # fmt: skip
-        row: dict[str, Any] = {"who": name, "seed": seed, "steps": steps, "batch": settings.batch}
-        row |= {"examples": len(train), "length": settings.length, "seconds": time.perf_counter() - started}
-        row |= {"before": before, "after": measured(run.model, given.test)}
-        if name != "oracle":
-            row["found"] = areas(suspicion(name, run, len(train)), kinds)
-        found = {kind: f"{area:.3f}" for kind, area in row.get("found", {}).items()}
-        print(f"seed {seed} {name:9} perplexity {row['after']['perplexity']:.2f}  {found}", flush=True)
-        yield row
+    model = pretrained(folder, settings.larger).to(settings.device)
+    before, started = measured(model, given.test), time.perf_counter()
+    train = given.train.subset(torch.from_numpy(kinds == 0)) if name == "oracle" else given.train
+    more: dict[str, Any] = {"clean": given.clean, "clean_batch": settings.batch} if name == "l2rw" else {}
+    more |= {"noise_rate": NOISE_RATE} if isinstance(what, str) else {}
+    run = fit(
+        what, model, train, steps=steps, batch=settings.batch, seed=seed, device=settings.device, compiled=False,
+        optimizer=partial(torch.optim.AdamW, lr=settings.rate, weight_decay=0.01), **more,
+    )  # fmt: skip
+    row: dict[str, Any] = {"who": name, "seed": seed, "steps": steps, "batch": settings.batch, "rate": settings.rate}
+    row |= {
+        "parameters": sum(each.numel() for each in model.parameters()),
+        "clean": len(given.clean),
+        "test": len(given.test),
+    }
+    row |= {"examples": len(train), "length": settings.length, "seconds": time.perf_counter() - started}
+    row |= {"before": before, "after": measured(run.model, given.test)}
+    if name != "oracle":
+        row["found"] = areas(suspicion(name, run, len(train)), kinds)
+    found = {kind: f"{area:.3f}" for kind, area in row.get("found", {}).items()}
+    print(f"seed {seed} {name:9} perplexity {row['after']['perplexity']:.2f}  {found}", flush=True)
+    return row
 
 
-def page(results: list[dict[str, Any]]) -> str:
-    """The stored results as a page: means over the seeds, and their standard deviations."""
-    first, seeds = results[0], sorted({row["seed"] for row in results})
-    heads = ["", "perplexity", "words predicted", "junk found", *KINDS[1:], "seconds"]
-    before = [row["before"] for row in results if row["who"] == "standard"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    lines.append(f"| before | {_mean(before, 'perplexity', 2)} | {_mean(before, 'accuracy', 3)} |{' |' * 5}")
-    for who in METHODS:
-        mine = [row for row in results if row["who"] == who]
-        after, found = [row["after"] for row in mine], [row["found"] for row in mine if "found" in row]
-        cells = [_mean(after, "perplexity", 2), _mean(after, "accuracy", 3)]
-        cells += [_mean(found, kind, 3) if found else "" for kind in ("junk", *KINDS[1:])]
-        lines.append(f"| {who} | {' | '.join([*cells, _mean(mine, 'seconds', 0)])} |")
-    made = "<!-- Made from results/finetune.jsonl by `python benchmarks/finetune.py --show`: do not edit. -->"
-    return "\n".join([
-        "# Fine-tuning on texts of which a third is junk\n", made, "",
-        f"A pretrained Llama of 260,032 parameters is trained for {first['steps']} steps of {first['batch']} texts on "
-        f"questions and answers of GSM8K of at most {first['length']} tokens, of which a third is junk of three kinds; "
-        f"{CLEAN} further texts are trusted and only l2rw sees them. Means and deviations of {len(seeds)} seeds. "
-        "Perplexity and words predicted are on clean answers. Junk found is the AUROC of what the ledger kept: the "
-        "agreement with the trusted texts for l2rw, the ranked signal for prl-l and prl-g, the loss for the others; "
-        "beside it, each kind of junk against the clean texts alone. `selected` is reclaim's selection, made of the "
-        "averaged model's output gradients once an epoch. The oracle is trained without the junk, for as many steps.\n",
-        *lines, "",
-        f"{first['machine']['cpu']}, one core of a machine that did other work as well; commit {first['commit'][:10]}.",
-    ])  # fmt: skip
+def measure(settings: argparse.Namespace) -> None:
+    """The rows that are not there yet, of those that this process has; what fails is printed and left out."""
+    began, failed = time.monotonic(), 0
+    jobs = [(seed, name) for seed in range(settings.seeds) for name in METHODS]
+    given: dict[int, Sets] = {}
+    for seed, name in jobs[settings.part :: settings.of]:
+        if time.monotonic() - began > settings.seconds or (seed, name) in known(settings):
+            continue
+        if seed not in given:
+            folder = settings.data_dir / "lm"
+            given[seed] = sets(folder, settings.count, settings.clean, settings.test, seed, settings.length)
+        try:
+            row = row_of(name, given[seed], seed, settings)
+        except Exception:
+            traceback.print_exc()
+            print(f"seed {seed} {name} failed", flush=True)
+            failed += 1
+        else:
+            append(settings.out, {**row, "threads": torch.get_num_threads(), **provenance(settings.device)})
+    if failed:
+        raise SystemExit(1)
 
 
-def _mean(values: list[dict[str, Any]], key: str, digits: int) -> str:
-    numbers = [value[key] for value in values]
-    return f"{np.mean(numbers):.{digits}f} ± {np.std(numbers):.{digits}f}"
+def known(settings: argparse.Namespace) -> set[tuple[int, str]]:
+    """What the file has already of this model."""
+    lines = settings.out.read_text().splitlines() if settings.out.exists() else []
+    found = [row for row in map(json.loads, lines) if (row["parameters"] > 1e6) == (settings.larger is not None)]
+    return {(row["seed"], row["who"]) for row in found}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("out", type=Path)
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--count", type=int, default=450)
+    parser.add_argument("--count", type=int, default=450, help="texts to train on")
+    parser.add_argument("--clean", type=int, default=64, help="texts that are trusted")
+    parser.add_argument("--test", type=int, default=100)
     parser.add_argument("--length", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--larger", type=Path, help="weights of the larger model, which is then trained")
+    parser.add_argument("--pretrain", type=int, default=0, metavar="STEPS", help="make these weights")
+    parser.add_argument("--part", type=int, default=0)
+    parser.add_argument("--of", type=int, default=1, help="how many processes share the rows")
+    parser.add_argument("--seconds", type=float, default=1e9, help="no training begins after so many seconds")
     parser.add_argument("--show", action="store_true", help="print the page of a results file")
     settings = parser.parse_args()
     if settings.show:
-        print(page([json.loads(line) for line in settings.out.read_text().splitlines()]))
-        return
-    folder, kept = settings.data_dir / "lm", []
-    for seed in range(settings.seeds):
-        given = sets(folder, settings.count, CLEAN, TEST, seed, settings.length)
-        kept += list(rows(given, folder, seed, settings))
-        write(kept, settings.out, torch.get_num_threads(), settings.device)
+        print(page([json.loads(line) for line in settings.out.read_text().splitlines()], list(METHODS)))
+    elif settings.pretrain:
+        pretrain(settings.data_dir / "lm", settings.out, settings.device, settings.pretrain)
+    else:
+        measure(settings)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What `finetune.py` trains: a pretrained Llama of 260,032 parameters, and questions with answers, some of them junk.
+"""What `finetune.py` trains on: questions with answers, some of them junk.
 
-The model and its 512 words come in the format of llama2.c (`stories260K.bin`, `tok512.bin`), the texts as JSON lines
-with `instruction` and `output` (GSM8K). Files are read from a folder `lm`.
+The 512 words come in the format of llama2.c (`tok512.bin`), the texts as JSON lines with `instruction` and `output`
+(GSM8K). Files are read from a folder `lm`.
 """
 
 import gzip
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from thresher import Examples
 
@@ -63,42 +63,19 @@ class Words:
         return [self.ids[piece]] if piece in self.ids else [byte + 3 for byte in piece]  # letters it does not know
 
 
-def llama(path: Path) -> nn.Module:
-    """The checkpoint in Hugging Face's Llama, which turns halves of a head where llama2.c turns neighbours."""
-    import transformers
-
-    raw = path.read_bytes()
-    width, inner, layers, heads, pairs, words, length = struct.unpack("7i", raw[:28])
-    numbers = torch.from_numpy(np.frombuffer(raw, np.float32, offset=28).copy())
-    config = transformers.LlamaConfig(
-        vocab_size=words, hidden_size=width, intermediate_size=inner, num_hidden_layers=layers,
-        num_attention_heads=heads, num_key_value_heads=pairs, max_position_embeddings=length, rms_norm_eps=1e-5,
-        tie_word_embeddings=True, bos_token_id=BEGIN, eos_token_id=END,
-    )  # fmt: skip
-    model = transformers.LlamaForCausalLM(config)
-    blocks, at = model.model.layers, 0
-
-    def take(parameter: nn.Parameter, turned: int = 0) -> None:
-        nonlocal at
-        values = numbers[at : at + parameter.numel()].view(parameter.shape)
-        if turned:
-            values = values.view(turned, -1, 2, width).transpose(1, 2).reshape(parameter.shape)
-        parameter.data.copy_(values)
-        at += parameter.numel()
-
-    take(model.model.embed_tokens.weight)
-    for name, turned in [("input_layernorm", 0), ("self_attn.q_proj", heads), ("self_attn.k_proj", pairs),
-                         ("self_attn.v_proj", 0), ("self_attn.o_proj", 0), ("post_attention_layernorm", 0),
-                         ("mlp.gate_proj", 0), ("mlp.down_proj", 0), ("mlp.up_proj", 0)]:  # fmt: skip
-        for block in blocks:
-            take(block.get_submodule(name).weight, turned)
-    take(model.model.norm.weight)
-    return model
-
-
 def read_texts(path: Path) -> list[Text]:
     with gzip.open(path, "rt") as lines:
         return [(row["instruction"], row["output"]) for row in map(json.loads, lines)]
+
+
+def running_text(folder: Path) -> Tensor:
+    """Ids of plain texts that are about something else: plays, and instructions with answers."""
+    words = Words(folder / "tok512.bin")
+    with gzip.open(folder / "tiny_shakespeare.txt.gz", "rt") as file:
+        texts = file.read().split("\n\n")
+    texts += ["\n".join(text) for text in read_texts(folder / "alpaca_en_demo.jsonl.gz")]
+    order = np.random.default_rng(0).permutation(len(texts))
+    return torch.tensor([place for row in order for place in [BEGIN, *words.encode(texts[row]), END]])
 
 
 def spoilt(texts: list[Text], seed: int) -> tuple[list[Text], Tensor]:
@@ -146,6 +123,8 @@ def sets(folder: Path, count: int, clean: int, test: int, seed: int, length: int
     """Texts of at most so many tokens: `count` to train on, of which a third is junk, and further ones that are not."""
     words, texts = Words(folder / "tok512.bin"), read_texts(folder / "gsm8k_train.jsonl.gz")
     texts = [text for text in texts if sum(len(words.encode(part)) for part in text) < length - 8]
+    if len(texts) < count + clean + test:
+        raise SystemExit(f"Only {len(texts)} texts are that short: give fewer, or a larger --length.")
     order = np.random.default_rng(seed).permutation(len(texts))[: count + clean + test]
     chosen = [texts[row] for row in order]
     given, kinds = spoilt(chosen[:count], seed)

@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 
 from thresher import Examples, fit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read
+from thresher.bench.run.results import append, read_lines
 from thresher.corruption import corrupt
 
 Array = NDArray[Any]
@@ -182,14 +182,14 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="Show what is stored and measure nothing.")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
-    known = {(r["set"], r["seed"]) for r in read(given.results)[0]}
+    known = {(r["set"], r["seed"]) for r in read_lines(given.results)[0]}
     for seed in range(0 if given.show else given.seeds):
         for name in given.sets:
             if (name, seed) not in known:
                 found = measured(name, seed, given.data_dir)
                 append(given.results, {"status": "done", "set": name, "seed": seed, **found, **provenance("cpu")})
                 print(json.dumps({"set": name, "seed": seed, **found["balanced accuracy"]}), flush=True)
-    text = page(read(given.results)[0])
+    text = page(read_lines(given.results)[0])
     print(text)
     given.docs.write_text(text)
 

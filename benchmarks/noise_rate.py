@@ -22,7 +22,7 @@ import torch
 from noise_rate_evidence import Cell, evidence
 
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read
+from thresher.bench.run.results import append, read_lines
 from thresher.noise import audit_rate, residual_rate
 
 SMALL = ("linear", "trees", "mlp:256")
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="Measure what the file holds again, and keep both.")
     parser.add_argument("--show", action="store_true", help="Show what is stored and measure nothing.")
     given = parser.parse_args()
-    known = set() if given.again else {cell_of(row) for row in read(given.results)[0]}
+    known = set() if given.again else {cell_of(row) for row in read_lines(given.results)[0]}
     asked: Iterable[Cell] = () if given.show else cells(given.part, given.seeds)
     with ProcessPoolExecutor(given.jobs) as pool:
         todo = [
@@ -192,7 +192,7 @@ def main() -> None:
         ]
         for each in as_completed(todo):
             append(given.results, {"status": "done", "part": given.part, **each.result(), **provenance("cpu")})
-    show(read(given.results)[0], given.docs)
+    show(read_lines(given.results)[0], given.docs)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,24 @@
     python benchmarks/texts.py prepare FOLDER --data-dir DATA    # needs wordllama, which makes the embeddings
     python benchmarks/texts.py run FOLDER --who peers            # TF-IDF + logistic regression, and cleanlab around it
     python benchmarks/texts.py run FOLDER --who embeddings
-    python benchmarks/texts.py run FOLDER --who transformer --device cuda --seconds 110
+    python benchmarks/texts.py run FOLDER --who transformer --device cuda --seconds 110 [--part 0 --of 6]
     python benchmarks/texts.py show
 
 Results are appended to results/texts.jsonl, and what is there is not measured again. Labels of noisyag_news are those
 of annotators, of youtube_spam_weak and chemprot_weak those of rules (texts without one are left out), and of banking77
 40% are changed at random. Scores are on texts with true labels. The noise rate is found by each run (`auto`).
+Several processes may run side by side, each its `--part` of the rows; they append to one file.
 """
 
 import argparse
 import json
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +34,7 @@ from torch.nn import functional
 
 from thresher import Examples, fit
 from thresher.bench.run.provenance import provenance
-from thresher.bench.run.results import append, read
+from thresher.bench.run.results import append, read_lines
 from thresher.corruption import corrupt
 
 SETS = {"noisyag_news": "", "banking77": "symmetric:0.4", "youtube_spam_weak": "", "chemprot_weak": ""}
@@ -43,26 +47,33 @@ RATES = {"embeddings": 1e-3, "transformer": 5e-4}
 def prepare(name: str, data: Path, folder: Path) -> None:
     """Write embeddings (as bytes), token ids, texts and labels of one set."""
     import pandas as pd
-    import wordllama
 
     rows = pd.read_csv(data / "text" / f"{name}.tsv.gz", sep="\t", quoting=3, keep_default_na=False, dtype=str)
     given = "noisy_label" if "noisy_label" in rows else "label"
     train = rows[(rows["split"] == "train") & (rows[given] != "")]
     test = rows[rows["split"] != "train"].sample(frac=1, random_state=0)[:MOST_TESTED]
     classes = sorted({*train["label"], *test["label"], *train[given]})
-    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     counted = Counter(word for text in train["text"] for word in words_of(text))
     places = {word: at + 2 for at, (word, _) in enumerate(counted.most_common(WORDS))}
     kept: dict[str, Any] = {"classes": np.array(len(classes))}
     for part, table in (("train", train), ("test", test)):
         texts = table["text"].tolist()
-        seen = np.asarray(model.embed(texts, norm=True), np.float32)
-        scale = np.abs(seen).max(1, keepdims=True) / 127
-        kept |= {f"{part}_embedded": np.round(seen / scale).astype(np.int8), f"{part}_tokens": tokens(texts, places)}
+        if find_spec("wordllama"):
+            kept[f"{part}_embedded"] = embedded(texts)
+        kept[f"{part}_tokens"] = tokens(texts, places)
         kept[f"{part}_true"] = np.array([classes.index(label) for label in table["label"]], np.int16)
         kept[f"{part}_texts"] = np.frombuffer("\n".join(text.replace("\n", " ") for text in texts).encode(), np.uint8)
     kept["train_given"] = np.array([classes.index(label) for label in train[given]], np.int16)
     np.savez_compressed(folder / f"{name}.npz", **kept)
+
+
+def embedded(texts: list[str]) -> NDArray[np.int8]:
+    """The direction of each text's embedding [n, 256], its largest number as 127."""
+    import wordllama
+
+    model = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    seen = np.asarray(model.embed(texts, norm=True), np.float32)
+    return np.round(seen / (np.abs(seen).max(1, keepdims=True) / 127)).astype(np.int8)
 
 
 def words_of(text: str) -> list[str]:
@@ -137,7 +148,7 @@ def by_network(kind: str, method: str, stored: dict[str, Any], noise: str, seed:
     run = fit(
         method, "mlp:256" if kind == "embeddings" else partial(Transformer, classes), examples("train", given),
         test=examples("test", stored["test_true"]), epochs=EPOCHS[kind], batch=min(BATCH, len(given) // 4),
-        learning_rate=RATES[kind], seed=seed, device=device, **more,
+        learning_rate=RATES[kind], seed=seed, device=device, compiled=False, **more,
     )  # fmt: skip
     ids, trust = run.ledger.trust()
     wrong = (given != stored["train_true"])[ids.numpy()]
@@ -173,24 +184,31 @@ def contestants(who: str, device: str) -> Iterator[tuple[str, Callable[..., dict
 
 
 def run(given: argparse.Namespace) -> None:
-    started = time.monotonic()
-    known = {(row["set"], row["who"], row["seed"]) for row in read(given.results)[0]}
-    for seed in range(given.seeds):
-        for name, noise in SETS.items():
-            with np.load(given.folder / f"{name}.npz") as file:
-                stored = dict(file)
-            for who, measure in contestants(given.who, given.device):
-                if (name, who, seed) in known or time.monotonic() - started > given.seconds:
-                    continue
-                begun = time.perf_counter()
-                found = measure(stored=stored, noise=noise, seed=seed)
-                row = {"set": name, "noise": noise or "as given", "who": who, "seed": seed, **found}
-                facts = {"train": len(stored["train_given"]), "test": len(stored["test_true"])}
-                wrong = float((labels(stored, noise, seed) != stored["train_true"]).mean())
-                row |= {**facts, "wrong": wrong, "classes": int(stored["classes"])}
-                row["seconds"] = time.perf_counter() - begun
-                append(given.results, {"status": "done", **row, **provenance(given.device)})
-                print(json.dumps(row), flush=True)
+    """Measure what is not there yet, first one seed of everything; what fails is printed and left out."""
+    started, failed = time.monotonic(), 0
+    jobs = [(seed, *job) for seed in range(given.seeds) for job in product(SETS, contestants(given.who, given.device))]
+    for seed, name, (who, measure) in jobs[given.part :: given.of]:
+        known = {(row["set"], row["who"], row["seed"]) for row in read_lines(given.results)[0]}
+        if (name, who, seed) in known or time.monotonic() - started > given.seconds:
+            continue
+        with np.load(given.folder / f"{name}.npz") as file:
+            stored = dict(file)
+        begun = time.perf_counter()
+        try:
+            found = measure(stored=stored, noise=SETS[name], seed=seed)
+        except Exception as error:
+            traceback.print_exc()
+            failed += 1
+            print(f"{name}, {who}, seed {seed} failed: {type(error).__name__}", flush=True)
+            continue
+        row = {"set": name, "noise": SETS[name] or "as given", "who": who, "seed": seed, **found}
+        row |= {"train": len(stored["train_given"]), "test": len(stored["test_true"])}
+        wrong = float((labels(stored, SETS[name], seed) != stored["train_true"]).mean())
+        row |= {"wrong": wrong, "classes": int(stored["classes"]), "seconds": time.perf_counter() - begun}
+        append(given.results, {"status": "done", **row, **provenance(given.device)})
+        print(json.dumps(row), flush=True)
+    if failed:
+        raise SystemExit(1)
 
 
 def main() -> None:
@@ -200,11 +218,15 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--who", choices=("peers", "embeddings", "transformer"), default="peers")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--part", type=int, default=0)
+    parser.add_argument("--of", type=int, default=1, help="how many processes share the rows")
+    parser.add_argument("--epochs", type=int, default=0, help="fewer than usual, to try things out")
     parser.add_argument("--seconds", type=float, default=1e9, help="No run begins after so many seconds.")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--results", type=Path, default=Path("results/texts.jsonl"))
     parser.add_argument("--docs", type=Path, default=Path("docs/results/texts.md"))
     given = parser.parse_args()
+    EPOCHS.update(dict.fromkeys(EPOCHS, given.epochs) if given.epochs else {})
     if given.what == "prepare":
         given.folder.mkdir(parents=True, exist_ok=True)
         for name in SETS:
@@ -212,7 +234,7 @@ def main() -> None:
     elif given.what == "run":
         run(given)
     else:
-        given.docs.write_text(page(read(given.results)[0]))
+        given.docs.write_text(page(read_lines(given.results)[0]))
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -299,73 +299,125 @@ def peak(contestant: Contestant) -> float | None:
     return (torch.cuda.max_memory_allocated() - before + contestant.resident()) / 2**20
 
 
-def entered(given: Setting) -> Iterator[tuple[str, Contestant | None, str]]:
-    """The contestants that can make a step; the others with why not."""
-    for who, make in CONTESTANTS.items():
+@dataclass
+class Race:
+    """Contestants that take turns until the time is up; one that fails leaves the others where they are."""
+
+    given: Setting
+    ready: dict[str, Contestant] = field(default_factory=dict)
+    times: dict[str, list[float]] = field(default_factory=dict)  # seconds of every turn that counts
+    memory: dict[str, float | None] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def tried(self, who: str, work: Callable[[], Any]) -> Any:
+        """What the work gives; where it fails the contestant is out, and its row says why."""
         try:
-            contestant = make(given)
-            contestant.step()
+            return work()
         except Exception as error:
-            yield who, None, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        else:
-            yield who, contestant, ""
+            self.failed[who] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            print(f"  {who:14} is out: {self.failed[who]}", flush=True)
+            self.ready.pop(who, None)
+            if self.given.device.type == "cuda":
+                torch.cuda.empty_cache()
+            return None
+
+    def enter(self, deadline: float) -> None:
+        """Make every contestant, let it warm up, and see what it holds."""
+        for who, make in CONTESTANTS.items():
+            if time.monotonic() > deadline and self.ready:
+                self.failed[who] = "there was no time left"
+                continue
+            began = time.monotonic()
+            contestant = self.tried(who, partial(make, self.given))
+            if contestant is None:
+                continue
+            self.ready[who], self.times[who] = contestant, []
+            for _ in range(self.given.size.warm):
+                if who in self.ready:
+                    self.tried(who, contestant.step)
+            if who in self.ready:
+                self.memory[who] = self.tried(who, partial(peak, contestant))
+                print(f"  {who:14} is ready after {time.monotonic() - began:.1f} s", flush=True)
+
+    def run(self, deadline: float) -> None:
+        """Rounds in which each has a turn; a round that is not finished in time does not count."""
+        for turn in range(self.given.size.rounds):
+            taken = {}
+            for who, contestant in list(self.ready.items()):
+                started = finished(self.given.device)
+                self.tried(who, contestant.step)
+                taken[who] = finished(self.given.device) - started
+                if time.monotonic() > deadline and turn:
+                    return
+            for who in self.ready:
+                self.times[who].append(taken[who])
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each contestant: seconds a step and memory, as medians and as ratios to the step by hand."""
+        base, held = self.times.get("by hand", []), self.memory.get("by hand")
+        for who in CONTESTANTS:
+            row: dict[str, Any] = {"who": who, "lora": self.given.lora}
+            if who in self.ready and base:
+                row |= compared(who, self.times[who], base, self.memory[who], held)
+            else:
+                row["failed"] = self.failed.get(who, "the step by hand failed")
+            yield row
 
 
-def compare(given: Setting) -> list[dict[str, Any]]:
-    """A row for each contestant: seconds a step and memory, as medians and as ratios to the step by hand."""
-    rows: list[dict[str, Any]] = []
-    ready: dict[str, Contestant] = {}
-    for who, contestant, why_not in entered(given):
-        if contestant is None:
-            print(f"  {who:14} could not take part: {why_not}", flush=True)
-            rows.append({"who": who, "lora": given.lora, "failed": why_not})
-        else:
-            ready[who] = contestant
-    times: dict[str, list[float]] = {who: [] for who in ready}
-    for turn in range(given.size.warm + given.size.rounds):
-        for who, contestant in ready.items():
-            started = finished(given.device)
+def compared(
+    who: str, taken: Sequence[float], base: Sequence[float], memory: float | None, held: float | None
+) -> dict[str, Any]:
+    """The figures of one contestant; printed too."""
+    ratio = statistics.median(one / other for one, other in zip(taken, base, strict=True))
+    row: dict[str, Any] = {"seconds": statistics.median(taken), "against_hand": ratio, "turns": len(taken)}
+    line = f"  {who:14}{row['seconds'] * 1e3:9.1f} ms{ratio:7.2f}x"
+    if who in GOALS:
+        row["goal"] = GOALS[who]
+        line += f" (goal {GOALS[who]:.2f}x)"
+    if memory is not None and held is not None:
+        row |= {"memory_mib": round(memory), "memory_against_hand": memory / held, "memory_goal": MEMORY_GOAL}
+        line += f"{memory:10.0f} MiB{memory / held:7.2f}x"
+    print(line, flush=True)
+    return row
+
+
+def show_kernels(race: Race) -> None:
+    """Print where the steps of all contestants spend the device's time."""
+    from torch.profiler import ProfilerActivity, profile
+
+    on_gpu = race.given.device.type == "cuda"
+    for who, contestant in race.ready.items():
+        with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as seen:
             contestant.step()
-            if turn >= given.size.warm:
-                times[who].append(finished(given.device) - started)
-    return rows + list(summary(given, times, {who: peak(contestant) for who, contestant in ready.items()}))
-
-
-def summary(
-    given: Setting, times: Mapping[str, list[float]], memory: Mapping[str, float | None]
-) -> Iterator[dict[str, Any]]:
-    base, held = times["by hand"], memory["by hand"]
-    for who, taken in times.items():
-        row: dict[str, Any] = {"who": who, "lora": given.lora, "seconds": statistics.median(taken)}
-        row["against_hand"] = statistics.median(one / other for one, other in zip(taken, base, strict=True))
-        line = f"  {who:14}{row['seconds'] * 1e3:9.1f} ms{row['against_hand']:7.2f}x"
-        if who in GOALS:
-            row["goal"] = GOALS[who]
-            line += f" (goal {GOALS[who]:.2f}x)"
-        found = memory[who]
-        if found is not None and held is not None:
-            row |= {"memory_mib": round(found), "memory_against_hand": found / held, "memory_goal": MEMORY_GOAL}
-            line += f"{found:10.0f} MiB{found / held:7.2f}x"
-        print(line, flush=True)
-        yield row
+            finished(race.given.device)
+        print(who, seen.key_averages().table(sort_by=f"self_{race.given.device.type}_time_total", row_limit=18,
+                                             max_name_column_width=90), flush=True)  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--tiny", action="store_true", help="a tiny model on the CPU")
-    settings = parser.parse_args()
+    parser.add_argument("--seconds", type=float, default=95.0, help="at most, for both, without the first imports")
+    parser.add_argument("--kernels", action="store_true", help="print where each step spends its time, too")
+    settings, began = parser.parse_args(), time.monotonic()
     device = torch.device("cpu" if settings.tiny else "cuda")
     size = TINY if settings.tiny else Size()
     if settings.tiny:
         torch.set_num_threads(1)
     torch.backends.cuda.matmul.allow_tf32 = True
-    rows = []
-    for lora in (False, True):
+    rows: list[dict[str, Any]] = []
+    for part, lora in enumerate((False, True)):
         print(f"GPT-2, {'LoRA' if lora else 'whole'}, batch {size.batch} + {size.clean} of {size.length}", flush=True)
+        end = began + settings.seconds * (0.55, 1.0)[part]
         batch, clean = sequences(size, size.batch, 0, device), sequences(size, size.clean, 1, device)
-        rows += [row | vars(size) for row in compare(Setting(size, lora, device, batch, clean))]
-    write(rows, settings.out, torch.get_num_threads(), device.type)
+        race = Race(Setting(size, lora, device, batch, clean))
+        race.enter(end - settings.seconds / 8)
+        race.run(end)
+        if settings.kernels:
+            show_kernels(race)
+        rows += [row | vars(size) for row in race.rows()]
+        write(rows, settings.out, torch.get_num_threads(), device.type)
 
 
 if __name__ == "__main__":

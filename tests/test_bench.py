@@ -232,6 +232,15 @@ def test_a_changed_setting_is_another_result(other: Suite) -> None:
     assert left_out(other, "small", lines) == len(missing_jobs(jobs_of(other, "small"), lines))
 
 
+def test_how_a_result_is_computed_makes_it_no_other(stored: tuple[Suite, Path, Silent]) -> None:
+    suite, path, _ = stored
+    jobs = jobs_of(suite, "small")
+    compiled = [replace(job, setup=replace(job.setup, compiled=True, workers=2)) for job in jobs]
+    assert missing_jobs(compiled, read(path)[0]) == []
+    precise = [replace(job, setup=replace(job.setup, precision="bfloat16")) for job in jobs]
+    assert missing_jobs(precise, read(path)[0]) == precise
+
+
 def test_a_new_slot_at_its_default_changes_no_stored_result() -> None:
     old = make_dataclass("Rule", [("fraction", float)])
     new = make_dataclass("Rule", [("fraction", float), ("bias", float, 0.0)])

@@ -56,11 +56,22 @@ def test_a_service_that_runs_is_left_alone(told: Path, monkeypatch: pytest.Monke
     with shared_gpu("cuda", 2) as said:
         assert said is not None
         assert "runs already" in said
-    monkeypatch.setenv(PLACE, "/somewhere")
+    elsewhere = sharing.USUAL_PLACE.rename(sharing.USUAL_PLACE.with_name("elsewhere"))
+    monkeypatch.setenv(PLACE, str(elsewhere))
     with shared_gpu("cuda", 2) as said:
         assert said is not None
         assert "runs already" in said
     assert not told.exists()
+
+
+def test_a_named_place_without_a_service_is_no_service(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLACE, "/somewhere")
+    with shared_gpu("cuda", 2) as said:
+        assert said is not None
+        assert "was started" in said
+        assert os.environ[PLACE] != "/somewhere"
+    assert os.environ[PLACE] == "/somewhere"
+    assert told.read_text().startswith("-d|")
 
 
 def test_a_service_that_may_not_start_is_done_without(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:

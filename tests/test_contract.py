@@ -144,7 +144,7 @@ TABLE: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     "RandomWeights": [(RandomWeights(), EVERY_TASK)],
     "SampleWeight": [(SampleWeight(), EVERY_TASK)],
     "Selected": [(Selected(), EVERY_TASK), (Selected(epochs=0), EVERY_TASK)],
-    "Uniform": [(Uniform(), EVERY_TASK)],
+    "Uniform": [(Uniform(), EVERY_TASK), (Uniform(0.0), EVERY_TASK)],
     "average_teaches": [(average_teaches(Debias()), LABELLED), (average_teaches(Fidelity()), LABELLED)],
     "average_teaches_held_out": [
         (average_teaches_held_out(Debias(), held_out=HoldOut(0.5)), LABELLED),

@@ -39,7 +39,7 @@ def changed(before: Examples, after: Examples) -> Tensor:
     return (before.targets != after.targets).reshape(len(before), -1).any(1)
 
 
-EXACT_FLIPS = ["symmetric", "pairflip", "derangement", "instance", "uniformflip"]
+EXACT_FLIPS = ["symmetric", "pairflip", "derangement", "instance", "projection", "uniformflip"]
 POOLS = ("blank", "class", "diverse")  # these add examples of a noisy kind
 NEEDS_EXAMPLES = sorted({(name, False) for name in FOR_CLASSES} | {(name, True) for name in FOR_REAL_TARGETS})
 NEEDS_EXAMPLES = [(name, real) for name, real in NEEDS_EXAMPLES if name not in POOLS]
@@ -159,6 +159,20 @@ def test_instance_flips_hard_examples_more_and_to_classes_they_resemble() -> Non
 def test_instance_never_flips_to_a_class_without_examples() -> None:
     clean = replace(labelled(200, classes=3), classes=5)
     assert corrupt(clean, "instance:1").targets.max() < 3
+
+
+def test_projection_flips_easy_and_hard_examples_alike_and_similar_ones_to_one_class() -> None:
+    draws = torch.Generator().manual_seed(0)
+    labels = torch.arange(4).repeat(1000)
+    inputs = 8.0 * labels[:, None] + torch.randn(4000, 20, generator=draws)
+    dirty = corrupt(Examples(inputs, labels), "projection:0.3")
+    wrong = dirty.columns["is_corrupt"]
+    hard = (inputs - 8.0 * labels[:, None]).norm(dim=1)
+    far = hard > hard.median()
+    assert abs(float(wrong[far].float().mean() - wrong[~far].float().mean())) < 0.05
+    # The projection is linear, and most of an input here is its class: its flips go to one of the three others.
+    to = torch.zeros(4, 4).index_put((labels[wrong], dirty.targets[wrong]), torch.ones(()), accumulate=True)
+    assert float((to.amax(1) / to.sum(1)).mean()) > 0.6
 
 
 def test_imbalance_of_two_classes_and_of_many() -> None:

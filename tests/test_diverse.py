@@ -173,11 +173,10 @@ def test_what_cannot_be_picked_is_refused() -> None:
             rule(count=0)
 
 
-def test_the_page_shows_what_was_measured() -> None:
+def test_everything_was_measured() -> None:
     root = Path(__file__).parent.parent
     bench = runpy.run_path(str(root / "benchmarks" / "acquire.py"))
     rows = [json.loads(line) for line in (root / "results" / "acquire-cpu.jsonl").read_text().splitlines()]
-    assert (root / "docs" / "results" / "acquire-cpu.md").read_text() == bench["show"](rows) + "\n"
     sizes = {(row["n"], row["classes"]) for row in rows if row["kind"] == "growth"}
     assert sizes == {bench["sizes"](text) for text in bench["GROWTH"]}
     assert [row["who"] for row in rows if row["kind"] == "against"] == list(bench["CONTESTANTS"])

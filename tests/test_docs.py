@@ -14,7 +14,7 @@ import click
 import pytest
 import typer
 
-from thresher import corruption, data, models
+from thresher import __version__, corruption, data, models
 from thresher.__main__ import app
 
 ROOT = Path(__file__).parent.parent
@@ -217,3 +217,9 @@ def test_the_contracts_and_the_picture_are_those_that_are_checked() -> None:
     for kind, contract in zip(("layer", "room"), contracts, strict=False):
         listed = [name for layer in contract["layers"] for name in layer.split(" | ")]
         assert [name for drawn_as, name in drawn if drawn_as == kind] == listed
+
+
+def test_the_version_is_the_same_wherever_it_stands() -> None:
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert f"\nversion: {written}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert __version__ == written

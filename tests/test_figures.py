@@ -78,7 +78,12 @@ def reclaim_vote() -> list[str]:
     own, bare, ever, unmixed, pair, started = map(
         on_digits, ("reclaim-vote", "no-start", "votes-throughout", "not-mixed", "two-networks", "reclaim-started")
     )
+    longer = [
+        score("inputs-paper", f"{DEVELOPED}-in-60-epochs", name)
+        for name in ("neighbours-of-the-start", "late", "agreeing-started")
+    ]
     return [
+        f"{longer[0]} and {longer[1]} there, and reclaim with labels trusted that are predicted {longer[2]}.",
         f"CIFAR-10N worst {worst} ({took(WORST)}), and {mostly} ({took(MOSTLY)}) where",
         f"worst reclaim reaches {score('reclaim-paper', WORST, 'reclaim')} in 140 epochs",
         f"right for {voted[0]} and {voted[1]}, and trust separates",

@@ -16,8 +16,3 @@ def test_ranks_are_means_over_cells_with_ties_shared() -> None:
 
 def test_the_critical_difference_is_demsars() -> None:
     assert RANKS["critical_difference"](4, 14) == pytest.approx(2.569 * (4 * 5 / (6 * 14)) ** 0.5, rel=1e-3)
-
-
-def test_the_page_is_what_the_stored_results_give() -> None:
-    stored = (ROOT / "docs" / "results" / "ranking.md").read_text(encoding="utf-8")
-    assert stored == RANKS["page"](ROOT / "results"), "python benchmarks/ranks.py"

@@ -1,6 +1,7 @@
-"""A page of results is what `thresher bench show` makes of the stored file, and every stored row belongs to a suite."""
+"""A page of results is what the command in it makes of what is stored, and every stored row belongs to a suite."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from thresher.bench.suites import SUITES
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "results"
+SCRIPTED = runpy.run_path(str(ROOT / "benchmarks" / "pages.py"))  # pages that a script of benchmarks/ makes
+BY_SCRIPTS = dict(SCRIPTED["commands"]())
 PICTURE = re.compile(r"^!\[(.*)\]\((.*)\)$", re.MULTILINE)
 STORED = [
     (suite.name, scale)
@@ -32,6 +35,18 @@ def test_a_page_says_what_is_stored(suite: str, scale: str) -> None:
     stored, damaged = read(ROOT / source)
     assert damaged == 0
     assert text == markdown(SUITES[suite], scale, stored, source, pictures), f"{page.name} is old: make pages"
+
+
+@pytest.mark.parametrize(("page", "command"), BY_SCRIPTS.items(), ids=BY_SCRIPTS)
+def test_a_page_says_what_its_script_makes(page: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    assert (PAGES / page).read_text("utf-8") == SCRIPTED["made"](page, command), f"{page} is old: make pages"
+
+
+def test_every_page_names_the_one_command_that_makes_it() -> None:
+    commands = [name for name, _ in SCRIPTED["commands"]()]
+    suites = [f"{suite}-{scale}.md" for suite, scale in STORED]
+    assert sorted([*commands, *suites, "README.md"]) == sorted(page.name for page in PAGES.glob("*.md"))
 
 
 @pytest.mark.parametrize(("suite", "scale"), STORED)

@@ -1,11 +1,9 @@
 """Law 10: one run in 1, 2 and 4 processes has the same order, ids and decisions; also when the number changes."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from runpy import run_path
 from typing import Any
 
 import numpy as np
@@ -116,11 +114,3 @@ def test_networks_with_batch_norm_stay_the_same_in_all_processes(several):
         assert "SyncBatchNorm needs CUDA" in first["batch norm"]["said"]
         for other in others:
             same_run(first["batch norm"], other["batch norm"])
-
-
-def test_the_page_is_made_of_the_stored_figures(monkeypatch):
-    root = Path(__file__).parents[1]
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    rows = [json.loads(line) for line in (root / "results" / "several-cpu.jsonl").read_text().splitlines()]
-    bench = run_path(str(root / "benchmarks" / "several.py"))
-    assert (root / "docs" / "results" / "several-cpu.md").read_text() == bench["show"](rows) + "\n"

@@ -53,7 +53,7 @@ def fit(
     settings: TrainSettings | None = None,
     **changes: Any,
 ) -> Run:
-    """Train on data that cannot be fully trusted; a run with an `out` folder that was interrupted goes on.
+    """Train on data that cannot be fully trusted; with an `out` folder an interrupted run continues.
 
     what      a method by name ("prl-l", "incv", ...), "auto" for the one that suits (run.about["chosen"] says why), a
               Recipe, a rule, or a procedure (a function of a Trainer)

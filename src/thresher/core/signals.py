@@ -29,8 +29,10 @@ def _output_gradient(evidence: Evidence) -> Tensor:
 
 
 def _output_gradient_norm(evidence: Evidence) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(evidence.read(output_gradient), dim=1)
-    return norms
+    if output_gradient in evidence.known:
+        norms: Tensor = torch.linalg.vector_norm(evidence.known[output_gradient], dim=1)
+        return norms
+    return evidence.objective.output_gradient_norm(evidence)
 
 
 def _confidence(evidence: Evidence) -> Tensor:

@@ -117,10 +117,11 @@ def _backgroundflip(examples: Examples, rate: float, option: str | None, draws: 
     return recorded(examples, labels.backgroundflip(examples.labels.cpu(), rate, draws, examples.outputs, background))
 
 
-def _instance(examples: Examples, rate: float, option: str | None, draws: torch.Generator) -> Examples:
+def _by_input(
+    flip: Callable[..., Tensor], examples: Examples, rate: float, option: str | None, draws: torch.Generator
+) -> Examples:
     _refuse_option(rate, option)
-    features = _features(examples)
-    return recorded(examples, labels.instance(examples.labels.cpu(), rate, draws, examples.outputs, features))
+    return recorded(examples, flip(examples.labels.cpu(), rate, draws, examples.outputs, _features(examples)))
 
 
 def _imbalance(examples: Examples, ratio: float, option: str | None, draws: torch.Generator) -> Examples:
@@ -172,7 +173,8 @@ FOR_CLASSES: dict[str, Corruption] = {
     "pairflip": partial(_flipped, labels.pairflip),
     "asymmetric": partial(_flipped, labels.asymmetric),
     "derangement": partial(_flipped, labels.derangement),
-    "instance": _instance,
+    "instance": partial(_by_input, labels.instance),
+    "projection": partial(_by_input, labels.projection),
     "uniformflip": partial(_flipped, labels.symmetric),  # L2RW's name for it
     "uniformflip-any": partial(_flipped, labels.uniformflip_any),
     "backgroundflip": _backgroundflip,

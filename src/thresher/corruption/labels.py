@@ -10,6 +10,8 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 from thresher.data.class_names import CIFAR10, CIFAR100, CIFAR100_SUPERCLASSES
 
+SPREAD = 0.1  # of the rates of single examples in `projection`
+
 
 def chosen(count: int, rate: float, generator: torch.Generator) -> Tensor:
     """The positions of exactly round(rate * count) of `count` examples, in random order.
@@ -132,6 +134,33 @@ def instance(labels: Tensor, rate: float, generator: torch.Generator, classes: i
     rivals = (_gumbel(distances.shape, generator) - distances / unit).masked_fill(own, -torch.inf)
     flipped = labels.clone()
     flipped[flips] = rivals[flips].argmax(1)
+    return flipped
+
+
+def projection(labels: Tensor, rate: float, generator: torch.Generator, classes: int, features: Tensor) -> Tensor:
+    """Flip at rates that do not depend on the input, to classes that it decides (after arXiv 2006.07836, Algorithm 2).
+
+    qᵢ ~ N(rate, 0.1²) within [0, 1]; the flipped ones are drawn without replacement in proportion to q, and become
+    class c ≠ yᵢ with chance softmax(xᵢ · W of yᵢ)_c, W [classes, d, classes] ~ N(0, 1). Right labels remain everywhere.
+
+    >>> features = torch.cat([torch.full((50, 1), -50.0), torch.full((50, 1), 50.0)])
+    >>> labels = projection(torch.zeros(100).long(), 0.4, torch.Generator().manual_seed(0), 3, features)
+    >>> labels[:50].bincount(minlength=3).tolist(), labels[50:].bincount(minlength=3).tolist()
+    ([32, 18, 0], [28, 0, 22])
+    """
+    _refuse_one_class(classes)
+    count = chosen(len(labels), rate, generator).numel()
+    least, most = (torch.special.ndtr(torch.tensor((end - rate) / SPREAD, dtype=torch.float64)) for end in (0, 1))
+    places = least + (most - least) * torch.rand(len(labels), generator=generator, dtype=torch.float64)
+    rates = (rate + SPREAD * torch.special.ndtri(places)).clamp(0, 1)
+    flips = (rates.log() + _gumbel(rates.shape, generator)).topk(count).indices
+    flipped = labels.clone()
+    for own in range(classes):
+        directions = torch.randn(features.shape[1], classes, generator=generator)
+        at = flips[labels[flips] == own]
+        favoured = features[at] @ directions + _gumbel(torch.Size((len(at), classes)), generator)
+        favoured[:, own] = -torch.inf
+        flipped[at] = favoured.argmax(1)
     return flipped
 
 

@@ -12,7 +12,7 @@ SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}  # what is hard to type
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What is told about a table; all else is guessed from its cells, and said in the notes of its preparation.
+    """Settings for reading a table; all else is guessed from its cells and listed in the notes of its preparation.
 
     task         "classes" or "regression": what the target is
     na           texts that mean a missing value, beside an empty cell

@@ -83,7 +83,7 @@ def joint(facts: MethodFacts, *, enough: float = 0.8, balanced: float = 0.5) -> 
 
 
 def growing(facts: MethodFacts, *, begin: float = WARM, span: float = 0.5) -> RuleLike:
-    """As `rest`: of each class that the averaged model predicts the surest fifth, growing to nine tenths.
+    """For `rest` of `reclaim`: the surest fifth of each predicted class of the averaged model, growing to nine tenths.
 
     It grows for the share `span` of the run, after the share `begin`. Where most labels are wrong few confidences
     reach 0.8 for long, but the surest are mostly right.

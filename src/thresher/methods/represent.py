@@ -79,7 +79,7 @@ def represent(
     watch: Callable[[Moment], None] | None = None,
     out: Path | str | None = None,
 ) -> Start:
-    """Learn the inputs without their targets; an interrupted one with an `out` folder goes on.
+    """Learn the inputs without their targets; with an `out` folder an interrupted call continues.
 
     make      a function that makes the network, whose last layer is a Linear one
     objective  Contrastive(), CrossCorrelation(), or another that compares views; views are two of `different_for`

@@ -2,9 +2,11 @@
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
+from thresher.core.chunks import rows_at_once
 from thresher.core.evidence import Evidence
 from thresher.core.objective import Objective
 from thresher.core.tasks import LABELS, POSITIONS, position_losses
@@ -44,6 +46,27 @@ class PositionCrossEntropy(Objective):
         targets = evidence.targets[:, : evidence.outputs.shape[1]]
         if targets.ndim > 2:
             return super().output_gradient(evidence)
-        gradient, counts = evidence.outputs.detach().softmax(2), (targets >= 0).float()
-        gradient.scatter_add_(2, targets.clamp_min(0)[..., None], gradient.new_full((*targets.shape, 1), -1.0))
-        return gradient.mul_((counts / counts.sum(1, keepdim=True).clamp_min(1))[..., None])
+        return _differences(evidence.outputs.detach(), targets).mul_(_shares(targets)[..., None])
+
+    def output_gradient_norm(self, evidence: Evidence) -> Tensor:
+        """For tokens from a few examples at a time: all gradients at once would be another copy of the outputs."""
+        outputs, targets = evidence.outputs.detach(), evidence.targets[:, : evidence.outputs.shape[1]]
+        if targets.ndim > 2:
+            return super().output_gradient_norm(evidence)
+        size = rows_at_once(outputs[0].numel(), outputs)
+        blocks = zip(torch.split(outputs, size), torch.split(targets, size), strict=True)
+        each = [torch.linalg.vector_norm(_differences(*block), dim=2) for block in blocks]  # [n, T]
+        norms: Tensor = torch.linalg.vector_norm(torch.cat(each) * _shares(targets), dim=1)
+        return norms
+
+
+def _differences(outputs: Tensor, targets: Tensor) -> Tensor:
+    """softmax - onehot at every token [n, T, classes]."""
+    found = outputs.softmax(2)
+    return found.scatter_add_(2, targets.clamp_min(0)[..., None], found.new_full((*targets.shape, 1), -1.0))
+
+
+def _shares(targets: Tensor) -> Tensor:
+    """One over the number of tokens that count, and 0 where a token does not [n, T]."""
+    counts = (targets >= 0).float()
+    return counts / counts.sum(1, keepdim=True).clamp_min(1)

@@ -131,7 +131,9 @@ class KeepAbove(Rule):
 
 @dataclass(frozen=True)
 class Uniform(Rule):
-    """Weight 1 for all examples: plain training."""
+    """The same weight for all examples: 1 is plain training, 0 drops them all, as in the `before` of a warm-up."""
+
+    weight: float = 1.0
 
     timeless: ClassVar[bool] = True
 
@@ -140,4 +142,4 @@ class Uniform(Rule):
         return True
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        return torch.ones(len(evidence), device=evidence.ids.device)
+        return torch.full((len(evidence),), self.weight, device=evidence.ids.device)

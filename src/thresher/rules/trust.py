@@ -127,7 +127,7 @@ class average_teaches(Rule):  # noqa: N801
 
 @dataclass(frozen=True)
 class average_teaches_held_out(average_teaches):  # noqa: N801
-    """The same without a validation set: the teacher is judged on held-out examples whose labels are trusted.
+    """`average_teaches` without a validation set: the teacher is judged on held-out examples whose labels are trusted.
 
     Not all of these labels are right, and where trust means agreement with the teacher, the weights are too large.
     """

@@ -60,7 +60,7 @@ class AverageLabels(Relabel):
 
 @dataclass(frozen=True)
 class TeacherLabels(AverageLabels):
-    """The same once an epoch, for the whole set; which labels are trusted is decided by the epoch rule (`trusting`).
+    """The labels of `AverageLabels`, once an epoch for the whole set; the epoch rule (`trusting`) says which to trust.
 
     In epochs in which that rule gives no column `trusted`, such as its warm-up, the given targets are kept.
     """

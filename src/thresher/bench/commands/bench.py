@@ -1,5 +1,6 @@
 """Compare methods: run the table of a paper and see how close the results are."""
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -59,6 +60,10 @@ def run(
     jobs: Annotated[int, typer.Option(help="How many run side by side; they share cores and GPU memory.")] = 1,
     data_dir: Annotated[Path | None, typer.Option(help="The folder of the data; THRESHER_DATA if not given.")] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed jobs again.")] = False,
+    compiled: Annotated[
+        bool | None,
+        typer.Option(help="Whether training passes are compiled (as the suite says, or else the run)."),
+    ] = None,
     runs: Annotated[Path | None, typer.Option(help="Keep each run's folder here, and resume from it.")] = None,
     results: Results = Path("results"),
 ) -> None:
@@ -76,6 +81,8 @@ def run(
         find_device(device)  # refused before the first run
     options = RunOptions(device, jobs, data_dir, runs)
     wanted = jobs_of(find_suite(suite), scale.value, cells=_names(cells), methods=_names(methods), seeds=seeds)
+    if compiled is not None:
+        wanted = [replace(job, setup=replace(job.setup, compiled=compiled)) for job in wanted]
     path = results_file(results, suite, scale.value)
     left = missing_jobs(wanted, read(path)[0], retry_failed=retry_failed)
     console.print(f"{len(left)} of {len(wanted)} results are missing in {path}.")

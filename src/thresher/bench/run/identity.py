@@ -17,6 +17,7 @@ from thresher.engine.store.about import describe
 from thresher.methods import MethodFacts
 
 Result = Mapping[str, Any]  # one line of a results file
+HOW = frozenset(field.name for field in fields(Setup) if not field.metadata.get("identifies", True))
 VARIANTS = ("early_stop", "fine_tune", "clean_inside")  # of a row
 DATA_FIELDS = ("data", "corruption", "options", "noise_rate", "clean", "validation", "prepare")  # of a cell
 
@@ -34,9 +35,10 @@ def head_of(job: Job) -> dict[str, Any]:
 
 
 def key_of(result: Result) -> str:
-    """A string that two results share if and only if they answer the same question."""
-    parts = [result[name] for name in ("suite", "scale", "cell", "method", "seed", "settings")]
-    return json.dumps(parts, sort_keys=True)
+    """A string that two results share if and only if they answer the same question, however they were computed."""
+    parts = [result[name] for name in ("suite", "scale", "cell", "method", "seed")]
+    asked = {name: value for name, value in result["settings"].items() if name not in HOW}
+    return json.dumps([*parts, asked], sort_keys=True)
 
 
 def key_of_job(job: Job) -> str:

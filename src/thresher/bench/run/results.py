@@ -79,20 +79,25 @@ def _append_locked(file: int, line: bytes) -> None:
 
 
 def read(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The stored results, and how many lines could not be read: a killed process leaves half a line."""
-    results: list[dict[str, Any]] = []
+    """The stored results of a suite, and how many lines could not be read."""
+    found, damaged = read_lines(path)
+    results = [line for line in found if misfit(line, Good if line.get("status") == "ok" else Result) is None]
+    return results, damaged + len(found) - len(results)
+
+
+def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The rows of any file of JSON lines, and how many are damaged: a killed process leaves half a line."""
+    rows: list[dict[str, Any]] = []
     damaged = 0
-    if not path.exists():
-        return results, damaged
     refuse_endless(path)
-    for line in path.read_bytes().splitlines():
+    for line in path.read_bytes().splitlines() if path.exists() else []:
         if line.strip():
             try:
-                found = json.loads(line)
+                row = json.loads(line)
             except (ValueError, RecursionError):
-                found = None
-            if misfit(found, Good if isinstance(found, dict) and found.get("status") == "ok" else Result) is None:
-                results.append(found)
+                row = None
+            if isinstance(row, dict):
+                rows.append(row)
             else:
                 damaged += 1
-    return results, damaged
+    return rows, damaged

@@ -25,7 +25,7 @@ def shared_gpu(device: str | None, at_once: int) -> Iterator[str | None]:
     if at_once < 2 or not uses_cuda(device) or shutil.which(CONTROL) is None:
         yield None
         return
-    if PLACE in os.environ or (USUAL_PLACE / "control").exists():
+    if (Path(os.environ.get(PLACE, USUAL_PLACE)) / "control").exists():
         yield "The processes share the GPU by the CUDA multi-process service that runs already."
         return
     with tempfile.TemporaryDirectory(prefix="thresher-mps-") as folder:
@@ -34,12 +34,15 @@ def shared_gpu(device: str | None, at_once: int) -> Iterator[str | None]:
         if refused is not None:
             yield f"The processes take turns on the GPU: CUDA's multi-process service did not start ({refused})."
             return
+        before = {name: os.environ.get(name) for name in places}  # a place in which no service runs
         os.environ |= places
         try:
             yield "CUDA's multi-process service was started for these processes, and ends with them."
         finally:
-            for name in places:
-                del os.environ[name]
+            for name, value in before.items():
+                os.environ.pop(name)
+                if value is not None:
+                    os.environ[name] = value
             _tell([], "quit\n", places)
 
 

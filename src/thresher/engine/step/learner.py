@@ -220,9 +220,11 @@ class Learner:
         torch._foreach_mul_(difference, self._pace() if skip is None else self._pace() * (1 - skip))
         self.moves += 1 if skip is None else 1 - skip
         torch._foreach_add_([mine for mine, _ in moving], difference)
-        for mine, other in zip(ours, theirs, strict=True):
-            if not mine.is_floating_point():
-                mine.copy_(other if skip is None else torch.where(skip.bool(), mine, other))
+        counters = [(mine, other) for mine, other in zip(ours, theirs, strict=True) if not mine.is_floating_point()]
+        if counters:
+            undo = None if skip is None else skip.bool()
+            now = [other if undo is None else torch.where(undo, mine, other) for mine, other in counters]
+            torch._foreach_copy_([mine for mine, _ in counters], now)
 
     def _pace(self) -> float | Tensor:
         """1 - rate, which may depend on how often the average has moved."""
