@@ -11,9 +11,10 @@ from tiny import examples, net
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thresher import Examples, Recipe, acquire, fit, signals, weigh
+from thresher import Examples, Recipe, acquire, audit, fit, load, open_run, signals, weigh
 from thresher.core.evidence import Evidence
-from thresher.rules import KeepSmallest
+from thresher.methods import method
+from thresher.rules import KeepSmallest, every
 
 NAN, INF = math.nan, math.inf
 KEEP = KeepSmallest(by=signals.loss, fraction=0.5)
@@ -140,6 +141,32 @@ KINDS: dict[str, Case] = {
     "a dictionary as settings": (lambda: call(settings={"epochs": 3}), "TrainSettings"),
     "a number as features": (lambda: call(features=3), "Features"),
     "a number as target": (lambda: call(target=3), "target"),
+    "a function as fraction": (lambda: KeepSmallest(by=signals.loss, fraction=lambda epoch, epochs: 0.5), "schedule"),  # type: ignore[arg-type]  # noqa: ARG005
+    "text as fraction": (lambda: KeepSmallest(by=signals.loss, fraction="half"), "fraction"),  # type: ignore[arg-type]
+    "a number as rule of every": (lambda: every(3, 7), "rule"),  # type: ignore[arg-type]
+    "a period of 0": (lambda: every(0, KEEP), "period"),
+    "a period of nan": (lambda: every(NAN, KEEP), "period"),
+    "a number to open": (lambda: open_run(3), "folder"),  # type: ignore[arg-type]
+    "None to open": (lambda: open_run(None), "folder"),  # type: ignore[arg-type]
+    "a number as method": (lambda: method(3), "no method"),  # type: ignore[arg-type]
+    "None to load": (lambda: load(None), "name or a path"),  # type: ignore[arg-type]
+    "a list to load": (lambda: load([]), "name or a path"),  # type: ignore[arg-type]
+    "an array to load": (lambda: load(X), "goes to fit"),  # type: ignore[arg-type]
+    "text as folds": (lambda: audit(X, Y, folds="3"), "whole number"),  # type: ignore[arg-type]
+    "texts as probabilities": (lambda: audit(X, Y, probabilities=[["a"] * 3] * 12), "no numbers"),
+    "nan features": (lambda: audit(X, Y, features=X * NAN), "NaN"),
+    "a class as estimator": (lambda: audit(X, Y, estimator=dict), "class"),
+    "a number as estimator": (lambda: audit(X, Y, estimator=3), "scikit-learn"),
+    "a number as out of an audit": (lambda: audit(X, Y, out=3), "folder"),  # type: ignore[arg-type]
+    "text as positions": (lambda: examples().subset("a"), "positions"),
+    "None as positions": (lambda: examples().subset(None), "positions"),  # type: ignore[arg-type]
+    "positions beyond the set": (lambda: examples().subset([10**6]), "44"),
+    "decimals as positions": (lambda: examples().subset([0.5]), "whole numbers"),  # type: ignore[list-item]
+    "a mask of another length": (lambda: examples().subset(torch.ones(3, dtype=torch.bool)), "mask"),
+    "a scale of three channels for one": (
+        lambda: Examples(images().to(torch.uint8), LABELS, normalise=(torch.zeros(3), torch.ones(3))),
+        "channel",
+    ),
     "text as epochs": (lambda: call(epochs="3"), "whole number"),
     "a decimal as epochs": (lambda: call(epochs=1.5), "whole number"),
     "True as epochs": (lambda: call(epochs=True), "whole number"),
@@ -201,6 +228,8 @@ KINDS: dict[str, Case] = {
     "text as average of a recipe": (lambda: call(Recipe(average="0.9")), "average"),  # type: ignore[arg-type]
     "nan as average": (lambda: call(Recipe(average=NAN)), "average"),
     "text as peers": (lambda: call(Recipe(peers="2")), "peers"),  # type: ignore[arg-type]
+    "a million peers": (lambda: call(Recipe(peers=10**6)), "too many networks"),
+    "a million workers": (lambda: call(workers=10**6), "too many for this machine"),
     "half a peer": (lambda: call(Recipe(peers=1.5)), "peers"),  # type: ignore[arg-type]
     "a number as views": (lambda: call(Recipe(views=3)), "views"),  # type: ignore[arg-type]
     "texts as views": (lambda: call(Recipe(views=("weak",))), "views"),  # type: ignore[arg-type]
@@ -339,6 +368,11 @@ WRONG_VALUES: dict[str, Case] = {
     "weigh text targets": (lambda: weigh(KEEP, net(), images(), ["a"] * 12), "classes"),  # type: ignore[arg-type]
     "weigh a list": (lambda: weigh(KEEP, net(), [1, 2], LABELS), "inputs"),  # type: ignore[arg-type]
     "weigh by no rule": (lambda: weigh(3, net(), images(), LABELS), "rule"),  # type: ignore[arg-type]
+    "weigh by a number as peer": (lambda: weigh(KEEP, net(), images(), LABELS, peer=3), "peer"),  # type: ignore[arg-type]
+    "weigh by a number as objective": (lambda: weigh(KEEP, net(), images(), LABELS, objective=3), "objective"),  # type: ignore[arg-type]
+    "weigh in an epoch of text": (lambda: weigh(KEEP, net(), images(), LABELS, epoch="a"), "epoch"),  # type: ignore[arg-type]
+    "weigh by a number as generator": (lambda: weigh(KEEP, net(), images(), LABELS, generator=3), "generator"),  # type: ignore[arg-type]
+    "weights of an infinite sum": (lambda: call(Recipe(each_batch=weighing(lambda w: w * 3e38))), "infinite sum"),
     "weigh by no model": (lambda: weigh(KEEP, None, images(), LABELS), "model"),  # type: ignore[arg-type]
     "weigh with negative weights": (lambda: weigh(weighing(lambda w: -w), net(), images(), LABELS), "negative"),
     "weigh with NaN weights": (lambda: weigh(weighing(lambda w: w * NAN), net(), images(), LABELS), "weights"),

@@ -32,7 +32,7 @@ def _same(one: Path, other: Path) -> bool:
     if one.suffix in PAGES:
         return True
     if one.suffix == ".jsonl":
-        return [_timeless(line) for line in one.open()] == [_timeless(line) for line in other.open()]
+        return [_timeless(line) for line in _lines(one)] == [_timeless(line) for line in _lines(other)]
     if one.suffix == ".pt":
         states = [torch.load(path, weights_only=True) for path in (one, other)]
         for state in states:
@@ -50,6 +50,10 @@ def _same(one: Path, other: Path) -> bool:
         with np.load(one) as first, np.load(other) as second:
             return _equal(dict(first), dict(second))
     return one.read_bytes() == other.read_bytes()
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 def _timeless(line: str) -> dict[str, Any]:

@@ -49,3 +49,18 @@ def browser() -> Iterator[Any]:
         started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield started
         started.close()
+
+
+def without_surrogates(told: Any) -> Any:
+    """The same with characters that no encoding holds written out; xdist's workers would end at them."""
+    if isinstance(told, str):
+        return told.encode(errors="backslashreplace").decode()
+    if isinstance(told, dict):
+        return {without_surrogates(key): without_surrogates(value) for key, value in told.items()}
+    return type(told)(map(without_surrogates, told)) if type(told) in (list, tuple) else told
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Iterator[Any]:
+    """What a worker reports to the process that sums up."""
+    return without_surrogates((yield))  # type: ignore[misc]

@@ -7,18 +7,17 @@ import argparse
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from comparing import differences
+from faults import few_bytes, few_files, jumping_clock, little_memory, started
 from fuzz import append_result
-from sound_folders import run_command
 from test_left_behind_files import unfinished_in
 
 Command = Sequence[str]
@@ -42,26 +41,6 @@ def week(seed: int) -> list[Command]:
     ]
 
 
-def _started(command: Command, limit: Callable[[], None] | None = None) -> int:
-    """The id of a process that runs this command under a limit, with what it prints thrown away.
-
-    It is forked from this one, which has imported everything, so that the time goes into faults and not into imports.
-    """
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (1, 2):
-            os.dup2(nowhere, stream)
-        if limit is not None:
-            limit()
-        code = run_command(command)[0]
-    finally:
-        os._exit(code)
-
-
 def _ended(child: int) -> int | None:
     """Its exit code, negative for a signal; None where it did not end in time and was killed."""
     end = time.monotonic() + LIMIT
@@ -75,28 +54,26 @@ def _ended(child: int) -> int | None:
     return None
 
 
-def few_bytes() -> None:
-    """Let files be of few bytes only, as on a disk that is nearly full."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
-
-
-def few_files() -> None:
-    """Let few files be open at a time."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+LIMITS = {
+    "few bytes": few_bytes,
+    "few files": few_files,
+    "little memory": little_memory,
+    "a jumping clock": jumping_clock,
+}
+FAULTS = ["SIGKILL", "SIGKILL", "SIGTERM", "SIGINT", *LIMITS, "two at once"]
 
 
 def disturbed(command: Command, draws: random.Random, took: float, counts: Counter[str]) -> None:
     """Run a command with a fault, or several, and then to its end."""
     for _ in range(draws.randint(1, 3)):
-        fault = draws.choice(["SIGKILL", "SIGKILL", "SIGTERM", "SIGINT", "few bytes", "few files", "two at once"])
+        fault = draws.choice(FAULTS)
         counts[fault] += 1
-        limit = {"few bytes": few_bytes, "few files": few_files}.get(fault)
-        running = [_started(command, limit)] + ([_started(command)] if fault == "two at once" else [])
+        running = [started(command, LIMITS.get(fault))] + ([started(command)] if fault == "two at once" else [])
         if fault.startswith("SIG"):
             time.sleep(draws.random() * took)
             os.kill(running[0], signal.Signals[fault])  # a zombie until it is waited for, so the id is its own
         counts["hangs"] += sum(_ended(child) is None for child in running)
-    code = _ended(_started(command))
+    code = _ended(started(command))
     if code != 0 and not (command[0] == "correct" and code == 2):  # a copy that is there already is refused
         counts["did not end well"] += 1
 
@@ -115,7 +92,7 @@ def soak(seconds: float, seed: int) -> dict[str, object]:
             for command in week(number):
                 os.chdir(folders[0])
                 begun = time.monotonic()
-                if (code := _ended(_started(command))) != 0:
+                if (code := _ended(started(command))) != 0:
                     raise AssertionError(f"{command} ended with {code} undisturbed")
                 took = time.monotonic() - begun
                 os.chdir(folders[1])

@@ -98,6 +98,8 @@ BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "a header of a terabyte": (terabyte, [], "931"),
     "blobs beyond memory": (lambda _: "blobs:1000000000000,5", [], "memory"),
     "a model beyond memory": (table, ["--model", "mlp:100000000000"], "GB"),
+    "a model of more numbers than torch counts": (table, ["--model", "mlp:99999999999999999999"], "GB"),
+    "a million workers": (table, ["--workers", "1000000"], "too many"),
     "a schedule at nan": (table, ["--schedule", "step:nan"], "schedule"),
     "a momentum of 2": (table, ["--optimizer", "sgd", "--momentum", "2"], "momentum"),
     "a learning rate of nan": (table, ["--learning-rate", "nan"], "learning_rate"),
@@ -159,3 +161,32 @@ def test_a_round_that_was_made_up_is_refused_and_not_trained(tmp_path: Path) -> 
     (tmp_path / "answers.csv").write_text("round,id,label\n1000000,3,a\n")
     with pytest.raises(ThresherError, match="without a gap"):
         read_answers(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["predict run rows.csv", "export run", "report run", "correct a", "audit r.csv:y"])
+@pytest.mark.parametrize("joined", [True, False], ids=["--out=NAME", "--out NAME"])
+def test_no_command_writes_to_a_path_that_is_no_text(command: str, joined: bool, tmp_path: Path) -> None:
+    out = str(tmp_path / "caf\udce9.csv")
+    result = CliRunner().invoke(app, [*command.split(), *([f"--out={out}"] if joined else ["--out", out])])
+    assert result.exit_code == 2
+    assert "no plain text" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+ENDLESS = {
+    "features": ["train", "--data", "none.npz", "--features", "PIPE"],
+    "probabilities": ["audit", "none.csv:label", "--probabilities", "PIPE"],
+    "settings": ["train", "--from", "PIPE"],
+    "new data": ["predict", "run", "PIPE"],
+    "answers": ["label", "run", "PIPE"],
+    "a test set": ["train", "--data", "none.csv:label", "--test=PIPE:label"],
+    "a teacher": ["distil", "--data", "none.npz", "--teacher", "PIPE"],
+}
+
+
+@pytest.mark.parametrize("command", ENDLESS.values(), ids=ENDLESS)
+def test_no_command_waits_for_a_pipe(command: list[str], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    result = CliRunner().invoke(app, [word.replace("PIPE", str(tmp_path / "pipe")) for word in command])
+    assert result.exit_code == 2
+    assert "pipe or a device" in result.output

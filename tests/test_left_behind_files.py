@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import stat
 import time
 from pathlib import Path
+from typing import Any
 
 from thresher.core.files import JUST_MADE, UNFINISHED, _is_held, write_whole
 
@@ -55,6 +57,24 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with contextlib.suppress(OSError):
         write_whole(tmp_path / "a", fail)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_on_the_disk_with_the_new_name_before_a_save_counts(tmp_path: Path, monkeypatch: Any) -> None:
+    done: list[str] = []
+    right = {"fsync": os.fsync, "replace": os.replace}
+
+    def fsync(handle: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        right["fsync"](handle)
+
+    def replace(one: Path, other: Path) -> None:
+        done.append("name")
+        right["replace"](one, other)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    write(tmp_path)
+    assert done == ["file", "name", "folder"]
 
 
 def test_files_have_the_rights_that_the_umask_leaves(tmp_path: Path) -> None:

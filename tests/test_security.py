@@ -1,17 +1,20 @@
 """The promises of SECURITY.md that no other test holds."""
 
+import csv
 import pickle
 import socket
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bad_python import call
+from sound_folders import DISTIL, QUICK, READ, run_command, write_sound_folder
 from tiny import net
-from typer.testing import CliRunner
 
 from thresher import ThresherError, open_run
-from thresher.__main__ import app
+
+RESULTS = Path(__file__).parents[1] / "results" / "demo-small.jsonl"
 
 
 class Runs:
@@ -39,13 +42,32 @@ def test_a_pickle_as_checkpoint_is_refused_and_not_run(plain: bool, tmp_path: Pa
     assert not made.exists()
 
 
-def test_training_and_reporting_open_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_opens_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a connection was opened")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    out = str(tmp_path / "run")
-    told = ["train", "--data", "blobs:60,3", "--method", "standard", "--epochs", "1", "--out", out]
-    assert CliRunner().invoke(app, told).exit_code == 0
-    assert CliRunner().invoke(app, ["report", out]).exit_code == 0
+    with pytest.raises(AssertionError, match="a connection was opened"):
+        urllib.request.urlopen("http://localhost:9")
+    monkeypatch.chdir(tmp_path)
+    write_sound_folder(tmp_path, RESULTS)  # by train, query, label, audit and correct
+    others = {command[0]: command for commands in READ.values() for command in commands if "new" not in command}
+    distil = [*DISTIL, *QUICK, "--out", "distilled"]
+    for command in (*others.values(), ["scan", "images"], distil, ["methods"], ["demo", "--out", "shown"]):
+        code, said, raised = run_command(command)
+        assert code == 0, (command, said, raised)
+    assert {"train", "audit", "label", "review", "correct", "predict", "report", "export", "query"} <= others.keys()
+
+
+def test_what_a_spreadsheet_would_run_is_text_in_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{place % 2},{place},{('=1+1', '@SUM(A1)')[place % 2]}\n" for place in range(40))
+    Path("rows.csv").write_text(f"x,z,label\n{rows}")
+    told = ["train", "--data", "rows.csv:label", "--method", "standard", *QUICK, "--out", "run"]
+    assert run_command(told)[0] == 0
+    assert run_command(["predict", "run", "rows.csv", "--all-classes", "--out", "said.csv"])[0] == 0
+    with open("said.csv", newline="") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert {"'=1+1", "'@SUM(A1)"} & set(cells)
+    assert not [cell for cell in cells if cell[:1] in tuple("=+-@")]

@@ -15,12 +15,14 @@ from typer.testing import CliRunner
 from thresher import ThresherError, fit
 from thresher.__main__ import app
 from thresher.app.terminal import against_true_labels
+from thresher.core import errors
 from thresher.core.examples import Examples
 from thresher.corruption import corrupt
 from thresher.data import (
     Preparation,
     Splits,
     TableOptions,
+    column_encoders,
     digits,
     hold_out,
     is_held_out,
@@ -31,6 +33,7 @@ from thresher.data import (
     preparation_of,
     split,
 )
+from thresher.data.tables import table
 from thresher.engine.loop.history import measure, trimmed_r_squared
 from thresher.noise import CorrectedAccuracy
 from thresher.report.page import _caution
@@ -301,3 +304,26 @@ def test_the_command_line_shows_robust_scores_of_real_targets(tmp_path: Path) ->
     done = trained("--data", saved(table, tmp_path / "t.csv"), "--out", str(tmp_path / "a"))
     assert "trimmed R²" in done.stdout
     assert "compare the trimmed R²" in done.stdout
+
+
+def test_rows_encoded_some_at_a_time_are_those_encoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = np.random.default_rng(0)
+    rows = pd.DataFrame({
+        "n": np.where(draws.random(200) < 0.1, np.nan, draws.normal(size=200)),
+        "t": draws.choice(["a", "b", None], 200),
+        "d": pd.to_datetime(draws.integers(0, 10**9, 200), unit="s"),
+        "y": draws.integers(0, 2, 200),
+    })  # fmt: skip
+    at_once = table(rows, "y")
+    monkeypatch.setattr(column_encoders, "AT_ONCE", 7)
+    some_at_a_time = table(rows, "y")
+    for one, other in zip(at_once, some_at_a_time, strict=True):
+        assert torch.equal(one.inputs, other.inputs)
+        assert torch.equal(one.ids, other.ids)
+
+
+def test_texts_that_would_not_fit_into_memory_are_refused_with_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "free_memory", lambda: 10_000)
+    rows = pd.DataFrame({"n": np.arange(400.0), "town": [f"t{at % 50}" for at in range(400)], "y": np.arange(400) % 2})
+    with pytest.raises(ThresherError, match=r"320 rows of 51 inputs would take .* GB.*--drop town, .* 50 inputs"):
+        table(rows, "y")

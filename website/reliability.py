@@ -9,15 +9,53 @@ from website.made import Made
 
 
 def reliability_part(root: Path) -> Made:
-    """A table of damaged files, and a table of faults."""
+    """Tables of cases, of damaged files, of faults, and of what grows with the data."""
     lines = (root / "results/reliability.jsonl").read_text(encoding="utf-8").splitlines()
     newest: dict[str, dict[str, Any]] = {}
     for line in map(json.loads, lines):
         newest[line["kind"]] = line
-    parts = [_fuzzed(newest["fuzz"])]
+    parts = [_cases(newest["cases"])] if "cases" in newest else []
+    parts.append(_fuzzed(newest["fuzz"]))
     if "soak" in newest:
         parts.append(_soaked(newest["soak"]))
+    sizes = root / "results/sizes.jsonl"
+    if sizes.exists():
+        parts += _sized([json.loads(line) for line in sizes.read_text(encoding="utf-8").splitlines()])
     return Made("\n\n".join(parts))
+
+
+def _cases(line: dict[str, Any]) -> str:
+    rows = [[kind, f"{found['good']:,}", f"{found['bad']:,}"] for kind, found in line["kinds"].items()]
+    said = f"Cases of each kind in the tests, commit {line['commit'][:9]} (`python tests/count_cases.py`)."
+    return said + "\n\n" + table(["kind", "good", "bad"], rows)
+
+
+def _sized(lines: list[dict[str, Any]]) -> list[str]:
+    """What `benchmarks/sizes.py` measured: texts of a table, and selections."""
+    texts = [line for line in lines if line["what"] == "texts"]
+    chosen = sorted((line for line in lines if line["what"] != "texts"), key=lambda line: (line["what"], line["rows"]))
+    commit = lines[0]["commit"][:9]
+    parts = []
+    if texts:
+        rows = [
+            [f"{line['rows']:,}", f"{line['file_mb']:.1f} MB", f"{line['inputs_mb']:,.0f} MB", _beside(line)]
+            for line in texts
+        ]
+        said = f"A table of three columns of 900 texts each, loaded, commit {commit} (`python benchmarks/sizes.py`)."
+        parts.append(said + "\n\n" + table(["rows", "file", "inputs", "memory at its peak"], rows))
+    if chosen:
+        rows = [
+            [line["what"], f"{line['rows']:,}", f"{line['cpu_seconds']:,.1f} s", _beside(line), line["said"] or "-"]
+            for line in chosen
+        ]
+        said = f"One selection of half of the rows, one thread, commit {commit}."
+        parts.append(said + "\n\n" + table(["method", "rows", "CPU time", "memory at its peak", "what is said"], rows))
+    return parts
+
+
+def _beside(line: dict[str, Any]) -> str:
+    """The memory beyond what the process had after its imports."""
+    return f"{line['mib'] - line['mib_before']:,.0f} MiB"
 
 
 def _fuzzed(line: dict[str, Any]) -> str:

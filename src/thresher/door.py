@@ -218,6 +218,7 @@ def open_run(
     model   where the run was trained with a model of one's own: one like it, a function that makes it, or its name;
             a model that is code to import is never taken from the folder
     """
+    refuse_unless("folder", folder, isinstance(folder, Path | str), "the folder of a run")
     folder = Path(folder)
     about = read_about(folder)
     saved = read_checkpoint(folder)

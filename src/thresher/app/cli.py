@@ -3,7 +3,7 @@
 import ast
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from functools import wraps
 from importlib import import_module
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from thresher.core.errors import ThresherError, printable
+from thresher.core.errors import ThresherError, printable, refuse_endless
 
 if TYPE_CHECKING:
     from thresher.engine.settings import TrainSettings
 
 WRONG_INPUT, STOPPED = 2, 130
+WRITTEN_TO = ("--out", "--results", "--docs", "--runs")  # options that name where a command writes
 
 
 class PlainErrors(TyperGroup):
@@ -30,6 +31,7 @@ class PlainErrors(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_, **__: _say(f"Warning: {message}")
+                _refuse_paths([*getattr(ctx, "_protected_args", ()), *ctx.args])
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             notes: list[str] = getattr(stop, "__notes__", [])
@@ -177,6 +179,16 @@ def in_words(error: OSError) -> str:
     if error.filename is None:
         return f"The system refused to go on ({error}): check the free space and the folders that were given."
     return f"{error.filename} cannot be used ({error.strerror}): choose another path, or give yourself the right to it."
+
+
+def _refuse_paths(words: Sequence[str]) -> None:
+    """Refuse to read what may never end, and to write to a path that no message, page or settings file could name."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, _, told = word.partition("=")
+        refuse_endless(told if option.startswith("--") else word)
+        path = (told or following) if option in WRITTEN_TO else ""
+        if path != printable(path):
+            raise ThresherError(f"The path {printable(path)} has a name that is no plain text: choose another name.")
 
 
 def _say(sentence: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from thresher.app.settings import Settings, options_of, words_of
-from thresher.core.errors import ThresherError, unknown
+from thresher.core.errors import ThresherError, refuse_endless, unknown
 from thresher.models import is_foreign
 from thresher.record.run_folder import CHECKPOINT, EXAMPLES, FINE_TUNED, HISTORY, MODEL, SETTINGS, STAGES
 
@@ -62,6 +62,7 @@ def saved_epochs(folder: Path) -> int:
 
 def read_toml(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
     """The settings of this kind that a file holds, each of the right type."""
+    refuse_endless(path)
     try:
         stored = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -15,6 +15,7 @@ from thresher.data.image_files import files_of
 from thresher.data.preparation import RowPreparation
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.engine.run import Run
+from thresher.record.issues import for_spreadsheets
 
 
 def predictions(run: Run, data: Path, all_classes: bool = False) -> Any:
@@ -49,10 +50,11 @@ def refuse_other_kinds(out: Path | None) -> None:
 def write_predictions(table: Any, out: Path | None) -> None:
     """Write the table, whole or not at all; without a file, as CSV to the terminal."""
     if out is None:
-        csv.write_csv(table, sys.stdout.buffer)
-        return
-    write = pq.write_table if out.suffix == ".parquet" else csv.write_csv
-    write_whole(out, lambda path: write(table, path))
+        csv.write_csv(for_spreadsheets(table), sys.stdout.buffer)
+    elif out.suffix == ".parquet":
+        write_whole(out, lambda path: pq.write_table(table, path))
+    else:
+        write_whole(out, lambda path: csv.write_csv(for_spreadsheets(table), path))
 
 
 def _read(data: Path, kind: str) -> Path:

@@ -32,7 +32,6 @@ from thresher.record.run_folder import FINE_TUNED, NOISE_RATE, SETTINGS
 from thresher.report.run_record import by_folds_in
 from thresher.slots import Growing
 
-FOLDS_STOPPED = "Stopped while the noise rate was measured, which begins anew when the same command is given again."
 VALIDATION = 0.1  # the share that early stopping keeps apart where none is chosen
 
 
@@ -182,10 +181,7 @@ def _by_folds(job: TrainJob, out: Path) -> Estimate | None:
     """The noise rate, where it is to come from folds: as the run in this folder found it, or measured now."""
     if job.settings.noise_rate != "folds":
         return None
-    try:
-        return known_by_folds(job, out) or estimate_by_folds(job.train, job.model, job.settings)
-    except KeyboardInterrupt as stop:  # whose notes are about a training that is kept nowhere
-        raise KeyboardInterrupt(FOLDS_STOPPED) from stop
+    return known_by_folds(job, out) or estimate_by_folds(job.train, job.model, job.settings)
 
 
 def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:

@@ -1,7 +1,7 @@
 """The audit: every example gets a verdict from judges that did not see its target."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,13 @@ from thresher.auditing.judges import forest, split_into_folds, values_of
 from thresher.auditing.neighbours import Nearest, feature_space, nearest
 from thresher.auditing.networks import Watch, as_flat_inputs, judged_by_networks
 from thresher.auditing.store import Store
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_class, refuse_unless
 from thresher.core.examples import Examples
 from thresher.core.tasks import CLASSES, REAL
 from thresher.door import fit
 from thresher.engine.device.placement import find_device
 from thresher.engine.settings import TrainSettings, changed
+from thresher.engine.store.about import checksum, describe
 from thresher.methods import AUTO
 from thresher.models import NamedModel, model_for
 from thresher.noise import noise_matrix, residual_rate
@@ -79,6 +80,10 @@ def audit(
     >>> sorted(audit(X, y).column("id")[:3].tolist())
     [0, 1, 2]
     """
+    refuse_class("estimator", estimator)
+    judges = estimator is None or all(callable(getattr(estimator, name, None)) for name in ("fit", "get_params"))
+    refuse_unless("estimator", estimator, judges, "a scikit-learn classifier or regressor")
+    refuse_unless("out", out, isinstance(out, Path | str | None), "a folder, or None")
     given = as_given(data, y, target, test, groups)
     tell = tell or (lambda stage: None)  # noqa: ARG005
     how = changed(TrainSettings(epochs=None if "steps" in settings else EPOCHS, seed=seed), settings)
@@ -88,10 +93,10 @@ def audit(
             f"An audit judges classes and real targets, not {examples.task} ones: read a run's trust()."
         )
     about = {
-        "labels": blake2b(examples.targets.cpu().numpy().tobytes(), digest_size=16).hexdigest(),
-        "folds": folds, "seed": seed, "estimator": repr(estimator), "model": model if isinstance(model, str) else "own",
-        "epochs": how.epochs, "steps": how.steps, "probabilities": probabilities is not None,
-        "features": features is not None,
+        "examples": checksum(examples), "folds": folds, "estimator": repr(estimator),
+        "model": model if isinstance(model, str) else "own",
+        "settings": {own.name: describe(getattr(how, own.name)) for own in fields(how) if own.metadata["identifies"]},
+        "probabilities": _digest(probabilities), "features": _digest(features), "groups": _digest(given.groups),
     }  # fmt: skip
     store = Store(None if out is None else Path(out) / AUDIT, about)
     judge = _Judge(given, estimator, model, probabilities, features, folds, how, store, tell)
@@ -209,10 +214,20 @@ class _Judge:
         return Facts(self.examples, trust, near, alike, summary)
 
 
+def _digest(values: Any) -> str | None:
+    """A hash of what was given beside the examples."""
+    found = None if values is None else np.ascontiguousarray(values)
+    if found is None or found.dtype.kind not in "biufU":
+        return None if found is None else blake2b(repr(found.tolist()).encode(), digest_size=16).hexdigest()
+    return blake2b(found.tobytes() + str((found.dtype, found.shape)).encode(), digest_size=16).hexdigest()
+
+
 def _embeddings(features: Any, examples: int) -> Array:
     found = np.asarray(features, np.float32)
     if len(found) != examples or found.ndim < 2:
         raise ThresherError(f"The features have the shape {list(found.shape)}: give [{examples}, d].")
+    if not np.isfinite(found).all():
+        raise ThresherError("The features are NaN or infinite for some examples: embed those again, or leave them out.")
     return found.reshape(examples, -1)
 
 

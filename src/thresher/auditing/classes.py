@@ -73,7 +73,10 @@ def checked_probabilities(given: Any, examples: int, classes: int) -> Array:
     """Probabilities from elsewhere [n, classes]; each row is made to sum to 1."""
     from thresher.core.errors import ThresherError
 
-    found = np.asarray(given, np.float64)
+    try:
+        found = np.asarray(given, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ThresherError(f"The probabilities are no numbers ({error}): give [{examples}, {classes}].") from error
     if found.shape != (examples, classes):
         raise ThresherError(
             f"The probabilities have the shape {list(found.shape)}: give [{examples}, {classes}], a row for every "

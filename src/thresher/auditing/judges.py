@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, is_whole, refuse_unless
 
 Array = NDArray[Any]
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)  # of the linear head: C of LogisticRegression
@@ -16,6 +16,7 @@ def split_into_folds(labels: Array, folds: int, seed: int, groups: Array | None 
     """(fitted on, judged) positions of each fold; classes are spread over the folds and groups stay together."""
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
+    refuse_unless("folds", folds, is_whole(folds, 0), "a whole number")
     if not 2 <= folds <= len(labels):
         raise ThresherError(f"folds={folds} leaves nothing to train on or to judge: give 2 to {len(labels)}.")
     are_classes = labels.dtype.kind != "f"

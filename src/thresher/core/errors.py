@@ -2,10 +2,13 @@
 
 import inspect
 import math
+import os
+import stat
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from numbers import Integral, Real
+from os import PathLike
 
 PACKAGES = {"PIL": "pillow", "vl_convert": "vl-convert-python"}  # modules whose package has another name
 
@@ -95,6 +98,40 @@ def refuse_class(name: str, value: object) -> None:
     """Refuse a class where a value made by it is wanted."""
     if isinstance(value, type):
         raise ThresherError(f"{name}={value.__name__} is a class: make a value of it first, as {value.__name__}(...).")
+
+
+def refuse_endless(path: PathLike[str] | str) -> None:
+    """Refuse a pipe or a device, which may never end; of PATH:COLUMN the path is looked at."""
+    for each in {str(path), str(path).rpartition(":")[0]}:
+        try:
+            kind = os.stat(each).st_mode
+        except (OSError, ValueError):  # no file, or no path at all
+            continue
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise ThresherError(f"{each} is a pipe or a device, which may never end: give a file or a folder.")
+
+
+def free_memory() -> int:
+    """The bytes that this machine could still give, what it holds only to read files sooner included."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            told = next(line for line in file if line.startswith("MemAvailable"))
+        return 1024 * int(told.split()[1])
+    except (OSError, StopIteration):  # another system
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def refuse_beyond_memory(size: float, what: str, fix: str) -> None:
+    """Refuse what would take more bytes than there are.
+
+    >>> refuse_beyond_memory(1e18, "a.csv", "leave out columns")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    thresher.core.errors.ThresherError: a.csv would take 1,000,000,000 GB, more than ... GB: leave out columns.
+    """
+    free = free_memory()
+    if size > free:
+        shown = f"{size / 1e9:,.0f} GB, more than this machine's free {free / 1e9:,.0f} GB"
+        raise ThresherError(f"{what} would take {shown}: {fix}.")
 
 
 def is_number(value: object) -> bool:

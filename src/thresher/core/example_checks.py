@@ -14,6 +14,8 @@ from thresher.core.trees import leaves, named_leaves
 if TYPE_CHECKING:
     from thresher.core.examples import Examples
 
+AT_ONCE = 2**22  # numbers that are looked at together, so that the check takes no memory of its own
+
 
 def check_example_parts(
     name: object, inputs: Any, targets: Any, ids: Any, classes: Any, columns: Any, class_names: Any, normalise: Any,
@@ -34,7 +36,7 @@ def check_example_parts(
     for column, values in columns.items():
         _check_array(f"Column {column} of {name}", values, "a number for each input")
     _check_names(str(name), class_names)
-    _check_scale(str(name), normalise)
+    _check_scale(str(name), normalise, inputs)
 
 
 def _leaves(value: Any) -> Iterator[Tensor]:
@@ -103,7 +105,7 @@ def _check_names(name: str, class_names: Any) -> None:
         raise ThresherError(f"{name} has class_names that repeat: give every class a name of its own.")
 
 
-def _check_scale(name: str, normalise: Any) -> None:
+def _check_scale(name: str, normalise: Any, inputs: Any) -> None:
     if normalise is None:
         return
     if not isinstance(normalise, tuple | list) or len(normalise) != 2:
@@ -111,6 +113,37 @@ def _check_scale(name: str, normalise: Any) -> None:
     mean, deviation = (torch.as_tensor(part) for part in normalise)
     if not (torch.isfinite(mean).all() and torch.isfinite(deviation).all() and (deviation > 0).all()):
         raise ThresherError(f"normalise= of {name} divides by what is not above 0: give finite deviations above 0.")
+    if isinstance(inputs, Tensor):
+        try:
+            fits = np.broadcast_shapes(inputs.shape, mean.shape, deviation.shape) == tuple(inputs.shape)
+        except ValueError:
+            fits = False
+        if not fits:
+            shapes = f"{list(mean.shape)} and {list(deviation.shape)}"
+            raise ThresherError(
+                f"normalise= of {name} has shapes {shapes}, for inputs {list(inputs.shape)}: give one value, or one a "
+                "channel in the shape [channels, 1, 1]."
+            )
+
+
+def as_positions(given: Any, n: int, name: str) -> Tensor:
+    """Positions in n examples, or a mask of them, as a tensor; refused where they are neither."""
+    try:
+        found = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        wrong = f"are a {type(given).__name__}"
+        raise ThresherError(f"The positions of the subset of {name} {wrong}: give whole numbers, or a mask.") from error
+    if found.dtype == torch.bool:
+        fits = found.ndim == 1 and len(found) == n
+    else:
+        fits = found.ndim == 1 and not (found.is_floating_point() and len(found)) and not found.is_complex()
+        fits = fits and bool(((found >= -n) & (found < n)).all())
+    if not fits:
+        raise ThresherError(
+            f"The positions of the subset of {name} are not among its {n} examples: give whole numbers below {n}, or a "
+            f"mask [{n}]."
+        )
+    return found
 
 
 def check_examples(examples: "Examples") -> None:
@@ -137,9 +170,10 @@ def check_examples(examples: "Examples") -> None:
     if targets.is_floating_point() and not torch.isfinite(targets).all():
         raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")
     for leaf in leaves(examples.inputs) if examples.in_memory else []:
-        finite = torch.isfinite(leaf).reshape(n, -1).all(1) if leaf.is_floating_point() else leaf.new_ones(1)
-        if not finite.all():
-            bad = int((~finite).sum())
+        at_once = max(1, AT_ONCE * n // max(1, leaf.numel()))
+        some = torch.split(leaf, at_once) if leaf.is_floating_point() else ()
+        bad = sum(int((~torch.isfinite(each).reshape(len(each), -1).all(1)).sum()) for each in some)
+        if bad:
             raise ThresherError(f"{name} has {bad} examples with NaN or infinite inputs: remove or fill them first.")
     if examples.target_scale is not None:
         shapes = [tuple(part.shape) for part in examples.target_scale]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from thresher.core.datasets import Collate, Collated, MapDataset, Picked, Seeded, joined, loaded
 from thresher.core.errors import ThresherError
-from thresher.core.example_checks import check_example_parts, check_examples
+from thresher.core.example_checks import as_positions, check_example_parts, check_examples
 from thresher.core.targets import text_labels
 from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, outputs_fit, task_of
 from thresher.core.trees import (
@@ -175,7 +175,7 @@ class Examples:
     def subset(self, positions: Tensor | Sequence[int]) -> "Examples":
         """The examples at these positions, in this order, or where a mask is true, with their ids and columns."""
         device = self.targets.device
-        chosen = torch.as_tensor(positions, device=device)
+        chosen = as_positions(positions, len(self), self.name).to(device)
         at = torch.arange(len(self), device=device)[chosen if chosen.dtype == torch.bool else chosen.long()]
         if not len(at) or len(torch.unique(at)) < len(at):
             why = "has positions that repeat" if len(at) else "is empty"

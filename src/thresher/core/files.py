@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 import numpy as np
 from filelock import FileLock, Timeout
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_endless
 
 LOCK = ".lock"  # in the folder of a run, while a process works there and afterwards
 UNFINISHED = ".unfinished"  # with which the name of a file ends until it is whole
@@ -139,6 +139,7 @@ def damaged(path: Path, reason: object, fix: str) -> ThresherError:
 
 def read_text(path: Path, fix: str) -> str:
     """The text of a file of ours."""
+    refuse_endless(path)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -221,6 +222,7 @@ def read_arrays(path: Path, fix: str, kinds: Mapping[str, str] | None = None) ->
 
     No pickle is read.
     """
+    refuse_endless(path)
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found = {key: file[key] for key in file.files}

@@ -133,6 +133,7 @@ class Relabel(Reader, ABC):
     def __call__(self, evidence: Evidence) -> Tensor: ...
 
 
+MOST_PEERS = 100  # each is a whole network with an optimizer
 KINDS = {
     "each_batch": "a rule, such as KeepSmallest(...), or a function of evidence",
     "each_epoch": "a rule, such as Centrality(...), or a function of evidence",
@@ -177,6 +178,8 @@ class Recipe:
         self._check_kinds()
         if self.peers < 1:
             raise ThresherError(f"peers={self.peers} trains nothing: give at least 1.")
+        if self.peers > MOST_PEERS:
+            raise ThresherError(f"peers={self.peers:,} are too many networks for one training: give 1 to {MOST_PEERS}.")
         if isinstance(self.average, (int, float)) and not 0 <= self.average < 1:
             raise ThresherError(f"average={self.average} never moves: give a rate from 0 up to, but below, 1.")
         if isinstance(self.clip, (int, float)) and not self.clip > 0:

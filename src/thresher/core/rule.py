@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_unless
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.schedules import Schedule
 from thresher.core.signals import signal_named
@@ -180,7 +180,11 @@ def check_size(rule: str, fraction: float | Schedule | None, count: int | None) 
     """Refuse a rule with neither or both of fraction and count, or with one out of range."""
     if (fraction is None) == (count is None):
         raise ThresherError(f"{rule} needs fraction= or count=: give exactly one of them.")
-    if not isinstance(fraction, Schedule | None) and not 0 < fraction <= 1:
+    if not isinstance(fraction, Schedule | None):
+        refuse_unless(
+            "fraction", fraction, isinstance(fraction, Real), "a number, or a schedule such as ramp(1.0, 0.6)"
+        )
+    if isinstance(fraction, Real) and not 0 < fraction <= 1:
         raise ThresherError(f"fraction={fraction} is what is kept: give a number above 0 and at most 1.")
     if count is not None:
         check_count(count)

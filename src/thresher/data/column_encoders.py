@@ -13,10 +13,11 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_beyond_memory
 from thresher.core.files import misfit
 
 Array = np.ndarray[Any, Any]
+AT_ONCE = 2**16  # rows that are encoded together
 LARGEST = 1e30  # whose squares single precision still holds, as sums of them have to be
 YEAR, WEEK, DAY = 365.2425, 7.0, 1.0  # in days
 
@@ -137,9 +138,24 @@ def encoder_from_record(record: Mapping[str, Any]) -> Encoder:
 
 
 def inputs_of(rows: Any, encoders: Sequence[Encoder]) -> Tensor:
-    """The inputs [n, k] that these columns of the rows become."""
-    made = [torch.as_tensor(encoder(plain_column(rows, encoder.column))).float() for encoder in encoders]
-    return torch.cat(made, 1)
+    """The inputs [n, k] that these columns of the rows become: some rows at a time, in place."""
+    columns = [plain_column(rows, encoder.column) for encoder in encoders]
+    widths = [encoder(column[:0]).shape[1] for encoder, column in zip(encoders, columns, strict=True)]
+    refuse_beyond_memory(4 * len(rows) * sum(widths), *_said(len(rows), encoders, widths))
+    made = torch.empty(len(rows), sum(widths))
+    parts = torch.split(made, widths, 1)
+    for start in range(0, len(rows), AT_ONCE):
+        for encoder, column, part in zip(encoders, columns, parts, strict=True):
+            part[start : start + AT_ONCE] = torch.as_tensor(encoder(column[start : start + AT_ONCE]))
+    return made
+
+
+def _said(rows: int, encoders: Sequence[Encoder], widths: Sequence[int]) -> tuple[str, str]:
+    """What inputs that do not fit into memory are, and what would help."""
+    widest = max(range(len(widths)), key=widths.__getitem__)
+    name = encoders[widest].column
+    fix = f"leave out columns of many texts (--drop {name}, which becomes {widths[widest]} inputs), or give fewer rows"
+    return f"{rows:,} rows of {sum(widths):,} inputs", fix
 
 
 def plain_column(rows: Any, name: str) -> Any:

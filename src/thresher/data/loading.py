@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from thresher.core.errors import ThresherError, unknown
+from thresher.core.errors import ThresherError, refuse_endless, refuse_unless, unknown
 from thresher.core.examples import Examples, join
 from thresher.core.seeding import generator
 from thresher.data.arrays import from_npz, known_images
@@ -58,6 +58,7 @@ def load(
     >>> len(train), train.classes
     (100, 3)
     """
+    refuse_unless("name", name, isinstance(name, str | Path), "a name or a path; what is in memory goes to fit itself")
     name = str(name)
     folder = data_folder(data_dir)
     base, option = base_and_option(name)
@@ -119,8 +120,7 @@ def path_of(base: str, folder: Path) -> Path:
     """The file or folder at this path, or the .npz file of this name in the data folder."""
     path = Path(base).expanduser()
     if path.exists():
-        if not (path.is_file() or path.is_dir()):
-            raise ThresherError(f"{path} is a pipe or a device, which may never end: give a file or a folder.")
+        refuse_endless(path)
         return path
     if "/" in base or path.suffix:
         raise ThresherError(

@@ -34,7 +34,7 @@ class Pooled:
     labelled: Tensor
     test: Examples
     show: Show
-    fingerprint: str  # a checksum: it changes when rows or files are added, removed or relabelled
+    fingerprint: str  # a checksum: it changes when rows or files are added, removed, changed or relabelled
 
     def with_answers(self, answers: Mapping[int, int]) -> tuple[Examples, Examples | None]:
         """The examples to train on once these ids have these classes, and the rest of the pool."""
@@ -74,7 +74,8 @@ def _table(path: Path, target: str, options: TableOptions) -> Pooled:
         return [{"row": {name: plain_value(value) for name, value in row.items()}} for row in rows]
 
     assert isinstance(examples.inputs, Tensor)
-    content = [examples.inputs, examples.targets, labelled, test.targets]
+    assert isinstance(test.inputs, Tensor)
+    content = [examples.inputs, examples.targets, labelled, test.inputs, test.targets]
     return Pooled(examples, labelled, test, show, _digest(b"".join(part.numpy().tobytes() for part in content)))
 
 
@@ -107,7 +108,8 @@ def _folder(path: Path, size: int | None, skip_broken: bool) -> Pooled:
         checked=False,
     )
     labelled = torch.arange(len(examples)) < len(train)
-    names = "\n".join(str(file.relative_to(path)) for file in images_in(path))
+    told = [(file.relative_to(path), file.stat()) for file in images_in(path)]
+    names = "\n".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in told)
 
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:
         return [{"image": files[id_ - first]} for id_ in ids]

@@ -46,9 +46,8 @@ def table(source: Any, target: str = "target", options: TableOptions | None = No
     rows, name = _read(source, target, options)
     targets = targets_of(rows, target, name, options)
     groups = _groups(rows, options)
-    train, test = hold_out(targets.values, groups=groups)
-    examples = _examples(rows, targets, target, train, name, options, groups)
-    return Splits(examples.subset(train), examples.subset(test))
+    parts = hold_out(targets.values, groups=groups)
+    return Splits(*_examples(rows, targets, target, parts[0], name, options, groups, parts))
 
 
 def rows_as_examples(source: Any, target: str, options: TableOptions | None = None) -> Examples:
@@ -56,7 +55,8 @@ def rows_as_examples(source: Any, target: str, options: TableOptions | None = No
     options = TableOptions() if options is None else options
     rows, name = _read(source, target, options)
     targets = targets_of(rows, target, name, options)
-    return _examples(rows, targets, target, torch.arange(len(rows)), name, options, _groups(rows, options))
+    every = torch.arange(len(rows))
+    return _examples(rows, targets, target, every, name, options, _groups(rows, options), [every])[0]
 
 
 def table_with_pool(source: Any, target: str = "target", options: TableOptions | None = None) -> tuple[Splits, Tensor]:
@@ -75,14 +75,22 @@ def table_with_pool(source: Any, target: str = "target", options: TableOptions |
     targets = torch.zeros(len(labelled), dtype=torch.long)
     targets[labelled] = known.values
     train = learn.nonzero().flatten()
-    examples = _examples(rows, Targets(targets, known.names), target, train, name, options, groups)
-    return Splits(examples.subset(learn), examples.subset(~learn)), labelled[learn]
+    parts = [train, (~learn).nonzero().flatten()]
+    made = _examples(rows, Targets(targets, known.names), target, train, name, options, groups, parts)
+    return Splits(*made), labelled[learn]
 
 
 def _examples(
-    rows: Any, targets: Targets, target: str, train: Tensor, name: str, options: TableOptions, groups: Tensor | None
-) -> Examples:
-    """All rows as examples, their inputs and real targets standardised by those at positions `train`."""
+    rows: Any,
+    targets: Targets,
+    target: str,
+    train: Tensor,
+    name: str,
+    options: TableOptions,
+    groups: Tensor | None,
+    parts: Sequence[Tensor],
+) -> list[Examples]:
+    """The rows of each part as examples, their inputs and real targets standardised by those at positions `train`."""
     columns = tuple(target.split(","))
     fitted = fit_columns(rows, targets_and_twins(columns, rows.column_names), train, name, options)
     preparation = RowPreparation(
@@ -94,18 +102,26 @@ def _examples(
         notes=(*targets.notes, *fitted.notes),
     )
     scale = None if targets.names is not None else scale_of(targets.values[train], target)
-    return Examples(
-        inputs_of(rows, fitted.encoders),
-        targets.values if scale is None else standardised(targets.values, scale),
-        classes=None if targets.names is None else len(targets.names),
-        columns={} if groups is None else {"group": groups},
-        brought={name: rows.column(name).to_numpy() for name in fitted.carried},
-        class_names=targets.names,
-        target_scale=scale,
-        label_kind=_label_kind(as_labels(plain_column(rows, columns[0])).type),
-        name=name.partition(".")[0],
-        preparation=preparation,
-    )
+    values = targets.values if scale is None else standardised(targets.values, scale)
+    kind = _label_kind(as_labels(plain_column(rows, columns[0])).type)
+
+    def made(part: Tensor) -> Examples:
+        its = rows if len(part) == len(rows) else rows.take(pa.array(part.numpy()))
+        return Examples(
+            inputs_of(its, fitted.encoders),
+            values[part],
+            ids=part,
+            classes=None if targets.names is None else len(targets.names),
+            columns={} if groups is None else {"group": groups[part]},
+            brought={name: its.column(name).to_numpy() for name in fitted.carried},
+            class_names=targets.names,
+            target_scale=scale,
+            label_kind=kind,
+            name=name.partition(".")[0],
+            preparation=preparation,
+        )
+
+    return [made(part) for part in parts]
 
 
 def _label_kind(type_: Any) -> str:

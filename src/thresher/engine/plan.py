@@ -1,6 +1,7 @@
 """What settings come to: words become optimizers, schedules and views, and what was left open is settled."""
 
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {  # what makes 
     "rmsprop": (RMSprop, 1e-3),
     "sgd": (SGD, 0.1),
 }
+WORKERS_PER_CORE = 64  # more would only wait, and every one of them holds what the data set holds
 PRECISIONS: dict[str, Precision] = {"auto": None, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -122,6 +124,8 @@ def _refuse_impossible(settings: TrainSettings) -> None:
         raise ThresherError("epochs and steps both say how long to train: give one of them.")
     if settings.workers < 0:
         raise ThresherError(f"workers must be at least 0, not {settings.workers}: it is how many processes read data.")
+    if settings.workers > (most := WORKERS_PER_CORE * (os.cpu_count() or 1)):
+        raise ThresherError(f"workers={settings.workers:,} processes are too many for this machine: give 0 to {most}.")
     if settings.keep not in ("last", "best_on_validation"):
         raise ThresherError(f'keep={settings.keep!r} is unknown: give "last" or "best_on_validation".')
 

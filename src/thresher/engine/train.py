@@ -33,7 +33,7 @@ from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.start.checks import first_of
 from thresher.engine.step.learner import evaluating
-from thresher.engine.store.about import describe_run
+from thresher.engine.store.about import describe_run, start_of
 from thresher.engine.store.checkpoint import Record, RunFolder, start_again
 from thresher.engine.store.together import SharedFolder
 from thresher.record.ledger import Ledger
@@ -101,10 +101,12 @@ def train_recipe(
     with _determinism() if settings.deterministic else nullcontext():
         given = _models(recipe, model, plan)
         models = [plain(each) for each in given]
+        begins = {} if out is None else {"state at the start": start_of(models, isinstance(model, nn.Module))}
         placed = {name: examples.in_type_of(models[0]) for name, examples in placed.items()}
         taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan)
         if taught is not None:
             _adapt_teacher(taught, placed["train"])
+            begins["teacher"] = start_of([taught], trained_in_place=False)
         training = Training(recipe, models, placed, plan, taught, ranks)
         if plan.captured and training.refusal is not None and watch is not None and (ranks is None or ranks.is_first):
             watch(Moment(0, plan.epochs, 0, 1, note=f"The steps run without a CUDA graph: {training.refusal}."))
@@ -116,7 +118,8 @@ def train_recipe(
             warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=2)
         try:
             with compiling(models, compilers) if any(compilers) else nullcontext():
-                return _loop(training, out, until, watch, describe_run(model, train, test, about or {}))
+                about = describe_run(model, train, test, about or {})
+                return _loop(training, begins, out, until, watch, about)
         except KeyboardInterrupt as stop:
             saved = (
                 "nothing is saved: pass out= to keep runs" if out is None else f"run the same again to go on from {out}"
@@ -173,6 +176,7 @@ def operations(model: nn.Module, inputs: Tree) -> float:
 
 def _loop(
     training: Training,
+    begins: dict[str, str],
     out: Path | str | None,
     until: Callable[[Record], bool] | None,
     watch: Callable[[Moment], None] | None,
@@ -186,7 +190,7 @@ def _loop(
     told = watch if ranks is None or ranks.is_first else None
     if out is None:
         return _to_the_end(training, None, None, until, told, about)
-    given = (out, training.identity(), about)
+    given = (out, training.identity() | begins, about)
     folder = RunFolder(*given) if ranks is None else SharedFolder(*given, ranks)
     with folder.opened() as saved:
         return _to_the_end(training, folder, saved, until, told, about)

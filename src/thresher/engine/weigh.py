@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, is_number, refuse_unless
 from thresher.core.evidence import Evidence, Signal, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective, ObjectiveLike, Plain
@@ -94,6 +94,12 @@ def look(
         raise ThresherError(f"weigh() asks a rule, not a {type(rule).__name__}: pass one, such as KeepSmallest(...).")
     if not isinstance(model, nn.Module):
         raise ThresherError(f"weigh() asks a model, not a {type(model).__name__}: pass a torch.nn.Module.")
+    for name, network in (("peer", peer), ("average", average)):
+        refuse_unless(name, network, isinstance(network, nn.Module | None), "a torch.nn.Module, or None")
+    refuse_unless("objective", objective, objective is None or callable(objective), "a function that gives losses [n]")
+    refuse_unless("epoch", now.get("epoch", 0), is_number(now.get("epoch", 0)), "a number")
+    drawn = now.get("generator")
+    refuse_unless("generator", drawn, isinstance(drawn, torch.Generator | None), "a torch.Generator, or None")
     examples = _batch(model, inputs, targets, classes, "the batch")
     device = examples.targets.device
     model_inputs, wanted = examples.as_model_input(examples.inputs), signals_of(rule)

@@ -245,5 +245,5 @@ def method(name: str) -> Method:
     (0.75, 'acquisition')
     """
     if name not in _EVERY:
-        raise unknown("method", name, _EVERY)
+        raise unknown("method", str(name), _EVERY)
     return _EVERY[name]

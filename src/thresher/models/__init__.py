@@ -1,7 +1,6 @@
 """Plain networks, built by name; each ends in a Linear layer named `head`."""
 
 import math
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError, unknown
+from thresher.core.errors import ThresherError, refuse_beyond_memory, unknown
 from thresher.core.examples import Examples
 from thresher.data.preparation import RowPreparation
 from thresher.models.cnn9 import CNN9
@@ -176,15 +175,13 @@ def refuse_larger_than_memory(name: str, input_shape: tuple[int, ...], outputs: 
     largest = max([outputs, *(int(each) for each in re.findall(r"\d+", name.partition(":")[2]))])
     if largest < 10_000 or is_foreign(name) or name.startswith("timm"):  # an ordinary one, which need not be counted
         return
+    what = f"Training the model {name} with {outputs} outputs"
+    fix = "choose a smaller one, or renumber the labels"
+    refuse_beyond_memory(4.0 * IN_TRAINING * largest, what, fix)  # torch counts no further than to 2⁶³
     with torch.device("meta"), torch.random.fork_rng(devices=[]):
         made = build(name, input_shape=input_shape, outputs=outputs)
     size = IN_TRAINING * sum(each.numel() * each.element_size() for each in made.parameters())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    if size > memory:
-        raise ThresherError(
-            f"The model {name} with {outputs} outputs would take {size / 1e9:,.0f} GB to train, of this machine's free "
-            f"{memory / 1e9:,.0f} GB: choose a smaller one, or renumber the labels."
-        )
+    refuse_beyond_memory(size, what, fix)
 
 
 def is_foreign(name: str) -> bool:

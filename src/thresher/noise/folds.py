@@ -20,6 +20,7 @@ from thresher.noise.residual_rate import residual_rate
 from thresher.objectives import as_objective
 from thresher.rules import KeepSmallest
 
+STOPPED = "Stopped while the noise rate was measured, which begins anew when the same is run again."
 TRIMMED = Recipe(each_batch=KeepSmallest(by=loss, fraction=0.5))
 
 
@@ -36,7 +37,10 @@ def noise_rate_by_folds(
     if train.task not in (CLASSES, REAL):
         raise ThresherError(f"Folds cannot find the noise rate of {train.task} targets: give a number as noise_rate=.")
     recipe = TRIMMED if train.is_regression else Recipe()
-    outputs = out_of_fold(recipe, model, train, folds=folds, epochs=epochs, seed=seed, **settings)
+    try:
+        outputs = out_of_fold(recipe, model, train, folds=folds, epochs=epochs, seed=seed, **settings)
+    except KeyboardInterrupt as stop:  # whose notes are about a training that is kept nowhere
+        raise KeyboardInterrupt(STOPPED) from stop
     if train.is_regression:
         return residual_rate((train.targets.cpu() - outputs).numpy())
     return audit_rate(outputs.softmax(1).numpy(), train.labels.cpu().numpy())

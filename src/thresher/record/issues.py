@@ -184,7 +184,7 @@ class Issues:
 
     def write(self, folder: Path) -> None:
         """Write issues.csv, issues.parquet and issues.json into a folder."""
-        write_whole(folder / run_folder.ISSUES_CSV, lambda path: csv.write_csv(_safe(self.table), path))
+        write_whole(folder / run_folder.ISSUES_CSV, lambda path: csv.write_csv(for_spreadsheets(self.table), path))
         write_whole(folder / run_folder.ISSUES, lambda path: pq.write_table(self.table, path, compression="zstd"))
         text = json.dumps(dict(self.summary), indent=1, allow_nan=False)
         write_whole(folder / run_folder.ISSUES_SUMMARY, lambda path: path.write_text(text, encoding="utf-8"))
@@ -202,13 +202,13 @@ class Issues:
         return Issues(table, summary)
 
 
-def _safe(table: pa.Table) -> pa.Table:
-    """The table for spreadsheets: texts that would be read as formulas begin with an apostrophe."""
+def for_spreadsheets(table: pa.Table) -> pa.Table:
+    """The table with an apostrophe before each text, and name of a column, that would be read as a formula."""
     for at, name in enumerate(table.column_names):
         if pa.types.is_string(table.schema.field(at).type):
             texts = [_plain(text) for text in table.column(at).to_pylist()]
             table = table.set_column(at, name, pa.array(texts, pa.string()))
-    return table
+    return table.rename_columns([str(_plain(name)) for name in table.column_names])
 
 
 def _plain(text: str | None) -> str | None:

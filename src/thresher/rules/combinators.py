@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, replace
 from functools import reduce
+from numbers import Real
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_unless
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.rounds import Rounds, rounds_of
 from thresher.core.rule import Decision, Rule, RuleLike, ask, needs_of, parts, reads_groups
@@ -22,6 +23,12 @@ class every(Rule):  # noqa: N801
     rule: RuleLike
 
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_unless("rule", self.rule, callable(self.rule), "a rule, such as Centrality(fraction=0.5)")
+        if not (isinstance(self.period, Real) and self.period > 0):
+            raise ThresherError(f"period={self.period} repeats nothing: give a number of epochs above 0.")
 
     def __call__(self, evidence: Evidence) -> Decision:
         memory = evidence.memory

@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 
 from filelock import FileLock
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_endless
 from thresher.core.files import misfit
 
 
@@ -89,6 +89,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of any file of JSON lines, and how many are damaged: a killed process leaves half a line."""
     rows: list[dict[str, Any]] = []
     damaged = 0
+    refuse_endless(path)
     for line in path.read_bytes().splitlines() if path.exists() else []:
         if line.strip():
             try:

@@ -178,6 +178,8 @@ def check_first_step(model: nn.Module, evidence: Evidence, weights: Tensor) -> N
     check_outputs(evidence.outputs, ids)
     _check_losses(evidence.losses, ids)
     _check_rows("The weights of the rules are", weights, ids, "let the rule give finite weights")
+    if not bool(torch.isfinite(weights.sum())):
+        raise ThresherError("The weights of the rules have an infinite sum: let the rule give smaller ones.")
     if bool((weights < 0).any()):
         raise ThresherError(
             f"A rule gave a negative weight to the example {_id(weights < 0, ids)}: let it give weights of at least 0."

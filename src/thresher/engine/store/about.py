@@ -4,19 +4,21 @@ import dataclasses
 import json
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import fields
 from functools import partial
 from hashlib import blake2b
+from numbers import Number
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.nn.parameter import is_lazy
 
-from thresher.core.datasets import Picked, as_input
+from thresher.core.datasets import as_input
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import damaged, read_json, write_whole
@@ -33,6 +35,7 @@ from thresher.record.run_folder import CHECKPOINT, MODEL
 
 FORMAT = 2  # of run folders; those of 1 have no model.json
 AT_ONCE = 64 * 2**20  # bytes that are hashed at a time
+_STARTS: MutableMapping[nn.Module, str] = WeakKeyDictionary()  # what modules were before they were trained in place
 
 
 class About(TypedDict):
@@ -107,6 +110,7 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: Learner) -> dict[str, Any]:
     """What makes this run this run and no other, for telling whether a folder may be continued."""
+    names = "\n".join(sets["train"].class_names or ())
     needs, optimizer = needs_of(recipe), learner.optimizer
     held = dict(learner.objective.named_buffers())  # such as the weights of classes
     hidden = ("params", "lr", *ABOUT_DEVICE)
@@ -128,6 +132,7 @@ def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: 
         "model": derive(learner.text),
         **{f"{name} set": checksum(examples) for name, examples in sets.items()},
         **({"objective": describe(held)} if held else {}),
+        **({"list of classes": blake2b(names.encode(), digest_size=16).hexdigest()} if names else {}),
         **{name: describe(value) for name, value in (told | settled).items()},
     }
 
@@ -157,10 +162,15 @@ def checksum(examples: Examples) -> str:
         parts += _held(examples.inputs) or _listed(examples.inputs)
     for part in parts:
         digest.update(f"{part.dtype} {list(part.shape)}".encode())
-        rows = max(1, AT_ONCE // max(part[:1].numel() * part.element_size(), 1)) if part.ndim else 1
-        for block in torch.split(part, rows) if part.ndim else [part]:
-            digest.update(block.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        _add(digest, part)
     return digest.hexdigest()
+
+
+def _add(digest: Any, part: Tensor) -> None:
+    """Hash the bytes of a tensor, some of its rows at a time."""
+    rows = max(1, AT_ONCE // max(part[:1].numel() * part.element_size(), 1)) if part.ndim else 1
+    for block in torch.split(part, rows) if part.ndim else [part]:
+        digest.update(block.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
 
 
 def _listed(items: Any) -> list[Tensor]:
@@ -168,17 +178,49 @@ def _listed(items: Any) -> list[Tensor]:
     return [leaf for item in items for leaf in leaves(as_input(item))] if isinstance(items, list) else []
 
 
-def _held(value: Any, depth: int = 3) -> list[Tensor]:
-    """The tensors and arrays of numbers that a dataset holds, also inside datasets that it is made of."""
+def _held(value: Any, depth: int = 4) -> list[Tensor]:
+    """The numbers and lists of texts that a dataset holds, also inside what it is made of; not what it caches."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, np.ndarray):
         return [torch.as_tensor(np.ascontiguousarray(value))] if value.dtype.kind in "biuf" else []
+    if isinstance(value, list | tuple) and value and isinstance(value[0], Number | str):
+        return [torch.frombuffer(bytearray(repr(value), "utf-8", "surrogatepass"), dtype=torch.uint8)]
     if isinstance(value, list | tuple):
-        inside = list(value) if value and isinstance(value[0], Tensor | np.ndarray | Dataset | Picked) else []
+        inside = list(value)
+    elif depth:
+        named = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+        inside = [named[name] for name in named if "cache" not in str(name)]
     else:
-        inside = list(getattr(value, "__dict__", {}).values()) if depth else []
-    return [tensor for each in inside for tensor in _held(each, depth - 1)]
+        inside = []
+    return [tensor for each in inside for tensor in _held(each, depth - 1)] if depth else []
+
+
+def start_of(models: Sequence[nn.Module], trained_in_place: bool) -> str:
+    """A hash of the parameters, buffers and plain attributes that networks begin with.
+
+    A module that is trained in place keeps that of its first time, so that the same call goes on from its folder.
+    """
+    if trained_in_place and models[0] in _STARTS:
+        return _STARTS[models[0]]
+    digest = blake2b(digest_size=16)
+    for model in models:
+        for name, tensor in model.state_dict().items():
+            if isinstance(tensor, Tensor) and not is_lazy(tensor):
+                digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+                _add(digest, tensor)
+        for name, layer in model.named_modules():
+            digest.update(f"{name} {_plain_attributes(layer)}".encode())
+    if trained_in_place:
+        _STARTS[models[0]] = digest.hexdigest()
+    return digest.hexdigest()
+
+
+def _plain_attributes(value: object) -> dict[str, Any]:
+    """What an object holds that is a number or a text, private names and the mode of a module apart."""
+    named = sorted(getattr(value, "__dict__", {}).items())
+    hidden = [name for name, _ in named if name.startswith("_") or name == "training"]
+    return {name: each for name, each in named if isinstance(each, int | float | str) and name not in hidden}
 
 
 def describe(value: Any) -> Any:
@@ -191,7 +233,8 @@ def describe(value: Any) -> Any:
             float((exact * torch.arange(1, exact.numel() + 1).view_as(exact)).sum()),
         ]
     if isinstance(value, nn.Module):
-        return repr(value)
+        held = [_plain_attributes(layer) for layer in value.modules()] if _is_foreign(value) else []
+        return [repr(value), held] if any(held) else repr(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
         return {type(value).__qualname__: fields}
@@ -205,7 +248,15 @@ def describe(value: Any) -> Any:
         return {str(key): describe(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [describe(item) for item in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else type(value).__qualname__
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    settings = _plain_attributes(value) if _is_foreign(value) else {}
+    return {type(value).__qualname__: settings} if settings else type(value).__qualname__
+
+
+def _is_foreign(value: object) -> bool:
+    """Whether this is of a class of the user's own, whose settings its repr may not show."""
+    return type(value).__module__.partition(".")[0] not in ("thresher", "torch", "builtins", "numpy")
 
 
 def same_description(one: Any, other: Any) -> bool:

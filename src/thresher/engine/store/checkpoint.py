@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError, needs_extra, printable
+from thresher.core.errors import ThresherError, needs_extra, printable, refuse_endless
 from thresher.core.files import alone_in, check, damaged, parsed_json, write_whole
-from thresher.engine.store.about import same_description, write_about
+from thresher.engine.store.about import FORMAT, same_description, write_about
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import (
     CHECKPOINT,
@@ -33,6 +33,7 @@ from thresher.record.run_folder import (
 )
 
 Record = dict[str, Any]  # what history keeps of one epoch
+OF_LATER = ("state at the start", "teacher", "list of classes")  # which runs of earlier versions did not store
 
 
 class OfALearner(TypedDict):
@@ -85,6 +86,7 @@ def read_checkpoint(folder: Path, whole: bool = True) -> dict[str, Any]:
     Where parameters were saved in shards they are put together, in this process alone, if `whole` ones are wanted.
     """
     file = folder / CHECKPOINT
+    refuse_endless(file)
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -205,8 +207,13 @@ class RunFolder:
             raise ThresherError(
                 f"{self.path} was begun by an earlier version of Thresher: choose another folder, or delete this one."
             )
-        for name, ours in self.identity.items():
+        if theirs["format"] > FORMAT:
+            raise ThresherError(f"{self.path} was written by a newer version of Thresher: install that version.")
+        gone = {name: None for name in theirs if name.endswith(" set") and name not in self.identity}
+        for name, ours in (self.identity | gone).items():
             stored = theirs.get(name)
+            if name in OF_LATER and name not in theirs:
+                continue
             if same_description(stored, ours) or (name == "epochs" and _is_longer(ours, stored)):
                 continue
             told = f"is {stored}, not {ours}" if name == "epochs" else "differs"
