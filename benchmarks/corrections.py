@@ -95,7 +95,7 @@ def measured(cell: Cell, sets: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _inputs(data: dict[str, Array], name: str) -> tuple[Array, dict[str, Array]]:
+def _inputs(data: dict[str, Array], name: str) -> tuple[Array, dict[str, Any]]:
     """Vectors, and what a user would give beside them: embeddings, or probabilities of networks."""
     if "probabilities" in data:
         probabilities = data["probabilities"].astype(np.float64) + 1e-6

@@ -161,7 +161,7 @@ def test_the_middle_epoch_gives_the_rate_and_all_of_them_the_interval(shares: tu
     found, epochs = from_epochs(seen(*shares, everywhere=0.4), 0.1), seen(*shares, everywhere=0.4)
     assert found.rate == sorted(each.high for each in epochs)[1]
     assert 0 < found.low < min(each.low for each in epochs) - 0.25 * (0.4 - found.rate)
-    assert found.high == pytest.approx(0.44)  # those contradicted anywhere, and 4% more
+    assert max(each.high for each in epochs) <= found.high <= 0.4
 
 
 def test_a_run_that_memorises_or_learns_nothing_cannot_tell() -> None:

@@ -11,9 +11,7 @@ from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
 from thresher.core.tasks import CLASSES, REAL
 from thresher.noise.audit_rate import (
-    HARD_ERRORS,
     LEARNED_ERRORS,
-    MOST_HARD_ERRORS,
     WEAK,
     WIDEST,
     Contradictions,
@@ -40,8 +38,7 @@ def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
     share is rather too high, and counts where they predict at least half as well as later, or where the share falls to
     less than half of itself in the last epoch, as it does when wrong labels are memorised. The last epoch's may be
     memorised: its share is rather too low. The interval spans the epochs and, on either side, some of the
-    contradictions beyond the surest ones, and reaches those contradicted anywhere and a fifth more, because people
-    mislabel the hard examples; the middle epoch's upper limit is the rate, because assuming a little too
+    contradictions beyond the surest ones; the middle epoch's upper limit is the rate, because assuming a little too
     much costs less than too little (PRL, Table 3).
     """
     learned = [0.0 if commonest == 1.0 else (1 - each.everywhere - commonest) / (1 - commonest) for each in seen]
@@ -59,8 +56,6 @@ def from_epochs(seen: Sequence[Contradictions], commonest: float) -> Estimate:
     if high - low > WIDEST:
         epochs = ", ".join(f"{each.surest:.0%}" for each in seen)
         return cannot_tell(f"of the labels the networks are surest about they contradict {epochs} in turn", low, high)
-    fewest = min(each.everywhere for each in good)
-    high = min(max(high, fewest + min(HARD_ERRORS * fewest, MOST_HARD_ERRORS)), 1.0)
     if middle.surest < CLEAN:
         return Estimate(0.0, 0.0, high, f"{why}, which passes for clean")
     return Estimate(middle.high, low, high, why)
