@@ -100,6 +100,7 @@ BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "a model beyond memory": (table, ["--model", "mlp:100000000000"], "GB"),
     "a model of more numbers than torch counts": (table, ["--model", "mlp:99999999999999999999"], "GB"),
     "a million workers": (table, ["--workers", "1000000"], "too many"),
+    "a model that is no factory": (table, ["--model", "os:system"], "os:system needs command"),
     "a schedule at nan": (table, ["--schedule", "step:nan"], "schedule"),
     "a momentum of 2": (table, ["--optimizer", "sgd", "--momentum", "2"], "momentum"),
     "a learning rate of nan": (table, ["--learning-rate", "nan"], "learning_rate"),
@@ -190,3 +191,12 @@ def test_no_command_waits_for_a_pipe(command: list[str], tmp_path: Path) -> None
     result = CliRunner().invoke(app, [word.replace("PIPE", str(tmp_path / "pipe")) for word in command])
     assert result.exit_code == 2
     assert "pipe or a device" in result.output
+
+
+@pytest.mark.parametrize("more", [["--folds", "1"], ["--folds", "1000"], ["--probabilities", "wrong.npy"]])
+def test_an_audit_that_is_refused_leaves_no_folder(more: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("wrong.npy", np.ones((3, 2)))
+    result = CliRunner().invoke(app, ["audit", table(tmp_path), "--epochs", "1", "--out", "audit", *more])
+    assert result.exit_code == 2, result.output
+    assert not Path("audit").exists()

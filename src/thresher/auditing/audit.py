@@ -102,6 +102,7 @@ def audit(
     judge = _Judge(given, estimator, model, probabilities, features, folds, how, store, tell)
     issues = judge.of_targets() if examples.is_regression else judge.of_classes()
     if out is not None:
+        store.begin()
         tell("writing issues")
         issues.write(Path(out))
         keep_worst(Path(out), examples, issues.column("id").tolist())

@@ -22,17 +22,21 @@ class Store:
         self.folder = folder
         if folder is None:
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        told, path = json.dumps(dict(about), sort_keys=True), folder / ABOUT
-        if path.exists() and path.read_text(encoding="utf-8", errors="replace") != told:
+        self.told, path = json.dumps(dict(about), sort_keys=True), folder / ABOUT
+        if path.exists() and path.read_text(encoding="utf-8", errors="replace") != self.told:
             raise ThresherError(f"{folder} holds another audit: choose another folder (--out), or delete this one.")
-        write_whole(path, lambda place: place.write_text(told, encoding="utf-8"))
+
+    def begin(self) -> None:
+        """Say in the folder which audit it holds, which is not before all that was given is checked."""
+        if self.folder is not None and not (self.folder / ABOUT).exists():
+            write_whole(self.folder / ABOUT, lambda place: place.write_text(self.told, encoding="utf-8"))
 
     def __call__(self, name: str, make: Callable[[], Mapping[str, Array]]) -> dict[str, Array]:
         """The arrays that were stored under this name, or those that `make` gives."""
         path = None if self.folder is None else self.folder / f"{name}.npz"
         if path is not None and path.exists():
             return read_arrays(path, "delete it, and the same command asks that judge again")
+        self.begin()
         made = dict(make())
         if path is not None:
             write_whole(path, lambda place: _save(place, made))

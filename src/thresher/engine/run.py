@@ -223,7 +223,14 @@ class Run:
         """Raw inputs as examples that the networks take: read and scaled as those that the run was trained on."""
         if isinstance(raw, Examples):
             return raw
-        return Preparation.from_record(self.about["preparation"]).examples(raw)
+        made = Preparation.from_record(self.about["preparation"]).examples(raw)
+        shape = self.about.get("input_shape")
+        if shape is not None and made.in_memory and list(made.input_shape) != list(shape):
+            raise ThresherError(
+                f"The inputs become {list(made.input_shape)}, and the run was trained on {list(shape)}: its model.json "
+                "is not what was written, so restore it or train again."
+            )
+        return made
 
     def report(self, path: Path | str | None = None) -> Path:
         """Write the page that shows this run, report.html in its folder unless told otherwise, and say where it is."""

@@ -15,6 +15,8 @@ from thresher.core.errors import ThresherError, needs_extra
 from thresher.models.images import image_shape
 from thresher.models.pretrained import Probe, load_weights, name_and_weights
 
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 def from_timm(setting: str, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     """timm's model of this name for these images and outputs, untrained, or with the weights of a file.
@@ -69,6 +71,10 @@ def from_module(module: ModuleType, factory_name: str, input_shape: tuple[int, .
         raise ThresherError(f"{module.__name__} has no function {factory_name!r}: give package.module:factory.")
     offered = {"input_shape": input_shape, "outputs": outputs}
     named = inspect.signature(factory).parameters
+    needed = [each.name for each in named.values() if each.default is each.empty and each.kind not in VARIABLE]
+    if unknown := [name for name in needed if name not in offered]:
+        path = f"{module.__name__}:{factory_name}"
+        raise ThresherError(f"{path} needs {unknown[0]}: give a function of input_shape and outputs, or of neither.")
     model = factory(**{name: value for name, value in offered.items() if name in named})
     if not isinstance(model, nn.Module):
         path = f"{module.__name__}:{factory_name}"
