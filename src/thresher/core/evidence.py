@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +75,12 @@ class Losses(Protocol):
 
     def __call__(self, evidence: "Evidence", /) -> Tensor: ...
     def output_gradient(self, evidence: "Evidence") -> Tensor: ...
+
+
+@runtime_checkable
+class FindsNorms(Protocol):
+    """An objective of large outputs, which finds the norms of its gradients without having all gradients at once."""
+
     def output_gradient_norm(self, evidence: "Evidence") -> Tensor: ...
 
 

@@ -175,7 +175,8 @@ class Examples:
     def subset(self, positions: Tensor | Sequence[int]) -> "Examples":
         """The examples at these positions, in this order, or where a mask is true, with their ids and columns."""
         device = self.targets.device
-        chosen = as_positions(positions, len(self), self.name).to(device)
+        known = isinstance(positions, Tensor) and positions.dtype == torch.long
+        chosen = torch.as_tensor(positions if known else as_positions(positions, len(self), self.name), device=device)
         at = torch.arange(len(self), device=device)[chosen if chosen.dtype == torch.bool else chosen.long()]
         if not len(at) or len(torch.unique(at)) < len(at):
             why = "has positions that repeat" if len(at) else "is empty"

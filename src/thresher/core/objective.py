@@ -32,11 +32,6 @@ class Objective(nn.Module, Reader, ABC):
             leaf = evidence.outputs.detach().requires_grad_()
             return torch.autograd.grad(self(evidence.replace(raw_outputs=leaf)).sum(), leaf)[0]
 
-    def output_gradient_norm(self, evidence: Evidence) -> Tensor:
-        """‖∂ℓᵢ/∂outputsᵢ‖ [n]; objectives whose outputs are large find it without all gradients at once."""
-        norms: Tensor = torch.linalg.vector_norm(self.output_gradient(evidence).detach().flatten(1), dim=1)
-        return norms
-
 
 class Plain(Objective):
     """A plain function `(outputs, targets) -> losses [n]` as an objective.

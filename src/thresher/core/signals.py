@@ -13,7 +13,7 @@ from torch import Tensor
 from thresher.core.chunks import rows_at_once
 from thresher.core.dropout import MutualInformation
 from thresher.core.errors import ThresherError, unknown
-from thresher.core.evidence import Evidence, Prepared, Signal
+from thresher.core.evidence import Evidence, FindsNorms, Prepared, Signal
 
 
 def _declared_first(evidence: Evidence) -> Tensor:  # noqa: ARG001
@@ -29,10 +29,11 @@ def _output_gradient(evidence: Evidence) -> Tensor:
 
 
 def _output_gradient_norm(evidence: Evidence) -> Tensor:
-    if output_gradient in evidence.known:
-        norms: Tensor = torch.linalg.vector_norm(evidence.known[output_gradient], dim=1)
-        return norms
-    return evidence.objective.output_gradient_norm(evidence)
+    objective = evidence.objective
+    if isinstance(objective, FindsNorms) and output_gradient not in evidence.known:
+        return objective.output_gradient_norm(evidence)
+    norms: Tensor = torch.linalg.vector_norm(evidence.read(output_gradient), dim=1)
+    return norms
 
 
 def _confidence(evidence: Evidence) -> Tensor:

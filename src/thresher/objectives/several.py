@@ -52,7 +52,8 @@ class PositionCrossEntropy(Objective):
         """For tokens from a few examples at a time: all gradients at once would be another copy of the outputs."""
         outputs, targets = evidence.outputs.detach(), evidence.targets[:, : evidence.outputs.shape[1]]
         if targets.ndim > 2:
-            return super().output_gradient_norm(evidence)
+            whole: Tensor = torch.linalg.vector_norm(self.output_gradient(evidence).flatten(1), dim=1)
+            return whole
         size = rows_at_once(outputs[0].numel(), outputs)
         blocks = zip(torch.split(outputs, size), torch.split(targets, size), strict=True)
         each = [torch.linalg.vector_norm(_differences(*block), dim=2) for block in blocks]  # [n, T]

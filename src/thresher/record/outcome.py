@@ -63,7 +63,7 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
 def keep_worst(folder: Path, examples: Examples, ids: Iterable[int]) -> None:
     """Write previews.npz: the first of these examples by id, the worst first."""
     place = {id_: at for at, id_ in enumerate(examples.ids.tolist())}
-    picked = [place[id_] for id_ in ids if id_ in place]
+    picked = torch.tensor([place[id_] for id_ in ids if id_ in place])
     save_previews(folder / run_folder.PREVIEWS, examples.subset(picked[:PREVIEW_COUNT]))
 
 
