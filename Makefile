@@ -1,6 +1,9 @@
 .PHONY: demo test fuzz soak pages docs dist lowest lock clean
 .DEFAULT_GOAL := demo
 
+# Modules are compiled once and not by every process: the tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 STAMP := $(VENV)/.installed
 UV := $(shell command -v uv 2>/dev/null || echo python3 -m uv)
