@@ -188,3 +188,21 @@ def test_columns_that_the_loader_does_not_know_are_refused(place: Path, monkeypa
     monkeypatch.setattr("thresher.app.export.COLUMNS", ("numbers",))
     with pytest.raises(th.ThresherError, match="Column home holds categories"):
         describe(th.open_run(place / "rows", device="cpu"))
+
+
+def test_the_loader_reads_a_table_as_it_was_told_to(tmp_path: Path) -> None:
+    """Another separator, a byte order mark, and words for missing cells, also among numbers that name categories."""
+    rows = pd.DataFrame({"age": DRAWS.integers(18, 80, 60), "zip": DRAWS.choice([1010, 2020], 60)}).astype(object)
+    rows["town"], rows["code"] = np.array(["Bonn", "NA", "unknown"])[np.arange(60) % 3], DRAWS.choice(["?", "x"], 60)
+    rows.loc[::7, "age"], rows.loc[::5, "zip"], rows.loc[::11, "age"] = "unknown", "?", "NA"
+    rows["kind"] = np.arange(60) % 2
+    rows.to_csv(tmp_path / "all.csv", sep=";", index=False, encoding="utf-8-sig")
+    told_so = th.data.TableOptions(na=("unknown",), categorical=("zip",))
+    run = th.fit(
+        "standard", "mlp:16", th.load(f"{tmp_path}/all.csv:kind", options=told_so), out=tmp_path / "run", **SHORT
+    )
+    export_run(run, tmp_path / "export")
+    code = "import load, numpy; numpy.save('found.npy', load.predict(load.rows_of('../all.csv')).numpy())"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path / "export")
+    found = np.load(tmp_path / "export" / "found.npy")
+    np.testing.assert_allclose(found, run.predict_proba(tmp_path / "all.csv"), rtol=1e-5, atol=1e-5)

@@ -15,6 +15,7 @@ from thresher import data
 from thresher.app.folders import refuse_in_use, written_whole
 from thresher.core.errors import ThresherError, needs_extra
 from thresher.data.preparation import ArrayPreparation, ImagePreparation, Preparation, RowPreparation
+from thresher.data.table_files import missing_texts
 from thresher.engine.run import Run
 
 ABOUT, WEIGHTS, PROGRAM, ONNX, LOADER = "export.json", "model.safetensors", "model.pt2", "model.onnx", "load.py"
@@ -90,7 +91,8 @@ def _preprocessing(preparation: Preparation) -> dict[str, Any]:
                     f"Column {column['column']} holds {column['kind']}, which the loader of an export cannot read: "
                     "train without it."
                 )
-        return {"columns": columns, "targets": list(preparation.targets)}
+        missing = missing_texts(preparation.na)
+        return {"columns": columns, "targets": list(preparation.targets), "missing": missing, "sep": preparation.sep}
     if isinstance(preparation, ImagePreparation):
         ranges = preparation.record()["ranges"]
         return {"size": preparation.size, "crop": "centre", "ranges": ranges, **_normalise(preparation)}

@@ -77,11 +77,11 @@ def _read_csv(path: Path, na: Sequence[str], sep: str | None) -> Any:
     """The rows of a text file: `NA` is missing among numbers, but a text among texts, of which only "" is missing."""
     from pyarrow import compute, csv
 
-    markers = [before + marker for marker in (UNKNOWN, *na) for before in ("", " ")]
+    after_a_space = [" " + marker for marker in (UNKNOWN, *na)]
     rows = csv.read_csv(
         path,
         parse_options=csv.ParseOptions(delimiter=sep or separator_of(path)),
-        convert_options=csv.ConvertOptions(null_values=[*csv.ConvertOptions().null_values, *markers]),
+        convert_options=csv.ConvertOptions(null_values=[*missing_texts(na), *after_a_space]),
     )
     for place, name in enumerate(rows.column_names):  # which decodes the names
         column = rows.column(place)
@@ -91,6 +91,13 @@ def _read_csv(path: Path, na: Sequence[str], sep: str | None) -> Any:
             gaps = compute.if_else(compute.equal(column, ""), pa.scalar(None, column.type), column)
             rows = rows.set_column(place, name, gaps)
     return rows
+
+
+def missing_texts(na: Sequence[str] = ()) -> list[str]:
+    """The cells of a text file that hold no number: empty ones, `NA`, `?` and the like, and what `na` says."""
+    from pyarrow import csv
+
+    return [*csv.ConvertOptions().null_values, UNKNOWN, *na]
 
 
 def separator_of(path: Path) -> str:

@@ -35,7 +35,7 @@ def read(row: Mapping[str, Any]) -> list[float]:
     inputs: list[float] = []
     for column in about()["preprocessing"]["columns"]:
         value = row[column["column"]]
-        missing = value is None or value == "" or value != value
+        missing = is_missing(value, column)
         if column["kind"] == "categories":
             inputs += [float(known == ("" if missing else str(value))) for known in column["known"]]
         elif column["kind"] == "dates":
@@ -47,6 +47,14 @@ def read(row: Mapping[str, Any]) -> list[float]:
             inputs += [(number - column["mean"]) / column["deviation"]]
             inputs += [float(missing)] if column["marks_gaps"] else []
     return inputs
+
+
+def is_missing(value: Any, column: Mapping[str, Any]) -> bool:
+    """Whether a cell holds nothing; a text such as `NA` that is a known category is that category."""
+    if value is None or value != value:
+        return True
+    text = str(value).strip()
+    return text in about()["preprocessing"]["missing"] and text not in column.get("known", ())
 
 
 def date(text: str, column: Mapping[str, Any]) -> list[float]:
@@ -67,8 +75,17 @@ def predict(rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
     return outputs
 
 
+def rows_of(path: str) -> list[dict[str, str]]:
+    """The rows of a text file, whose separator is the one that was told, or is found in the first line."""
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        first = file.readline()
+        file.seek(0)
+        marks = ("\t",) if path.endswith(".tsv") else (",", ";", "\t", "|")
+        found = next((mark for mark in marks if mark in first), ",")
+        return list(csv.DictReader(file, delimiter=about()["preprocessing"]["sep"] or found))
+
+
 if __name__ == "__main__":
-    with open(sys.argv[1], encoding="utf-8", newline="") as file:
-        for found in predict(list(csv.DictReader(file))):
-            classes = about()["class_names"]
-            print(found.tolist() if classes is None else f"{classes[int(found.argmax())]} {float(found.max()):.3f}")
+    for found in predict(rows_of(sys.argv[1])):
+        classes = about()["class_names"]
+        print(found.tolist() if classes is None else f"{classes[int(found.argmax())]} {float(found.max()):.3f}")
