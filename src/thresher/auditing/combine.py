@@ -80,7 +80,7 @@ def likelier(probabilities: Array, labels: Array, suggested: Array, matrix: Arra
     >>> unsure, sure = [0.3, 0.7], [0.15, 0.85]
     >>> matrix = np.array([[0.9, 0.1], [0.1, 0.9]])
     >>> likelier(np.array([unsure, sure]), np.array([0, 0]), np.array([1, 1]), matrix).round(2)
-    array([0.25, 0.62])
+    array([0.25, 0.63])
     """
     true = np.clip(probabilities @ np.linalg.pinv(matrix), 0, None)
     change = given_of(true, suggested) * matrix[suggested, labels]

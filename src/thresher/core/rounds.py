@@ -64,7 +64,7 @@ def proposals(count: int, n: int, parts: int) -> tuple[list[int], bool]:
     As many as fit into a part together, `count` at the most; where fewer than `count` would, each chooses its share.
 
     >>> proposals(2, 100, 4), proposals(10, 100, 4), proposals(30, 100, 4)
-    (([2, 2, 2, 2], True), ([6, 6, 6, 6], True), ([8, 7, 8, 7], False))
+    (([2, 2, 2, 2], True), ([6, 6, 6, 6], True), ([8, 7, 7, 8], False))
     """
     each = min(count, n // parts**2)
     if each * parts >= count:
