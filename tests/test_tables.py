@@ -34,7 +34,8 @@ from thresher.data import (
     split,
 )
 from thresher.data.tables import table
-from thresher.engine.loop.history import measure, trimmed_r_squared
+from thresher.engine.loop.history import measure
+from thresher.engine.loop.scores import trimmed_r_squared
 from thresher.noise import CorrectedAccuracy
 from thresher.report.page import _caution
 from thresher.report.run_record import read_run
