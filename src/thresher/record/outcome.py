@@ -29,7 +29,7 @@ from thresher.core.examples import Examples
 from thresher.core.files import damaged, read_arrays, reading, write_whole
 from thresher.core.signals import margins
 from thresher.core.tasks import CLASSES, REAL
-from thresher.core.trees import Tree, images_in, leaves
+from thresher.core.trees import Tree, image_leaves, leaves
 from thresher.data.image_files import files_of, open_image
 from thresher.record import run_folder
 from thresher.record.ledger import Ledger
@@ -207,7 +207,7 @@ def _shown(picked: Examples) -> Iterator[Tensor]:
     if isinstance(picked.inputs, Tensor):
         return iter(picked.inputs)
     if picked.in_memory:
-        return iter(next(iter([*images_in(picked.inputs), *leaves(picked.inputs)])))
+        return iter(next(iter([*image_leaves(picked.inputs), *leaves(picked.inputs)])))
     if picked.collate is not None:
         return iter(())  # its items need not be tensors
     items = Seeded(picked.inputs, picked.ids.tolist(), 0, 0)

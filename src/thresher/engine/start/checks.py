@@ -30,7 +30,7 @@ from thresher.core.rule import (
 )
 from thresher.core.seeding import generator, preserved
 from thresher.core.tasks import LABELS, POSITIONS, REAL, expected_shape
-from thresher.core.trees import Tree, call, images_in, leaves, shapes
+from thresher.core.trees import Tree, call, image_leaves, leaves, shapes
 from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
@@ -244,7 +244,7 @@ def try_model(
 
 
 def _try_views(recipe: Recipe, inputs: Tree, seed: int) -> None:
-    if recipe.views and not isinstance(inputs, Tensor) and not images_in(inputs):
+    if recipe.views and not isinstance(inputs, Tensor) and not image_leaves(inputs):
         raise ThresherError(f"Views augment images, and the inputs have none ({shapes(inputs)}): leave augment= out.")
     for view in recipe.views:
         seen = seen_through(view, inputs, generator(seed, "check", device=leaves(inputs)[0].device))
