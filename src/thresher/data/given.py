@@ -22,7 +22,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.tasks import CLASSES, REAL
 from thresher.core.trees import is_frame, leaves
-from thresher.data.given_tensors import as_inputs, as_labels
+from thresher.data.given_tensors import input_tensors, target_tensor
 from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits
 from thresher.data.tables import rows_as_examples, rows_like
@@ -127,8 +127,8 @@ def _frame(rows: Any, target: str | None, name: str, like: Examples | None) -> E
 
 
 def _pair(inputs: Any, targets: Any, name: str) -> Examples:
-    made = as_inputs(inputs, name)
-    labels, class_names, kind = as_labels(targets, name)
+    made = input_tensors(inputs, name)
+    labels, class_names, kind = target_tensor(targets, name)
     count = len(leaves(made)[0])
     if count != len(labels):
         raise ThresherError(f"{name} has {count} inputs and {len(labels)} targets: give one target for each input.")
@@ -180,7 +180,7 @@ def _dataset(dataset: Any, name: str, target: str | None = None) -> Examples:
         else:
             known = [_target(dataset[place], name) for place in range(len(dataset))]
     named = _named(dataset, known)
-    labels, class_names, kind = as_labels(known, name) if named is None else (*named, "text")
+    labels, class_names, kind = target_tensor(known, name) if named is None else (*named, "text")
     is_class = not labels.is_floating_point() and labels.ndim == 1
     classes = (len(class_names or ()) or int(labels.max()) + 1) if is_class else None
     return Examples(dataset, labels, classes=classes, class_names=class_names, label_kind=kind, name=name)

@@ -13,7 +13,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.trees import Tree, as_tree, in_single_precision
 
 
-def as_labels(targets: Any, name: str) -> tuple[Tensor, list[str] | None, str]:
+def target_tensor(targets: Any, name: str) -> tuple[Tensor, list[str] | None, str]:
     """Real targets as floats and no names; or class ids, with the names of the classes unless they are 0 ... k-1.
 
     Then what the labels were, as `Examples.label_kind` says it.
@@ -78,7 +78,7 @@ def _array(values: Any, what: str, fix: str) -> Any:
         raise ThresherError(f"{what} make no array ({error}): {fix}.") from None
 
 
-def as_inputs(values: Any, name: str) -> Tree:
+def input_tensors(values: Any, name: str) -> Tree:
     """Inputs as floats; bytes where they are pixels, and whole numbers of a tensor or a tree, stay what they are."""
     if isinstance(values, Mapping) or (
         isinstance(values, tuple) and all(isinstance(part, Tensor | np.ndarray | Mapping) for part in values)
