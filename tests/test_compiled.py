@@ -16,7 +16,8 @@ from thresher import Recipe, Run, ThresherError, fit, signals, weigh
 from thresher.engine.device.placement import MODELS, as_written, compiling
 from thresher.engine.loop.training import Training
 from thresher.engine.settings import TrainSettings
-from thresher.engine.train import COMPILED, WORTH_COMPILING, Moment, _compiles, operations
+from thresher.engine.start.compilation import WORTH_COMPILING, operations
+from thresher.engine.train import COMPILED, Moment, _compiles
 from thresher.objectives import LayerPair, Variational
 from thresher.rules import KeepSmallest
 

@@ -1,38 +1,34 @@
 """Train a recipe on examples: the loop around the epochs, and the folder that it is saved in."""
 
-import copy
 import json
-import os
 import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from thresher.core.errors import ThresherError, raised_in
 from thresher.core.examples import Examples
 from thresher.core.files import reading
 from thresher.core.objective import Objective, ObjectiveLike
-from thresher.core.one_output import adapt, one_output
 from thresher.core.recipe import Recipe
 from thresher.core.seeding import preserved, seed_global
 from thresher.core.tasks import LABELS, REAL, TASKS, are_zeros_and_ones
-from thresher.core.trees import Tree, call, leaves
-from thresher.engine.device.placement import compiler_of, compiling, plain, several
+from thresher.engine.device.determinism import determinism
+from thresher.engine.device.placement import Compiler, compiler_of, compiling, placed, plain, several
 from thresher.engine.loop.training import Training
 from thresher.engine.plan import Plan, make_mix, make_plan
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.several.ranks import Ranks
-from thresher.engine.start.checks import first_of
-from thresher.engine.step.learner import evaluating
+from thresher.engine.start.compilation import is_worth_compiling
+from thresher.engine.start.ready_teacher import ready_teacher
 from thresher.engine.store.about import describe_run, start_of
 from thresher.engine.store.checkpoint import Record, RunFolder, start_again
 from thresher.engine.store.together import SharedFolder
@@ -40,7 +36,6 @@ from thresher.record.ledger import Ledger
 from thresher.record.outcome import write_outcome
 from thresher.record.run_folder import CHECKPOINT, EXAMPLES, LEDGER
 
-WORTH_COMPILING = 2e16  # operations of a training that earn the half minute: about 120 epochs of ResNet-18 on CIFAR-10
 COMPILED = "The training pass is compiled first, which takes about half a minute: --no-compiled leaves it as it is."
 CHEAP = 50  # times as long as the last save took: then saving again costs a fiftieth of the time
 
@@ -88,34 +83,20 @@ def train_recipe(
     ranks = Ranks(plan.device, settings.sharded) if several() else None
     if plan.keep_best and validation is None:
         raise ThresherError("keep='best_on_validation' needs a validation set: pass validation=Examples(...).")
-    recipe = replace(
-        recipe,
-        views=recipe.views or plan.views,
-        mix=make_mix(settings.mix, recipe.mix, train),
-        objective=settings.objective if recipe.objective is None else recipe.objective,
-        average=settings.average if recipe.average is None else recipe.average,
-    )
+    recipe = _filled(recipe, plan, train)
     sets = {"train": train, "test": test, "clean": clean, "validation": validation}
     known = {name: examples for name, examples in sets.items() if examples is not None}
-    placed = {name: each.to(plan.device) for name, each in _read_as_labels(known, recipe.objective).items()}
-    with _determinism() if settings.deterministic else nullcontext():
+    known = {name: each.to(plan.device) for name, each in _read_as_labels(known, recipe.objective).items()}
+    with determinism() if settings.deterministic else nullcontext():
         given = _models(recipe, model, plan)
         models = [plain(each) for each in given]
         begins = {} if out is None else {"state at the start": start_of(models, isinstance(model, nn.Module))}
-        placed = {name: examples.in_type_of(models[0]) for name, examples in placed.items()}
-        taught = None if teacher is None else _placed(copy.deepcopy(plain(teacher)), plan)
+        known = {name: examples.in_type_of(models[0]) for name, examples in known.items()}
+        taught = None if teacher is None else ready_teacher(teacher, known["train"], plan)
         if taught is not None:
-            _adapt_teacher(taught, placed["train"])
             begins["teacher"] = start_of([taught], trained_in_place=False)
-        training = Training(recipe, models, placed, plan, taught, ranks)
-        if plan.captured and training.refusal is not None and watch is not None and (ranks is None or ranks.is_first):
-            watch(Moment(0, plan.epochs, 0, 1, note=f"The steps run without a CUDA graph: {training.refusal}."))
-        compiles = _compiles(settings, training)
-        compilers = [compiler_of(each, compiles) for each in given]
-        if compiles and settings.compiled is None and watch is not None:
-            watch(Moment(0, plan.epochs, 0, 1, note=COMPILED))
-        if settings.compiled and training.step.passes.looks_inside:
-            warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=2)
+        training = Training(recipe, models, known, plan, taught, ranks)
+        compilers = _compilers(given, training, watch)
         try:
             with compiling(models, compilers) if any(compilers) else nullcontext():
                 about = describe_run(model, train, test, about or {})
@@ -130,13 +111,16 @@ def train_recipe(
             training.close()
 
 
-def _adapt_teacher(teacher: nn.Module, train: Examples) -> None:
-    """Let a teacher that gives one logit for two classes, or one real number, give columns; it is a copy."""
-    first = first_of(train, 2)
-    with torch.no_grad(), preserved(first.ids.device), evaluating(teacher):
-        adapter = one_output(call(teacher, first.inputs), train.task, train.classes)
-    if adapter is not None:
-        adapt(teacher, adapter)
+def _filled(recipe: Recipe, plan: Plan, train: Examples) -> Recipe:
+    """The recipe, with what the settings say for slots that it leaves open."""
+    settings = plan.settings
+    return replace(
+        recipe,
+        views=recipe.views or plan.views,
+        mix=make_mix(settings.mix, recipe.mix, train),
+        objective=settings.objective if recipe.objective is None else recipe.objective,
+        average=settings.average if recipe.average is None else recipe.average,
+    )
 
 
 def _read_as_labels(sets: Mapping[str, Examples], objective: ObjectiveLike | None) -> Mapping[str, Examples]:
@@ -148,30 +132,30 @@ def _read_as_labels(sets: Mapping[str, Examples], objective: ObjectiveLike | Non
     return {name: replace(each, task=LABELS, checked=False) for name, each in sets.items()}
 
 
+def _compilers(
+    models: Sequence[nn.Module], training: Training, watch: Callable[[Moment], None] | None
+) -> list[Compiler | None]:
+    """What compiles the passes of each model, if anything does; the watcher is told what was decided unasked."""
+    settings, plan, ranks = training.plan.settings, training.plan, training.ranks
+    if plan.captured and training.refusal is not None and watch is not None and (ranks is None or ranks.is_first):
+        watch(Moment(0, plan.epochs, 0, 1, note=f"The steps run without a CUDA graph: {training.refusal}."))
+    compiles = _compiles(settings, training)
+    compilers = [compiler_of(each, compiles) for each in models]
+    if compiles and settings.compiled is None and watch is not None:
+        watch(Moment(0, plan.epochs, 0, 1, note=COMPILED))
+    if settings.compiled and training.step.passes.looks_inside:
+        warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=3)
+    return compilers
+
+
 def _compiles(settings: TrainSettings, training: Training) -> bool:
     """Whether to compile the training pass: as the settings say, or on CUDA where the run is long enough to earn it."""
     if settings.compiled is not None:
         return settings.compiled
     if training.device.type != "cuda" or training.step.passes.looks_inside or training.train.collate is not None:
         return False  # a collate function may give every batch a shape of its own
-    views = max(1, len(training.recipe.views))
-    seen = training.plan.epochs * len(training.train) * views
-    return seen * operations(training.learners[0].model, first_of(training.train, 2).inputs) >= WORTH_COMPILING
-
-
-def operations(model: nn.Module, inputs: Tree) -> float:
-    """Floating-point operations of a training pass, per example: a forward pass, and twice as many backward.
-
-    >>> operations(nn.Linear(3, 5), torch.zeros(4, 3))
-    90.0
-    """
-    from torch.utils.flop_counter import FlopCounterMode  # takes a second
-
-    counter = FlopCounterMode(display=False)
-    first = leaves(inputs)[0]
-    with preserved(first.device), evaluating(model), torch.no_grad(), counter:
-        call(model, inputs)
-    return 3 * counter.get_total_flops() / len(first)
+    passes = training.plan.epochs * max(1, len(training.recipe.views))
+    return is_worth_compiling(training.learners[0].model, training.train, passes)
 
 
 def _loop(
@@ -288,7 +272,7 @@ def _models(recipe: Recipe, model: nn.Module | Callable[[], nn.Module], plan: Pl
             raise ThresherError(
                 f"A recipe with peers={recipe.peers} needs a function that makes a model: pass lambda: MyModel()."
             )
-        return [_placed(model, plan)]
+        return [placed(model, plan.device, plan.channels_last)]
     models = []
     with preserved(plan.device):
         for peer in range(recipe.peers):
@@ -298,25 +282,7 @@ def _models(recipe: Recipe, model: nn.Module | Callable[[], nn.Module], plan: Pl
                 raise ThresherError(
                     f"The model function made a {type(made).__name__}: let it return a torch.nn.Module."
                 )
-            models.append(_placed(made, plan))
+            models.append(placed(made, plan.device, plan.channels_last))
     if len({plain(each) for each in models}) < len(models):
         raise ThresherError("The model function gave the same model twice: let it make a new model each time.")
     return models
-
-
-def _placed(model: nn.Module, plan: Plan) -> nn.Module:
-    if plan.channels_last:
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return model.to(plan.device)
-
-
-@contextmanager
-def _determinism() -> Iterator[None]:
-    before = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=warns)

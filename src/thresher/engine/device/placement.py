@@ -51,6 +51,13 @@ def autocast_on(device: torch.device, precision: Precision) -> Autocast:
     return partial(torch.autocast, device.type, dtype=precision, cache_enabled=False)
 
 
+def placed(model: nn.Module, device: torch.device, channels_last: bool) -> nn.Module:
+    """The model itself, on this device; where images are to be channels last, so are its parameters."""
+    if channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model.to(device)
+
+
 def plain(model: nn.Module) -> nn.Module:
     """The model itself, also where `torch.compile(model)` has wrapped it: its names are then its own."""
     inner = getattr(model, "_orig_mod", model)
