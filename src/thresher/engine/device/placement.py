@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 from thresher.core.errors import ThresherError
 
@@ -56,6 +56,12 @@ def placed(model: nn.Module, device: torch.device, channels_last: bool) -> nn.Mo
     if channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device)
+
+
+def shard_of(tensor: Tensor) -> Tensor:
+    """This process's shard of a tensor, which shares its memory; the tensor itself where it is whole."""
+    kinds = sys.modules.get("torch.distributed.tensor")  # not imported: then nothing is sharded
+    return tensor.to_local() if kinds is not None and isinstance(tensor, kinds.DTensor) else tensor
 
 
 def plain(model: nn.Module) -> nn.Module:

@@ -20,6 +20,7 @@ from thresher.core.schedules import Schedule, observers_of
 from thresher.core.seeding import derive, preserved, seed_global
 from thresher.core.trees import Tree
 from thresher.engine.device.capture import Captured, obstacle, phase
+from thresher.engine.device.placement import shard_of
 from thresher.engine.loop.batch_norm import renew_norms, some_of
 from thresher.engine.loop.batches import BatchSource, CleanStream, PartnerStream, Sweeper, TrainStream, streamed
 from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
@@ -31,7 +32,7 @@ from thresher.engine.several.shards import Shards
 from thresher.engine.start.checks import Tried, check_recipe, check_run, first_of, try_model, try_sets
 from thresher.engine.start.together import check_several, check_sharded, share_learner
 from thresher.engine.step.forward import Batch
-from thresher.engine.step.learner import Learner, shard_of
+from thresher.engine.step.learner import Learner
 from thresher.engine.step.shared import SharedStep
 from thresher.engine.step.step import Passes, Step
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher

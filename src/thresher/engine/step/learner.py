@@ -2,7 +2,6 @@
 
 import copy
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -18,13 +17,11 @@ from thresher.core.errors import ThresherError
 from thresher.core.objective import Objective, Plain
 from thresher.core.one_output import OneOutput, adapt
 from thresher.core.recipe import Averaging
-from thresher.engine.device.placement import as_written
+from thresher.engine.device.placement import as_written, shard_of
 from thresher.engine.several.ranks import Ranks
+from thresher.engine.step.optimizer_state import copied, load_optimizer, put_back
 
-# What an optimizer creates at its first step and does not start from zero.
-_STARTS = {"mu_product": 1.0}
 LAST_INPUTS = "inputs of the last Linear layer"  # the name under which taps keep them
-ABOUT_DEVICE = ("fused", "foreach", "capturable")  # options that say how a device computes, and not what
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
@@ -278,30 +275,9 @@ def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
         optimizer.found_inf, optimizer.grad_scale = skip, None  # type: ignore[attr-defined]
         optimizer.step()
         return
-    before = {
-        parameter: shard_of(parameter.detach()).clone()
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-    }
-    states = {
-        parameter: {
-            name: shard_of(value).clone()
-            for name, value in optimizer.state[parameter].items()
-            if torch.is_tensor(value)
-        }
-        for parameter in before
-    }
+    before = copied(optimizer)
     optimizer.step()
-    undo = skip.bool()
-    with torch.no_grad():
-        for parameter, value in before.items():
-            own = shard_of(parameter.detach())
-            own.copy_(torch.where(undo, value, own))
-            for name, state in optimizer.state[parameter].items():
-                if torch.is_tensor(state):
-                    now, start = shard_of(state), states[parameter].get(name)
-                    old = torch.full_like(now, _STARTS.get(name, 0.0)) if start is None else start
-                    now.copy_(torch.where(undo.to(now.device), old, now))
+    put_back(optimizer, before, skip)
 
 
 class Kernels:
@@ -384,33 +360,9 @@ class Kernels:
             torch._foreach_sub_(steps, [skip] * len(steps))
 
 
-def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
-    """Take over a saved state; how this device computes stays as it is, wherever the state was saved."""
-    here = [{name: group[name] for name in ("lr", *ABOUT_DEVICE) if name in group} for group in optimizer.param_groups]
-    for ours, theirs in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-        known = [name for name in ours if name in theirs and name not in ("lr", *ABOUT_DEVICE)]
-        if other := [name for name in known if type(ours[name]) is not type(theirs[name])]:
-            raise TypeError(f"{other[0]} of the optimizer is a {type(theirs[other[0]]).__name__}")
-    optimizer.load_state_dict(saved)
-    for parameter, state in optimizer.state.items():
-        for name, value in state.items():
-            if not isinstance(value, Tensor) or value.shape not in (parameter.shape, torch.Size([])):
-                raise ValueError(f"{name} of the optimizer fits no parameter")
-    for group, own in zip(optimizer.param_groups, here, strict=True):
-        rate = float(group["lr"])
-        group.update(own)
-        group["lr"] = own["lr"].fill_(rate) if isinstance(own["lr"], Tensor) else rate
-
-
 def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:
     if type(optimizer) not in (Adam, AdamW, SGD) or group.get("differentiable") or group.get("foreach"):
         return False
     if group.get("fused") is False:
         return False
     return all(p.is_floating_point() and shard_of(p) is p for p in group["params"])  # type: ignore[attr-defined]
-
-
-def shard_of(tensor: Tensor) -> Tensor:
-    """This process's shard of a tensor, which shares its memory; the tensor itself where it is whole."""
-    kinds = sys.modules.get("torch.distributed.tensor")  # not imported: then nothing is sharded
-    return tensor.to_local() if kinds is not None and isinstance(tensor, kinds.DTensor) else tensor
