@@ -1,14 +1,18 @@
 """BatchNorm's statistics of an averaged model, which the average of the networks' statistics would not fit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from thresher.core.examples import Examples
+from thresher.core.recipe import View, seen_through
+from thresher.core.seeding import preserved, seed_global
 from thresher.core.trees import Tree, call
 from thresher.engine.device.placement import Autocast, as_written
+from thresher.engine.plan import Plan
+from thresher.engine.step.learner import Learner
 
 ENOUGH = 4096  # examples; in a convolution each gives a channel many values
 
@@ -18,6 +22,26 @@ def some_of(examples: Examples, batch: int) -> list[Tensor]:
     places = torch.arange(0, len(examples), max(len(examples) // ENOUGH, 1), device=examples.targets.device)
     batches = -(-len(places) // batch)
     return [places[first::batches] for first in range(batches)]
+
+
+def renew_averages(
+    learners: Sequence[Learner],
+    train: Examples,
+    views: Sequence[View],
+    plan: Plan,
+    draws: torch.Generator,
+    batch: int,
+    epoch: int,
+) -> None:
+    """Let every average that moves see part of the training set, in batches, as batch rules read signals on it."""
+    for learner in learners:
+        if learner.average is None or learner.rate == 0 or len(train) == 1:
+            continue
+        with preserved(plan.device):
+            seed_global(plan.device, plan.seed, "norms", epoch)
+            inputs = train.batches(some_of(train, batch), workers=plan.workers)
+            seen = (seen_through(views[0], each, draws) for each in inputs) if views else inputs
+            renew_norms(learner.average, learner.model, seen, plan.autocast)
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,23 +13,23 @@ from torch import Tensor, nn
 from thresher.core.errors import ThresherError, raised_in
 from thresher.core.evidence import Now
 from thresher.core.examples import Examples
-from thresher.core.objective import Objective
-from thresher.core.recipe import Recipe, seen_through
+from thresher.core.recipe import Recipe
 from thresher.core.rule import columns_of, needs_of, schedules_of
 from thresher.core.schedules import Schedule, observers_of
 from thresher.core.seeding import derive, preserved, seed_global
 from thresher.core.trees import Tree
 from thresher.engine.device.capture import Captured, obstacle, phase
 from thresher.engine.device.placement import shard_of
-from thresher.engine.loop.batch_norm import renew_norms, some_of
+from thresher.engine.loop.batch_norm import renew_averages
 from thresher.engine.loop.batches import BatchSource, CleanStream, PartnerStream, Sweeper, TrainStream, streamed
 from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
-from thresher.engine.loop.history import Scores, epoch_record, fill_unseen
+from thresher.engine.loop.history import Columns, Scores, epoch_record, fill_unseen
 from thresher.engine.plan import Plan
 from thresher.engine.several.gather import CleanOfAll, NotesOfAll
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.several.shards import Shards
 from thresher.engine.start.checks import Tried, check_recipe, check_run, first_of, try_model, try_sets
+from thresher.engine.start.ready_teacher import with_teacher_output
 from thresher.engine.start.together import check_several, check_sharded, share_learner
 from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import Learner
@@ -86,7 +86,10 @@ class Training:
             at_once, plan.autocast, plan.workers, tried.in_sweep, captured, plan.channels_last, taught,
             shards=None if ranks is None else Shards(ranks), signals_at_once=plan.settings.signals_at_once,
         )  # fmt: skip
-        self.sets = self._with_teacher(sets, taught, objective)
+        self.sets = dict(sets)
+        if taught is not None and taught.network is not None:
+            asked = partial(self.sweeper, taught.network, objective)
+            self.sets |= with_teacher_output(sets, lambda examples: asked(examples).outputs)
         self.train = train = self.sets["train"]
         every = 1 if captured else steps_at_once(plan.batch, train.outputs)
         together = None if ranks is None else NotesOfAll(ranks, plan.batch)
@@ -107,18 +110,6 @@ class Training:
         self.history: list[Record] = []
         self.ledger = Ledger()
         self.scores = Scores(self.sets, self.learners, self.sweeper, plan.keep_best)
-
-    def _with_teacher(
-        self, sets: Mapping[str, Examples], teacher: Teacher | None, objective: Objective
-    ) -> dict[str, Examples]:
-        """The sets, with the column of a teacher that is a network: it is asked once, for it does not change."""
-        made = dict(sets)
-        if teacher is not None and teacher.network is not None:
-            for name in ("train", "validation"):
-                if name in sets and TEACHER_OUTPUT not in sets[name].columns:
-                    said = self.sweeper(teacher.network, objective, sets[name]).outputs
-                    made[name] = sets[name].with_columns(**{TEACHER_OUTPUT: said})
-        return made
 
     @property
     def device(self) -> torch.device:
@@ -236,7 +227,36 @@ class Training:
         return rows.narrow(along, part.start, part.stop - part.start)
 
     def _end_epoch(self, started: float, steps: int, decided: EpochDecisions | None, blended: bool) -> None:
-        columns, extras = [], []
+        """Write the ledger's rows of the epoch and its record, and refuse to go on where training diverged."""
+        plan, columns = self.plan, self._columns(decided, blended)
+        if self.ranks is not None:
+            decided_bytes = [own["weight"].tobytes() for own in columns]
+            self.ranks.check_same("what they decided", self.generator.get_state().numpy().tobytes(), *decided_bytes)
+        record = epoch_record(columns, self.train)
+        self._refuse_divergence(record["loss"])
+        if any(own.average is not None for own in self.learners):
+            renew_averages(
+                self.learners, self.train, self.recipe.views, plan, self.generator, self.sweeper.batch, self.epoch
+            )
+        rate = self.learners[0].optimizer.param_groups[0]["lr"]
+        skipped = self.step.take_skipped()
+        self.epoch += 1
+        record |= {
+            "epoch": self.epoch,
+            "steps": steps,
+            "batch": plan.batch,
+            "learning_rate": float(rate),
+            "skipped": skipped,
+        }
+        for observer in self.observers:
+            record |= observer.record()
+        record |= self.scores.take(self.epoch)
+        self.history.append(record | {"seconds": time.perf_counter() - started})
+        self.finished = self.epoch >= plan.epochs if plan.steps is None else self.steps_done >= plan.steps
+
+    def _columns(self, decided: EpochDecisions | None, blended: bool) -> list[Columns]:
+        """What each network's examples were in this epoch, which observers look at and the ledger keeps."""
+        columns, extras = list[Columns](), []
         for place, (learner, rows) in enumerate(zip(self.learners, self.rows, strict=True)):
             weights, seen = (None, None) if decided is None else (decided.weights(place), decided.evidence[place])
             extras.append({} if decided is None else decided.columns(place, self.train.classes))
@@ -249,46 +269,16 @@ class Training:
             self.ledger.add(epoch_table(self.train, own, extra | found, epoch=self.epoch + 1, peer=place))
         if any(bool((own["weight"] < 0).any()) for own in columns):
             raise ThresherError("A batch rule gave negative weights: let it give weights of at least 0.")
-        if self.ranks is not None:
-            decided_bytes = [own["weight"].tobytes() for own in columns]
-            self.ranks.check_same("what they decided", self.generator.get_state().numpy().tobytes(), *decided_bytes)
-        record = epoch_record(columns, self.train)
+        return columns
+
+    def _refuse_divergence(self, loss: float | None) -> None:
         held = [shard_of(p.detach()) for own in self.learners for p in own.model.parameters()]
         length = nn.utils.get_total_norm(held)
-        if not math.isfinite(record["loss"] or 0.0) or not length.isfinite():
+        if not math.isfinite(loss or 0.0) or not length.isfinite():
             raise ThresherError(
                 f"Training diverged in epoch {self.epoch + 1}: lower the learning rate, scale targets to about 1, or "
                 "set clip=1.0."
             )
-        for learner in self.learners:
-            if learner.average is not None and learner.rate != 0 and len(self.train) > 1:
-                with preserved(self.device):
-                    seed_global(self.device, self.plan.seed, "norms", self.epoch)
-                    renew_norms(learner.average, learner.model, self._first_views(), self.plan.autocast)
-        rate = self.learners[0].optimizer.param_groups[0]["lr"]
-        skipped = self.step.take_skipped()
-        self.epoch += 1
-        record |= {
-            "epoch": self.epoch,
-            "steps": steps,
-            "batch": self.plan.batch,
-            "learning_rate": float(rate),
-            "skipped": skipped,
-        }
-        for observer in self.observers:
-            record |= observer.record()
-        record |= self.scores.take(self.epoch)
-        self.history.append(record | {"seconds": time.perf_counter() - started})
-        if self.plan.steps is None:
-            self.finished = self.epoch >= self.plan.epochs
-        else:
-            self.finished = self.steps_done >= self.plan.steps
-
-    def _first_views(self) -> Iterator[Tree]:
-        """Part of the training set, in batches, as batch rules read signals on it."""
-        rows = some_of(self.train, self.sweeper.batch)
-        for inputs in self.train.batches(rows, workers=self.plan.workers):
-            yield seen_through(self.recipe.views[0], inputs, self.generator) if self.recipe.views else inputs
 
     def networks(self) -> tuple[list[nn.Module], list[nn.Module]]:
         return [own.model for own in self.learners], [own.average for own in self.learners if own.average is not None]
