@@ -18,7 +18,7 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
 from thresher.core.seeding import preserved
 from thresher.core.tasks import CLASSES, expected_shape
-from thresher.core.trees import as_tree, leaves, named_leaves, rows
+from thresher.core.trees import as_tree, named_leaves, rows
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
@@ -90,36 +90,19 @@ def look(
     **now: Any,
 ) -> Looked:
     """The evidence that a rule reads about a batch, with its signals computed; arguments as those of `weigh`."""
-    if not callable(rule):
-        raise ThresherError(f"weigh() asks a rule, not a {type(rule).__name__}: pass one, such as KeepSmallest(...).")
-    if not isinstance(model, nn.Module):
-        raise ThresherError(f"weigh() asks a model, not a {type(model).__name__}: pass a torch.nn.Module.")
-    for name, network in (("peer", peer), ("average", average)):
-        refuse_unless(name, network, isinstance(network, nn.Module | None), "a torch.nn.Module, or None")
-    refuse_unless("objective", objective, objective is None or callable(objective), "a function that gives losses [n]")
-    refuse_unless("epoch", now.get("epoch", 0), is_number(now.get("epoch", 0)), "a number")
-    drawn = now.get("generator")
-    refuse_unless("generator", drawn, isinstance(drawn, torch.Generator | None), "a torch.Generator, or None")
+    _refuse(rule, model, peer, average, objective, now)
     examples = _batch(model, inputs, targets, classes, "the batch")
     device = examples.targets.device
     model_inputs, wanted = examples.as_model_input(examples.inputs), signals_of(rule)
-    passes = "clean" in needs_of(rule) or any(
-        signal.prepared is not None for signal in wanted
-    )  # which make outputs of their own
-    shown = rows(model_inputs, slice(2)) if outputs is None and passes else model_inputs
-    count = len(leaves(shown)[0])
+    count = len(examples)
     if outputs is None:
+        passes = "clean" in needs_of(rule) or any(signal.prepared is not None for signal in wanted)
+        count = min(2, count) if passes else count  # such a pass makes the outputs of all
         with preserved(device), uncached(device), torch.no_grad():
-            outputs = untraced(model, shown)
+            outputs = untraced(model, rows(model_inputs, slice(count)))
     adapter = one_output(outputs, examples.task, examples.classes)
     outputs = outputs if adapter is None else adapter(outputs)
-    if classes is None and examples.task == CLASSES:
-        examples = replace(examples, classes=outputs.shape[-1], checked=False)
-    if not examples.asks_for(outputs, examples.targets[:count]):
-        shape = expected_shape(examples.task, examples.targets[:count], examples.outputs)
-        raise ThresherError(
-            f"The outputs of the batch have shape {list(outputs.shape)}: make them {shape}, as the targets ask."
-        )
+    examples = _with_classes(examples, outputs, count, classes)
     own = as_objective(objective, examples.task)
     if adapter is not None and isinstance(own, Plain):
         own.shown = adapter.undo
@@ -143,6 +126,34 @@ def look(
         with torch.no_grad():
             check_outputs(evidence.outputs, evidence.ids)
         return Looked(evidence, examples.task, adapter)
+
+
+def _refuse(
+    rule: object, model: object, peer: object, average: object, objective: object, now: Mapping[str, Any]
+) -> None:
+    """Refuse arguments of other kinds than `weigh` takes."""
+    if not callable(rule):
+        raise ThresherError(f"weigh() asks a rule, not a {type(rule).__name__}: pass one, such as KeepSmallest(...).")
+    if not isinstance(model, nn.Module):
+        raise ThresherError(f"weigh() asks a model, not a {type(model).__name__}: pass a torch.nn.Module.")
+    for name, network in (("peer", peer), ("average", average)):
+        refuse_unless(name, network, isinstance(network, nn.Module | None), "a torch.nn.Module, or None")
+    refuse_unless("objective", objective, objective is None or callable(objective), "a function that gives losses [n]")
+    refuse_unless("epoch", now.get("epoch", 0), is_number(now.get("epoch", 0)), "a number")
+    drawn = now.get("generator")
+    refuse_unless("generator", drawn, isinstance(drawn, torch.Generator | None), "a torch.Generator, or None")
+
+
+def _with_classes(examples: Examples, outputs: Tensor, count: int, classes: int | None) -> Examples:
+    """The batch with as many classes as these outputs of its first examples have, unless told; others are refused."""
+    if classes is None and examples.task == CLASSES:
+        examples = replace(examples, classes=outputs.shape[-1], checked=False)
+    if not examples.asks_for(outputs, examples.targets[:count]):
+        shape = expected_shape(examples.task, examples.targets[:count], examples.outputs)
+        raise ThresherError(
+            f"The outputs of the batch have shape {list(outputs.shape)}: make them {shape}, as the targets ask."
+        )
+    return examples
 
 
 @contextmanager
