@@ -22,8 +22,8 @@ from thresher.data.splits import Splits
 from thresher.engine.device.placement import find_device
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed, lists_settings
-from thresher.engine.store.about import read_about
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
+from thresher.engine.store.model_json import read_about
 from thresher.engine.train import Moment
 from thresher.methods import AUTO, METHODS, Method, Trainer, choose, method
 from thresher.models import NamedModel, default_model, is_foreign, model_for, without_weights

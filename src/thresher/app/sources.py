@@ -8,7 +8,7 @@ from typing import Any
 from thresher.core.errors import ThresherError
 from thresher.data import TableOptions, names
 from thresher.data.table_files import TABLE_SUFFIXES
-from thresher.engine.store.about import read_about
+from thresher.engine.store.model_json import read_about
 from thresher.record.issues import DIMENSION, Issues
 from thresher.record.run_folder import MODEL, SETTINGS
 

@@ -1,4 +1,4 @@
-"""About a run: what makes it this run and no other, and what its folder says, so that it can be opened again."""
+"""About a run: what makes it this run and no other, and what its folder says of its model."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ from functools import partial
 from hashlib import blake2b
 from numbers import Number
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from thresher.core.datasets import as_input
-from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.files import damaged, read_json, write_whole
+from thresher.core.files import write_whole
 from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of
 from thresher.core.seeding import derive
@@ -32,29 +31,11 @@ from thresher.engine.plan import Plan
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.optimizer_state import ABOUT_DEVICE
 from thresher.models import NamedModel
-from thresher.record.run_folder import CHECKPOINT, MODEL
+from thresher.record.run_folder import MODEL
 
 FORMAT = 2  # of run folders; those of 1 have no model.json
 AT_ONCE = 64 * 2**20  # bytes that are hashed at a time
 _STARTS: MutableMapping[nn.Module, str] = WeakKeyDictionary()  # what modules were before they were trained in place
-
-
-class About(TypedDict):
-    """What model.json holds, that of later additions apart."""
-
-    format: int
-    model: str | None
-    input_shape: list[int] | None
-    outputs: int
-    classes: int | None
-    class_names: list[str] | None
-    target_scale: list[list[float]] | None
-    preparation: dict[str, Any]
-    method: NotRequired[str | None]
-    noise_rate: NotRequired[float | str | None]
-    epochs: NotRequired[float | None]
-    task: NotRequired[str]
-    label_kind: NotRequired[str | None]
 
 
 def describe_run(
@@ -80,33 +61,6 @@ def describe_run(
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     text = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
     write_whole(folder / MODEL, partial(Path.write_text, data=text, encoding="utf-8"))
-
-
-def read_about(folder: Path) -> dict[str, Any]:
-    """What the folder says about its model, or why it cannot be opened."""
-    if not folder.is_dir():
-        raise ThresherError(f"There is no folder {folder}: give the folder of a run.")
-    path, fix = folder / MODEL, "restore it, or train the run again"
-    try:
-        number = read_json(path, dict[str, Any], fix).get("format", 0)
-        if isinstance(number, int) and number > FORMAT:
-            raise ThresherError(f"{folder} was written by a newer version of Thresher: install that version.")
-        found: dict[str, Any] = read_json(path, About, fix)
-    except FileNotFoundError:
-        if (folder / CHECKPOINT).exists():
-            raise ThresherError(
-                f"{folder} was written by an earlier version of Thresher, which kept no {MODEL}: train the run again."
-            ) from None
-        raise ThresherError(
-            f"{folder} holds no run: give a folder that `fit(out=...)` or thresher train wrote."
-        ) from None
-    outputs, names = found["outputs"], found["class_names"]
-    sizes = {outputs, *(found["input_shape"] or ())}
-    if min(sizes) < 1 or (names is not None and len(names) != found["classes"]):
-        raise damaged(path, "its shapes and classes do not fit", fix)
-    if found["target_scale"] is not None and [len(part) for part in found["target_scale"]] != [outputs] * 2:
-        raise damaged(path, "its target_scale does not fit its outputs", fix)
-    return found
 
 
 def identity(recipe: Recipe, sets: Mapping[str, Examples], plan: Plan, learner: Learner) -> dict[str, Any]:
