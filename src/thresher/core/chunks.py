@@ -1,4 +1,4 @@
-"""How arrays are worked through in memory: how many rows at once, in which type, and by which library on the host.
+"""Computing on large arrays: how many rows at once, in which type, and by which library on the host.
 
 Rules never ask which device they run on; what depends on it for speed or precision is here and changes no result.
 """
@@ -25,7 +25,7 @@ def product_type(beside: Tensor) -> torch.dtype:
 
 
 def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
-    """out = left @ right; on the host by numpy, because torch may be told to multiply single precision with less."""
+    """out = left @ right; on the host by numpy, because torch may be set to round single precision."""
     if _on_host(out):
         np.matmul(left.numpy(), right.numpy(), out=out.numpy())
     else:

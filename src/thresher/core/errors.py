@@ -45,7 +45,7 @@ def needs_extra(what: str, extra: str, *modules: str, otherwise: str = "") -> No
 
 
 def printable(text: str) -> str:
-    """The text without what would steer a terminal, or break its encoding: such characters are written out.
+    """The text with escapes in place of characters that would steer a terminal or cannot be encoded.
 
     >>> print(printable(chr(27) + "[31mred"))
     \\x1b[31mred
@@ -76,7 +76,7 @@ class raised_in:  # noqa: N801  # used like a function: with raised_in("the obje
 
 
 def note_stage(error: Exception, stage: str | Callable[[], str]) -> None:
-    """Note where an error was raised, unless it is one of ours, which says itself what to do."""
+    """Add to an error where it was raised, unless it is a ThresherError, which names the fix."""
     if not isinstance(error, ThresherError):
         error.add_note(f"Raised in {stage if isinstance(stage, str) else stage()}.")
 

@@ -1,4 +1,4 @@
-"""What a set of examples is refused for: parts of a wrong kind, and values that cannot be trained on."""
+"""Checks of a set of examples: parts of a wrong kind, and values that cannot be trained on, are refused."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ def check_example_parts(
     name: object, inputs: Any, targets: Any, ids: Any, classes: Any, columns: Any, class_names: Any, normalise: Any,
     collated: bool,
 ) -> None:  # fmt: skip
-    """Refuse parts of a set of examples that no tensors of it can be made of, or that mean nothing."""
+    """Refuse parts of a set of examples that cannot become tensors, or have no meaning."""
     refuse_unless("name", name, isinstance(name, str), "a text")
     _check_inputs(str(name), inputs, collated)
     _check_array(f"The targets of {name}", targets, "one class, or real targets, for each input")
@@ -70,7 +70,7 @@ def _check_inputs(name: str, inputs: Any, collated: bool) -> None:
 
 
 def takes_items(value: object) -> bool:
-    """Whether items of this can be had by position."""
+    """Whether items of this can be looked up by position."""
     return callable(getattr(value, "__getitem__", None))
 
 

@@ -291,7 +291,7 @@ def join(*sets: Examples) -> Examples:
 
 
 def _as_inputs(given: Any, name: str) -> Tree | MapDataset:
-    """Arrays and tables as tensors, whose rows are the examples; mappings and tuples of such; datasets as they are."""
+    """Inputs as tensors whose rows are the examples, or as mappings and tuples of such; datasets stay as they are."""
     if is_frame(given) or (isinstance(given, np.ndarray) and not isinstance(given, np.memmap)):
         return as_leaf(given, name)
     return as_tree(given, name) if is_tree(given) else given

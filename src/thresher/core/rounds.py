@@ -10,7 +10,7 @@ from thresher.core.rule import Decision, Rule, RuleLike
 
 
 def scattered(first: Decision, places: Tensor, then: Decision, ids: Tensor) -> Decision:
-    """What the second round says of the proposed, at their places; nothing of the others."""
+    """The values of the second round at the places of the proposed examples, and zero elsewhere."""
     columns = {name: value.new_zeros(len(ids), *value.shape[1:]) for name, value in then.columns.items()}
     for name, value in then.columns.items():
         columns[name][places] = value

@@ -1,4 +1,4 @@
-"""What targets ask of a model: a class, real values, several labels at once, or a class at every position."""
+"""Tasks: what a model predicts is a class, real values, several labels at once, or a class at every position."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ TASKS = (CLASSES, REAL, LABELS, POSITIONS)
 
 
 def task_of(targets: Tensor, standardised: bool = False) -> str:
-    """The task that targets stand for, where neither it nor a number of classes is given.
+    """The task of these targets, where neither it nor a number of classes is given.
 
     >>> task_of(torch.tensor([0, 2])), task_of(torch.tensor([[0, 1], [1, 1]]))
     ('classification', 'multi-label')

@@ -84,7 +84,7 @@ def acquire(
 
 
 def _refuse(rule: object, model: object, pool: object) -> None:
-    """Refuse what is no rule, no network or no pool, and rules that would choose more than there are."""
+    """Refuse arguments of other kinds, and rules that would choose more examples than the pool has."""
     if not callable(rule):
         raise ThresherError(
             f"acquire() asks a rule, not a {type(rule).__name__}: "
@@ -108,7 +108,7 @@ def _refuse(rule: object, model: object, pool: object) -> None:
 
 
 def _folder(on_disk: Path | str | None) -> AbstractContextManager[str | None]:
-    """A folder of its own inside the one given, gone afterwards."""
+    """A temporary folder inside the one given."""
     if on_disk is None:
         return nullcontext()
     Path(on_disk).mkdir(parents=True, exist_ok=True)

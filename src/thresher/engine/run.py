@@ -135,7 +135,7 @@ class Run:
         return weights
 
     def _noise_rate(self) -> float | None:
-        """The share of wrong targets that the run found, or was told."""
+        """The share of wrong targets that the run estimated, or was given."""
         told = self.about.get("noise_rate")
         found = next((record["noise_rate"] for record in self.history if record.get("noise_rate")), {"rate": told})
         return float(found["rate"]) if isinstance(found["rate"], int | float) else None
@@ -233,7 +233,7 @@ class Run:
         return made
 
     def report(self, path: Path | str | None = None) -> Path:
-        """Write the page that shows this run, report.html in its folder unless told otherwise, and say where it is."""
+        """Write the report of this run, by default to report.html in its folder, and return its path."""
         from thresher.report import write_report
 
         folder = self._folder("A report is made of")

@@ -42,7 +42,7 @@ CHEAP = 50  # times as long as the last save took: then saving again costs a fif
 
 @dataclass(frozen=True)
 class Moment:
-    """What a watcher is told: after every step, with the epoch's record after every epoch, and a note at the start."""
+    """What `watch` receives: after every step, with the record after every epoch, and with a note at the start."""
 
     epoch: int
     epochs: float
@@ -135,7 +135,7 @@ def _read_as_labels(sets: Mapping[str, Examples], objective: ObjectiveLike | Non
 def _compilers(
     models: Sequence[nn.Module], training: Training, watch: Callable[[Moment], None] | None
 ) -> list[Compiler | None]:
-    """What compiles the passes of each model, if anything does; the watcher is told what was decided unasked."""
+    """What compiles the passes of each model, if anything; `watch` receives what no setting decided as a note."""
     settings, plan, ranks = training.plan.settings, training.plan, training.ranks
     if plan.captured and training.refusal is not None and watch is not None and (ranks is None or ranks.is_first):
         watch(Moment(0, plan.epochs, 0, 1, note=f"The steps run without a CUDA graph: {training.refusal}."))

@@ -67,7 +67,7 @@ def weigh(
 
 @dataclass(frozen=True)
 class Looked:
-    """What a rule is asked about: evidence, the task of its targets, and what gave a single output its columns."""
+    """Evidence about a batch, the task of its targets, and the adapter of a model with a single output."""
 
     evidence: Evidence
     task: str
@@ -145,7 +145,7 @@ def _refuse(
 
 
 def _with_classes(examples: Examples, outputs: Tensor, count: int, classes: int | None) -> Examples:
-    """The batch with as many classes as these outputs of its first examples have, unless told; others are refused."""
+    """The batch with as many classes as these outputs have, unless told; outputs of a wrong shape are refused."""
     if classes is None and examples.task == CLASSES:
         examples = replace(examples, classes=outputs.shape[-1], checked=False)
     if not examples.asks_for(outputs, examples.targets[:count]):
@@ -244,7 +244,7 @@ def _known_strategy(
     clean: Batch | None,
     classes: int | None,
 ) -> Strategy | None:
-    """What `choose_strategy` finds, which takes several passes of its own and so is asked once for a model as it is."""
+    """The result of `choose_strategy`, cached for each model, because finding it takes several passes."""
     inputs, known = batch.inputs, _STRATEGIES.setdefault(model, {})
     layers = tuple((type(layer), layer.training) for layer in model.modules())
     learnt = tuple((name, parameter.requires_grad) for name, parameter in model.named_parameters())

@@ -100,7 +100,7 @@ class Trainer:
 
 
 def _counting(recipe: Recipe, train: Examples) -> Recipe:
-    """The recipe, in which examples also count as their column `sample_weight` says, where they have one."""
+    """The recipe, with weights multiplied by the column `sample_weight` where the examples have one."""
     if "sample_weight" not in train.columns:
         return recipe
     both = SampleWeight() if recipe.each_epoch is None else product(SampleWeight(), recipe.each_epoch)

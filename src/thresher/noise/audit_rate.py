@@ -91,7 +91,7 @@ def at_most(everywhere: float, count: int) -> float:
 
 
 def too_wide(low: float, high: float) -> bool:
-    """Whether an interval says nothing.
+    """Whether an interval is too wide to be of use.
 
     >>> too_wide(0.0, 0.35), too_wide(0.05, 0.4)
     (True, False)

@@ -1,4 +1,4 @@
-"""What is said of a noise rate: the share to assume, an interval, and why."""
+"""An estimate of the noise rate: the share to assume, an interval, and the reason."""
 
 from dataclasses import dataclass
 from math import sqrt

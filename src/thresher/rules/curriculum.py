@@ -45,7 +45,7 @@ class Curriculum(Rule):
 
 
 def moving_level(evidence: Evidence, values: Tensor, fraction: float | Schedule, rate: float) -> Tensor:
-    """The moving average [] of the quantile of values [n], with what the evidence's memory says it was."""
+    """The moving average [] of the quantile of values [n], from its last value in the evidence's memory."""
     level = quantile(values, evidence.value(fraction))
     return rate * evidence.memory["level"] + (1 - rate) * level if "level" in evidence.memory else level
 

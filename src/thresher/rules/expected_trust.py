@@ -73,5 +73,5 @@ def scaled_by_trust(rule: RuleLike, ids: Tensor, trust: Tensor) -> RuleLike:
 
 
 def _complement(signal: Signal) -> Signal:
-    """1 - signal, of one that goes from 0 to 1."""
+    """1 - signal, for a signal between 0 and 1."""
     return Signal(f"(1 - {signal.name})", lambda evidence: 1 - evidence.read(signal), signal.tasks, made_of=(signal,))

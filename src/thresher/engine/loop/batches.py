@@ -102,7 +102,7 @@ def _at(kept: Mapping[str, Tensor], index: Tensor) -> dict[str, Tensor]:
 
 
 def _overwrite(kept: dict[str, Tensor], new: Mapping[str, Tensor]) -> None:
-    """Put new values into the tensors kept under the same names; names that are gone are forgotten."""
+    """Copy new values into the tensors kept under the same names; names without new values are removed."""
     for name in kept.keys() - new.keys():
         del kept[name]
     for name, value in new.items():

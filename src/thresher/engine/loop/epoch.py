@@ -1,4 +1,4 @@
-"""What is decided before the first step of an epoch: by evidence about whole sets, which sweeps when it is read."""
+"""Decisions before the first step of an epoch, from evidence about whole sets, which is swept when first read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -103,13 +103,13 @@ def epoch_record(networks: Sequence[Columns], train: Examples) -> Record:
 
 
 def _predicted_right(networks: Sequence[Columns], train: Examples) -> float | None:
-    """The share of all training examples, visited or not, that are predicted as what they truly are."""
+    """The share of all training examples, visited or not, that are predicted as their true class."""
     true = train.columns["true_target"].cpu().numpy()
     return _share(np.concatenate([columns["prediction"][:, 0] == true for columns in networks]))
 
 
 def _right(columns: Columns, train: Examples) -> Truth:
-    """Whether each example teaches what is true: by the given target, or by the one that took its place."""
+    """Whether each example's target, the given one or the one that replaced it, is the true one."""
     if "taught" in columns and "true_target" in train.columns:
         return np.asarray(columns["taught"] == train.columns["true_target"].cpu().numpy())
     return ~train.columns["is_corrupt"].cpu().numpy().astype(bool)
@@ -150,7 +150,7 @@ class Scores:
         self.best: dict[str, Any] | None = None
 
     def take(self, epoch: int) -> dict[str, Any]:
-        """The part of an epoch's record that says how good the networks are."""
+        """The scores of an epoch, as part of its record."""
         found: dict[str, Any] = {"metric": self.metric, "score": None, "scores": {}}
         if "test" in self.sets:
             outputs = [self._outputs(own.model, own, "test") for own in self.learners]
@@ -196,7 +196,7 @@ def _together(outputs: Sequence[Tensor], task: str) -> Tensor:
 
 
 def _networks(learner: Learner) -> list[nn.Module]:
-    """Everything of a learner that one would use afterwards."""
+    """The networks of a learner whose parameters are kept: the model, the objective and the average."""
     return [learner.model, learner.objective, *([] if learner.average is None else [learner.average])]
 
 

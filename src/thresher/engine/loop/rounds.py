@@ -60,7 +60,7 @@ def parts_for(
     ranks: Ranks | None,
     draws: torch.Generator,
 ) -> tuple[Rounds, Parts] | None:
-    """The parts in which a rule is asked, or None where it can see all at once, or has to.
+    """The parts in which a rule is asked, or None where one call about all examples fits, or is needed.
 
     `some` is evidence about a few of them, from which the size of that about all is told; at_most is in GiB.
     """

@@ -1,4 +1,4 @@
-"""Refusals at the start: what is missing or does not fit is said before any training.
+"""Checks before training: what is missing, or does not fit, is refused with an error that names the fix.
 
 A recipe is checked by what it declares, and the model by a dry run on an example or two of every set.
 """
@@ -38,7 +38,7 @@ DERIVATIVES = (Prepared.GRADIENT_NORM, Prepared.CLEAN_AGREEMENT)
 
 
 def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
-    """Refuse a recipe that asks for what this task or this call does not have."""
+    """Refuse a recipe that needs what this task or this call does not provide."""
     task = _check_signals(recipe, train)
     if task not in objective.tasks:
         raise ThresherError(
@@ -82,7 +82,7 @@ def _check_derivatives(recipe: Recipe, objective: Objective) -> None:
 
 
 def check_round(rule: RuleLike, pool: Examples, given: Mapping[str, object]) -> None:
-    """Refuse a rule that cannot be asked about a pool, or reads what this call does not have."""
+    """Refuse a rule that cannot choose from a pool, or reads what this call does not provide."""
     _check_signals(rule, pool)
     _check_given(rule, pool, given)
     for part in parts(rule):

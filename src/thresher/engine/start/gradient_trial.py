@@ -1,4 +1,4 @@
-"""What can be read inside a model, found out at the start by trying: a gradient strategy, and its last layer."""
+"""How derivatives are taken through a model, and which layer is its last: found before training by trying."""
 
 import warnings
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Refusals at the start for recipes that mix, relabel or have a teacher: what these slots read and cannot have."""
+"""Checks before training of recipes that mix, relabel or have a teacher."""
 
 import math
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def _check_mix(recipe: Recipe, task: str) -> None:
 
 
 def check_teacher(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
-    """Refuse a teacher that cannot say what is asked of it."""
+    """Refuse a teacher that lacks a layer or a column which the recipe reads."""
     teacher, validation = given.get("teacher"), given.get("validation")
     if isinstance(teacher, nn.Module):
         known = dict(teacher.named_modules())

@@ -1,4 +1,4 @@
-"""The teacher beside a student: what it says of the same examples, from a column or from a frozen network."""
+"""The teacher of a student: its outputs for the same examples, from a column or from a frozen network."""
 
 from collections.abc import Sequence
 

@@ -110,7 +110,7 @@ class Centrality(Rule):
 
     @staticmethod
     def joined(first: Decision, places: Tensor, then: Decision, ids: Tensor) -> Decision:
-        """What both rounds say together."""
+        """The decision that both rounds make together."""
         return scattered(first, places, then, ids)
 
     def __call__(self, evidence: Evidence) -> Decision:
