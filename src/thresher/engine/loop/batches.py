@@ -260,8 +260,36 @@ class Sweeper:
             places = torch.cat([places, places[:1].expand(-n % self.batch)])
         batches = torch.split(places, self.batch)
         rows = batches if self.shards is None else self.shards.of(batches)
-        taps = taps or Taps(model)
         strategy = self.strategy if self.strategy is not None and set(self.strategy.norms) & set(wanted) else None
+        see = self._seen(model, objective, examples, wanted, taps or Taps(model), strategy, by_prediction)
+        grad = torch.set_grad_enabled(strategy is not None)
+        with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
+            done = 0
+            stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
+            for turn, (row, inputs) in enumerate(zip(rows, stream, strict=True)):
+                if self.captured and examples.in_memory and strategy is None:
+                    key = (id(model), id(examples), by_prediction, *wanted)
+                    if key not in self.captures:
+                        self.captures[key] = Captured(see)
+                    seen = [value.clone() for value in self.captures[key]("sweep", index=row, inputs=inputs)]
+                else:
+                    seen = see(row, inputs)
+                brought = [seen] if self.shards is None else self.shards.brought(seen, turn, batches)
+                for values in brought:
+                    take([value[: n - done] for value in values])
+                    done += self.batch
+
+    def _seen(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        examples: Examples,
+        wanted: Sequence[Signal],
+        taps: Taps,
+        strategy: Strategy | None,
+        by_prediction: bool,
+    ) -> Callable[[Tensor, Tree | None], list[Tensor]]:
+        """(positions, streamed inputs) -> the outputs of these examples, and their wanted signals."""
         teacher = self.teacher if wanted and "teacher" in objective.needs else None
         read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
         source = BatchSource(examples, sorted(read) if wanted else (), self.channels_last)
@@ -280,19 +308,4 @@ class Sweeper:
             kept = summary(outputs, batch.targets) if examples.task == POSITIONS else outputs
             return [kept, *(evidence.known[signal].detach() for signal in wanted)]
 
-        grad = torch.set_grad_enabled(strategy is not None)
-        with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
-            done = 0
-            stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
-            for turn, (row, inputs) in enumerate(zip(rows, stream, strict=True)):
-                if self.captured and examples.in_memory and strategy is None:
-                    key = (id(model), id(examples), by_prediction, *wanted)
-                    if key not in self.captures:
-                        self.captures[key] = Captured(see)
-                    seen = [value.clone() for value in self.captures[key]("sweep", index=row, inputs=inputs)]
-                else:
-                    seen = see(row, inputs)
-                brought = [seen] if self.shards is None else self.shards.brought(seen, turn, batches)
-                for values in brought:
-                    take([value[: n - done] for value in values])
-                    done += self.batch
+        return see
