@@ -20,7 +20,8 @@ from PIL import Image
 
 from thresher import Recipe, fit
 from thresher.core.errors import ThresherError
-from thresher.core.examples import Examples, join
+from thresher.core.examples import Examples
+from thresher.core.joining import join
 from thresher.data import Splits, in_memory, load, load_clean, loading, names, standardise_targets
 from thresher.data.arrays import channel_statistics
 from thresher.data.splits import hold_out

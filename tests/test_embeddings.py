@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import thresher as th
 from thresher.core.errors import ThresherError
-from thresher.core.examples import join
+from thresher.core.joining import join
 from thresher.data import Splits, load, load_clean
 from thresher.models import model_for
 

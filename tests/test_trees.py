@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from thresher import Examples, Recipe, Run, acquire, fit, open_run, signals, weigh
 from thresher.core.errors import ThresherError
-from thresher.core.examples import join
+from thresher.core.joining import join
 from thresher.core.trees import call
 from thresher.engine.store.about import checksum
 from thresher.methods import acquisition, method

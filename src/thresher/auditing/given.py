@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from thresher.auditing.judges import is_pandas
 from thresher.core.errors import ThresherError
-from thresher.core.examples import Examples, join
+from thresher.core.examples import Examples
+from thresher.core.joining import join
 from thresher.data.given import as_examples, examples_like
 from thresher.data.splits import Splits, is_held_out
 

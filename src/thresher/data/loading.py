@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError, refuse_endless, refuse_unless, unknown
-from thresher.core.examples import Examples, join
+from thresher.core.examples import Examples
+from thresher.core.joining import join
 from thresher.core.seeding import generator
 from thresher.data.arrays import from_npz, known_images
 from thresher.data.class_names import TEN_DIGITS

@@ -5,7 +5,8 @@ from dataclasses import replace
 import torch
 
 from thresher.core.errors import ThresherError
-from thresher.core.examples import Examples, join
+from thresher.core.examples import Examples
+from thresher.core.joining import join
 from thresher.core.recipe import Recipe
 from thresher.engine.run import Run
 from thresher.methods.method import Trainer

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from thresher.core.errors import ThresherError
-from thresher.core.examples import Examples, join
+from thresher.core.examples import Examples
+from thresher.core.joining import join
 from thresher.core.recipe import Recipe
 from thresher.core.rule import columns_of, needs_of, schedules_of
 from thresher.core.schedules import observers_of

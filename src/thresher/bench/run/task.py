@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from thresher.app.train_job import prepare_sets
 from thresher.bench.definition.grid import LAST_EPOCHS, Job, Measured, Task
-from thresher.core.examples import join
+from thresher.core.joining import join
 from thresher.core.recipe import Recipe
 from thresher.data import load
 from thresher.engine.plan import epochs_for, learning_rates, make_schedule
