@@ -15,8 +15,8 @@ from thresher.core.evidence import Signal, Swept
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
 from thresher.core.one_output import one_output
-from thresher.core.recipe import Draw, MixFromSet, MixLike, Pairing, Visits
-from thresher.core.rule import Decision, in_epoch
+from thresher.core.recipe import Draw
+from thresher.core.rule import Decision
 from thresher.core.seeding import generator, preserved
 from thresher.core.tasks import POSITIONS, summary
 from thresher.core.trees import Tree, mapped, selected
@@ -167,20 +167,6 @@ class CleanStream:
             self.carry = queued(self.carry, torch.randperm(len(self.clean), generator=draws))
         taken, self.carry = self.carry[: self.batch], self.carry[self.batch :]
         return taken
-
-
-class PartnerStream:
-    """Partners from the whole set for every visit of an epoch, where the recipe's mix draws such."""
-
-    def __init__(self, mix: MixLike | None, train: Examples, seed: int):
-        self.mix, self.train, self.seed = mix, train, seed
-
-    def draw(self, order: Tensor, decided: Mapping[str, Tensor], epoch: int) -> Pairing | None:
-        """Partners and shares [steps, batch], or None where no partner comes from the whole set."""
-        mix = in_epoch(epoch, self.mix)
-        if not isinstance(mix, MixFromSet):
-            return None
-        return mix.draw(Visits(order, self.train, decided, epoch, generator(self.seed, "mix", epoch)))
 
 
 def streamed(

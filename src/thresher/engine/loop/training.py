@@ -21,9 +21,10 @@ from thresher.core.trees import Tree
 from thresher.engine.device.capture import Captured, obstacle, phase
 from thresher.engine.device.placement import shard_of
 from thresher.engine.loop.batch_norm import renew_averages
-from thresher.engine.loop.batches import BatchSource, CleanStream, PartnerStream, Sweeper, TrainStream, streamed
+from thresher.engine.loop.batches import BatchSource, CleanStream, Sweeper, TrainStream, streamed
 from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
 from thresher.engine.loop.history import Columns, Scores, epoch_record, fill_unseen
+from thresher.engine.loop.partners import drawn_partners
 from thresher.engine.plan import Plan
 from thresher.engine.several.gather import CleanOfAll, NotesOfAll
 from thresher.engine.several.ranks import Ranks
@@ -102,7 +103,6 @@ class Training:
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules}
         self.visits = TrainStream(train, recipe.draw, plan.batch, plan.seed)
-        self.partners = PartnerStream(recipe.mix, train, plan.seed)
         read = columns_of(recipe) if passes.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
         self.source = BatchSource(train, sorted(read), plan.channels_last, clean)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
@@ -130,7 +130,10 @@ class Training:
         at_most = None if plan.steps is None else plan.steps - self.steps_done
         order = self.visits.order(epoch, decisions, at_most)
         clean = self.clean.order(epoch, len(order))
-        drawn = self.partners.draw(order, {} if decisions is None else decisions[0].columns, epoch)
+        drawn, mix = None, self.recipe.mix
+        if mix is not None:
+            columns = {} if decisions is None else decisions[0].columns
+            drawn = drawn_partners(mix, self.train, order, columns, epoch, plan.seed)
         inputs, clean_inputs, partner_inputs = (
             streamed(examples, self._own(places), len(order), seed=plan.seed, epoch=epoch, workers=plan.workers)
             for examples, places in (
