@@ -15,7 +15,7 @@ from torch import Tensor
 from thresher import Recipe, ThresherError, fit
 from thresher.core.evidence import Evidence
 from thresher.corruption import corrupt
-from thresher.data.loading import blobs
+from thresher.data import blobs
 from thresher.methods import METHODS, Trainer, incv
 from thresher.methods.incv import noise_rate_from_agreement, select_examples, wrong_among_selected
 from thresher.models.__init__ import MLP
@@ -230,7 +230,7 @@ class NoPandas:
 
 sys.meta_path.insert(0, NoPandas())  # before pyarrow looks for it
 from thresher import fit
-from thresher.data.loading import blobs
+from thresher.data import blobs
 from thresher.models.__init__ import MLP
 
 train, test = blobs(120, 3, 4)

@@ -10,7 +10,7 @@ from tiny import examples, net, real_examples, trainer, trusted
 
 from thresher import Examples, Run, ThresherError
 from thresher.corruption import corrupt
-from thresher.data.loading import digits, regression
+from thresher.data import digits, regression
 from thresher.methods import METHODS
 from thresher.models.__init__ import MLP
 

@@ -20,7 +20,7 @@ from thresher import Examples, Moment, Recipe, Run, ThresherError, fit, signals
 from thresher.core.rule import schedules_of
 from thresher.core.schedules import ramp
 from thresher.corruption import corrupt
-from thresher.data.loading import digits, regression
+from thresher.data import digits, regression
 from thresher.methods import METHODS, MethodFacts
 from thresher.models.__init__ import MLP
 from thresher.noise.audit_rate import contradictions

@@ -2,9 +2,10 @@
 
 from thresher.data.arrays import from_arrays, from_npz
 from thresher.data.clean import load_clean, load_test, take_clean
+from thresher.data.generated_sets import blobs, regression
 from thresher.data.image_files import ImageFiles
 from thresher.data.image_folders import image_folder, in_memory
-from thresher.data.loading import blobs, digits, load, load_whole, names, notes_of, regression
+from thresher.data.loading import digits, load, load_whole, names, notes_of
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.data.predictions import Predictions, read_predictions
 from thresher.data.preparation import Preparation, preparation_of
