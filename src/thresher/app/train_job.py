@@ -20,15 +20,15 @@ from thresher.data.splits import path_and_option
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.door import estimate_by_folds
 from thresher.engine.device.placement import find_device
-from thresher.engine.plan import epochs_for, learning_rates, make_schedule, make_views
+from thresher.engine.plan import epochs_for, learning_rates, make_views
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, training_part
 from thresher.engine.train import Moment
-from thresher.methods import AUTO, Choice, Method, Trainer, choose, fine_tune, last_rate, method
+from thresher.methods import AUTO, Choice, Method, Trainer, choose, method
 from thresher.models import NamedModel, model_for
 from thresher.noise import Estimate
 from thresher.record.outcome import keep_rows
-from thresher.record.run_folder import FINE_TUNED, NOISE_RATE, SETTINGS
+from thresher.record.run_folder import NOISE_RATE, SETTINGS
 from thresher.report.run_record import by_folds_in
 from thresher.slots import Growing
 
@@ -239,28 +239,6 @@ def _batch(job: TrainJob) -> int:
         return min(wanted, len(job.train))
     # Of a set that is being labelled there may be few at first, of which a rule may keep no more than half.
     return min(wanted, max(1, len(job.train) // 3))
-
-
-def fine_tuned(
-    job: TrainJob, run: Run, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0
-) -> Run:
-    """The run's networks after some steps on the clean examples alone, in a folder inside the run's."""
-    settings = job.settings
-    schedule = make_schedule(settings.schedule, job.epochs)
-    rate = (settings.learning_rate or 0.0) * last_rate(schedule, job.epochs)
-    assert job.sets.clean is not None
-    return fine_tune(
-        run,
-        job.sets.clean,
-        steps=settings.fine_tune_steps,
-        batch=settings.batch or DEFAULT_BATCH,
-        test=job.sets.test,
-        watch=watch,
-        out=out / FINE_TUNED,
-        settings=training_part(
-            settings, learning_rate=rate, commit_every=commit_every, epochs=None, schedule=None, clean_batch=None
-        ),
-    )
 
 
 def _refuse_without_clean(settings: Settings, known: Method | None) -> None:

@@ -62,9 +62,10 @@ def _train(
     ranks: "Ranks | None" = None,
 ) -> None:
     """Train and tell, of several processes the first; the others only train."""
+    from thresher.app.fine_tuning import fine_tuned
     from thresher.app.folders import free_folder, read_toml, refuse_stored_code, usual_name
     from thresher.app.settings import make_settings
-    from thresher.app.train_job import fine_tuned, prepare_job, start
+    from thresher.app.train_job import prepare_job, start
     from thresher.report import check_installed
 
     check_installed()  # before anything is trained
@@ -106,8 +107,9 @@ def _train_and_tell(job: "TrainJob", folder: Path, commit_every: float, as_json:
 
 
 def _watched(job: "TrainJob", folder: Path, commit_every: float, aside: "Console") -> "tuple[Run, Run | None]":
+    from thresher.app.fine_tuning import fine_tuned
     from thresher.app.terminal import progress
-    from thresher.app.train_job import fine_tuned, known_by_folds, start
+    from thresher.app.train_job import known_by_folds, start
     from thresher.data import notes_of
     from thresher.engine.device.placement import find_device
     from thresher.report.run_record import noise_rate_found
