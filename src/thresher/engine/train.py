@@ -171,81 +171,85 @@ def _loop(
     if ranks is not None:
         identity = json.dumps(training.identity(), sort_keys=True)
         ranks.check_same("what they train, by which settings, or on what data", identity.encode())
-    told = watch if ranks is None or ranks.is_first else None
+    watch = watch if ranks is None or ranks.is_first else None
     if out is None:
-        return _to_the_end(training, None, None, until, told, about)
+        _train_epochs(training, None, until, watch)
+        return _run(training, None, about)
     given = (out, training.identity() | begins, about)
     folder = RunFolder(*given) if ranks is None else SharedFolder(*given, ranks)
     with folder.opened() as saved:
-        return _to_the_end(training, folder, saved, until, told, about)
+        training.ledger = Ledger(folder.path / LEDGER if folder.writes else None)
+        if saved is not None:
+            with reading(folder.path / CHECKPOINT, start_again(folder.path)):
+                training.load_state(saved)
+        _train_epochs(training, folder, until, watch)
+        if saved is None or not saved["finished"]:
+            folder.commit(training.state(), training.ledger, training.history)
+        if folder.writes and not (folder.path / EXAMPLES).exists():  # a finished run may have been killed before this
+            write_outcome(folder.path, training.train, training.ledger, training.sets.get("validation"))
+        if ranks is not None:
+            training.ledger = Ledger(folder.path / LEDGER, training.agreed(training.ledger.parts))
+        return _run(training, folder.path, about)
 
 
-def _to_the_end(
+def _train_epochs(
     training: Training,
     folder: RunFolder | None,
-    saved: Mapping[str, Any] | None,
     until: Callable[[Record], bool] | None,
     watch: Callable[[Moment], None] | None,
-    about: Mapping[str, Any],
-) -> Run:
-    writes = folder is not None and folder.writes
-    training.ledger = Ledger(folder.path / LEDGER if folder is not None and writes else None)
-    if saved is not None and folder is not None:
-        with reading(folder.path / CHECKPOINT, start_again(folder.path)):
-            training.load_state(saved)
+) -> None:
+    """Train the epochs that are left, saving now and then; after SIGTERM the epoch is saved and the process ends."""
     saved_at, took = time.monotonic(), 0.0
     commit_every = training.plan.settings.commit_every
     can_save = folder is not None and training.ranks is None  # one of several that ends late keeps the others waiting
-    with _told_to_end(can_save) as told:
+    with _noted_signals(can_save) as signals:
         while not training.finished:
             _watched_epoch(training, until, watch)
             now = time.monotonic()
-            due = not training.finished and (bool(told) or now - saved_at >= min(commit_every, CHEAP * took))
+            due = not training.finished and (bool(signals) or now - saved_at >= min(commit_every, CHEAP * took))
             if folder is not None and training.agreed(due):
                 folder.commit(training.state(), training.ledger, training.history)
                 saved_at = time.monotonic()
                 took = saved_at - now
-                if told:
+                if signals:
                     warnings.warn(f"Ended as told after epoch {training.epoch}, which is saved.", stacklevel=2)
-                    raise SystemExit(128 + told[0])
+                    raise SystemExit(128 + signals[0])
     training.scores.restore_best()
-    if folder is not None:
-        if saved is None or not saved["finished"]:
-            folder.commit(training.state(), training.ledger, training.history)
-        if writes and not (folder.path / EXAMPLES).exists():  # also where a finished run was killed before it came here
-            write_outcome(folder.path, training.train, training.ledger, training.sets.get("validation"))
-        if training.ranks is not None:
-            training.ledger = Ledger(folder.path / LEDGER, training.agreed(training.ledger.parts))
+
+
+def _run(training: Training, out: Path | None, about: Mapping[str, Any]) -> Run:
+    """The finished training as a run."""
     models, averages = training.networks()
+    best = training.scores.best
     return Run(
-        training.recipe,
-        models,
-        averages,
-        training.history,
-        training.ledger,
-        None if folder is None else folder.path,
-        training.stopped,
-        None if training.scores.best is None else training.scores.best["epoch"],
-        about,
+        recipe=training.recipe,
+        models=models,
+        averages=averages,
+        history=training.history,
+        ledger=training.ledger,
+        out=out,
+        stopped=training.stopped,
+        chosen=None if best is None else best["epoch"],
+        about=about,
     )
 
 
 @contextmanager
-def _told_to_end(can_save: bool) -> Iterator[list[int]]:
-    """Signals to end (SIGTERM) that come meanwhile: an epoch is finished and saved first; a second ends at once."""
-    told: list[int] = []
+def _noted_signals(can_save: bool) -> Iterator[list[int]]:
+    """The signals to end (SIGTERM) that came inside: the first is only noted, a second one ends the process at once."""
+    noted: list[int] = []
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     if not (can_save and ours):
-        yield told
+        yield noted
         return
 
     def note(number: int, _: object) -> None:
-        told.append(number)
+        noted.append(number)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     signal.signal(signal.SIGTERM, note)
     try:
-        yield told
+        yield noted
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
