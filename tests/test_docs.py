@@ -184,6 +184,10 @@ def rows_under(heading: str) -> list[list[str]]:
     return [[cell.strip(" `") for cell in row] for row in rows[2:]]
 
 
+def test_the_glossary_is_short() -> None:
+    assert len(rows_under("Twelve words")) <= 12
+
+
 def test_every_stop_of_the_walk_is_there() -> None:
     stops = rows_under("The walk of one example")
     assert [int(number) for number, *_ in stops] == list(range(1, len(stops) + 1))
