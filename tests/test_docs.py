@@ -1,9 +1,11 @@
 """What the documents say is so: commands, files, public names, the design. Their code runs in test_site.py."""
 
 import ast
+import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import tomllib
 from importlib import import_module
@@ -162,6 +164,30 @@ def test_what_public_modules_export_is_there(module: str) -> None:
 
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"^```py\n# (\S+)\n(.*?)^```", DESIGN, re.DOTALL | re.MULTILINE)
+
+
+PY_BLOCK = re.compile(r"^```py\n# (\S+?)(?:, started by: (torchrun [^\n]+))?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+TORCHRUN = [(page, *found) for page in PAGES for found in PY_BLOCK.findall(page.read_text("utf-8")) if found[1]]
+
+
+def test_every_block_of_code_is_run_or_held_to_the_source() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        kinds = re.findall(r"^```(.*)\n(?:(?!^```).*\n)*?^```$", text, re.MULTILINE)
+        allowed = {"python", "sh", "py"} | ({""} if page.name == "walkthrough.md" else set())
+        assert set(kinds) <= allowed, page.name
+        shown = [name for name, command, _ in PY_BLOCK.findall(text) if command or name.startswith("src/")]
+        assert len(shown) == kinds.count("py"), f"{page.name}: name the source, or the command that starts the script"
+
+
+@pytest.mark.parametrize(("page", "name", "command", "code"), TORCHRUN, ids=[name for _, name, *_ in TORCHRUN])
+def test_scripts_for_several_processes_run(page: Path, name: str, command: str, code: str, tmp_path: Path) -> None:
+    # torch's own gloo threads may abort a process that exits, also without Thresher: it is ended before they can.
+    (tmp_path / name).write_text(f"{code}\nimport os\nos._exit(0)\n", encoding="utf-8")
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", *shlex.split(command)[1:]]
+    told = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(words, cwd=tmp_path, env=os.environ | told, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{page.name}: {done.stderr[-2000:]}"
 
 
 @pytest.mark.parametrize(("file", "code"), SHOWN, ids=[file for file, _ in SHOWN])
