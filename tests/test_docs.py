@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeGuard
 
-import click
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from thresher import __version__, corruption, data, models
 from thresher.__main__ import app
@@ -49,10 +49,11 @@ def test_commands_in_pages_are_understood(page: Path) -> None:
     text = page.read_text().replace("\\\n", " ")
     lines = re.findall(r"^(?: {4})?(thresher .*)$", text, re.MULTILINE) + re.findall(r"`(thresher [^`]*)`", text)
     for line in lines:
-        command, words = typer.main.get_command(app), shlex.split(line)[1:]
-        while isinstance(command, click.Group) and words:
-            _, command, words = command.resolve_command(click.Context(command), words)
+        command, words = typer.main.get_command(app), shlex.split(line, comments=True)[1:]
+        while isinstance(command, TyperGroup) and words:
+            _, command, words = command.resolve_command(command.context_class(command), words)
             assert command is not None, line
+        assert not isinstance(command, TyperGroup) or line.split() == ["thresher"], line
         if words:
             command.make_context("thresher", words)
 

@@ -60,7 +60,7 @@ def _scaled_to_a_phone(text: str, path: PurePosixPath, files: dict[str, str | by
     """The text in which pictures of the page that are narrow enough have a mark for the style sheet."""
 
     def marked(found: re.Match[str]) -> str:
-        data = files.get(str(path.with_name(found[1])), "")
+        data = files.get(str(path.parent / found[1]), "")
         width = WIDTH_OF_PICTURE.search(data.encode() if isinstance(data, str) else data)
         return found[0] + "{ .fits }" * (width is not None and float(width[1]) <= FITS_A_PHONE)
 
