@@ -99,6 +99,12 @@ def test_pictures_and_the_report_are_there(site: Path) -> None:
     assert (site / "guides" / "demo-report.html").stat().st_size > 100_000
 
 
+def test_narrow_pictures_are_scaled_to_a_phone_and_wide_ones_scroll(site: Path) -> None:
+    text = (site / "which-method.html").read_text(encoding="utf-8")
+    assert re.search(r'<img [^>]*class="fits" src="which-classes\.svg"', text)
+    assert not re.search(r'<img [^>]*class="fits" src="which-classes-cost\.svg"', text)
+
+
 def test_the_reference_shows_public_names_only(site: Path) -> None:
     for page in (site / "api").glob("*.html"):
         shown = re.findall(r'<h[345] id="(thresher[\w.]*)"', page.read_text(encoding="utf-8"))

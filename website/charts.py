@@ -32,7 +32,7 @@ def bars(points: Points, value: str, title: str, name: str = "who", own: str = "
     scale = alt.Scale(type="log", nice=False) if logarithmic else alt.Scale()
     colour = alt.condition(alt.datum[name] == own, alt.value(METHOD_COLOURS[1]), alt.value(METHOD_COLOURS[0]))
     base = alt.Chart({"values": values}).encode(
-        y=alt.Y(f"{name}:N", sort=order, title=None, axis=alt.Axis(labelLimit=260))
+        y=alt.Y(f"{name}:N", sort=order, title=None, axis=alt.Axis(labelLimit=400))
     )
     drawn = base.mark_bar().encode(x=alt.X(f"{value}:Q", title=title, scale=scale), x2="start:Q", color=colour)
     told = base.mark_text(align="left", dx=4).encode(x=alt.X("end:Q", scale=scale), text="told:N")
