@@ -1,18 +1,20 @@
 """What the documents say is so: commands, files, public names, the design. Their code runs in test_site.py."""
 
 import ast
+import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import TypeGuard
 
-import click
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from thresher import __version__, corruption, data, models
 from thresher.__main__ import app
@@ -47,10 +49,11 @@ def test_commands_in_pages_are_understood(page: Path) -> None:
     text = page.read_text().replace("\\\n", " ")
     lines = re.findall(r"^(?: {4})?(thresher .*)$", text, re.MULTILINE) + re.findall(r"`(thresher [^`]*)`", text)
     for line in lines:
-        command, words = typer.main.get_command(app), shlex.split(line)[1:]
-        while isinstance(command, click.Group) and words:
-            _, command, words = command.resolve_command(click.Context(command), words)
+        command, words = typer.main.get_command(app), shlex.split(line, comments=True)[1:]
+        while isinstance(command, TyperGroup) and words:
+            _, command, words = command.resolve_command(command.context_class(command), words)
             assert command is not None, line
+        assert not isinstance(command, TyperGroup) or line.split() == ["thresher"], line
         if words:
             command.make_context("thresher", words)
 
@@ -164,6 +167,30 @@ DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"^```py\n# (\S+)\n(.*?)^```", DESIGN, re.DOTALL | re.MULTILINE)
 
 
+PY_BLOCK = re.compile(r"^```py\n# (\S+?)(?:, started by: (torchrun [^\n]+))?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+TORCHRUN = [(page, *found) for page in PAGES for found in PY_BLOCK.findall(page.read_text("utf-8")) if found[1]]
+
+
+def test_every_block_of_code_is_run_or_held_to_the_source() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        kinds = re.findall(r"^```(.*)\n(?:(?!^```).*\n)*?^```$", text, re.MULTILINE)
+        allowed = {"python", "sh", "py"} | ({""} if page.name == "walkthrough.md" else set())
+        assert set(kinds) <= allowed, page.name
+        shown = [name for name, command, _ in PY_BLOCK.findall(text) if command or name.startswith("src/")]
+        assert len(shown) == kinds.count("py"), f"{page.name}: name the source, or the command that starts the script"
+
+
+@pytest.mark.parametrize(("page", "name", "command", "code"), TORCHRUN, ids=[name for _, name, *_ in TORCHRUN])
+def test_scripts_for_several_processes_run(page: Path, name: str, command: str, code: str, tmp_path: Path) -> None:
+    # torch's own gloo threads may abort a process that exits, also without Thresher: it is ended before they can.
+    (tmp_path / name).write_text(f"{code}\nimport os\nos._exit(0)\n", encoding="utf-8")
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", *shlex.split(command)[1:]]
+    told = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(words, cwd=tmp_path, env=os.environ | told, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{page.name}: {done.stderr[-2000:]}"
+
+
 @pytest.mark.parametrize(("file", "code"), SHOWN, ids=[file for file, _ in SHOWN])
 def test_the_source_that_the_design_shows_is_the_source(file: str, code: str) -> None:
     assert code in (ROOT / file).read_text(encoding="utf-8")
@@ -182,6 +209,10 @@ def rows_under(heading: str) -> list[list[str]]:
     section = DESIGN.split(f"## {heading}\n")[1].split("\n## ")[0]
     rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip(" `") for cell in row] for row in rows[2:]]
+
+
+def test_the_glossary_is_short() -> None:
+    assert len(rows_under("Twelve words")) <= 12
 
 
 def test_every_stop_of_the_walk_is_there() -> None:

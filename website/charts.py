@@ -10,6 +10,7 @@ import vl_convert
 from thresher.report.charts import METHOD_COLOURS
 
 WIDTH, LINE_HEIGHT, LETTERS = 520, 22, 13
+OF_BARS = 290  # narrow, so that with their names they fit a phone
 Points = Sequence[dict[str, Any]]
 
 
@@ -31,11 +32,11 @@ def bars(points: Points, value: str, title: str, name: str = "who", own: str = "
     scale = alt.Scale(type="log", nice=False) if logarithmic else alt.Scale()
     colour = alt.condition(alt.datum[name] == own, alt.value(METHOD_COLOURS[1]), alt.value(METHOD_COLOURS[0]))
     base = alt.Chart({"values": values}).encode(
-        y=alt.Y(f"{name}:N", sort=order, title=None, axis=alt.Axis(labelLimit=260))
+        y=alt.Y(f"{name}:N", sort=order, title=None, axis=alt.Axis(labelLimit=400))
     )
     drawn = base.mark_bar().encode(x=alt.X(f"{value}:Q", title=title, scale=scale), x2="start:Q", color=colour)
     told = base.mark_text(align="left", dx=4).encode(x=alt.X("end:Q", scale=scale), text="told:N")
-    return svg(alt.layer(drawn, told).properties(width=WIDTH, height=LINE_HEIGHT * len(points)))
+    return svg(alt.layer(drawn, told).properties(width=OF_BARS, height=LINE_HEIGHT * len(points)))
 
 
 def lines(points: Points, x: str, y: str, titles: tuple[str, str], colour: str = "who") -> str:
@@ -46,9 +47,11 @@ def lines(points: Points, x: str, y: str, titles: tuple[str, str], colour: str =
     encoded = chart.encode(
         x=alt.X(f"{x}:Q", title=titles[0], scale=alt.Scale(type="log"), axis=alt.Axis(format="~s")),
         y=alt.Y(f"{y}:Q", title=titles[1], scale=alt.Scale(type="log"), axis=alt.Axis(format="~g")),
-        color=alt.Color(f"{colour}:N", title=None, sort=names, scale=scale),
+        color=alt.Color(
+            f"{colour}:N", title=None, sort=names, scale=scale, legend=alt.Legend(orient="bottom", columns=2)
+        ),
     )
-    return svg(encoded.properties(width=WIDTH - 100, height=300))
+    return svg(encoded.properties(width=OF_BARS + 60, height=300))
 
 
 def labelled_points(points: Points, x: str, y: str, titles: tuple[str, str], name: str = "who") -> str:

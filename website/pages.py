@@ -13,6 +13,9 @@ from website.notebooks import PAGES as NOTEBOOKS
 from website.notebooks import notebook
 
 MARKER = re.compile(r"^<!-- made: ([a-z-]+)(?: (\S+))? -->$", re.MULTILINE)
+PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+\.svg)\)")
+WIDTH_OF_PICTURE = re.compile(rb'<svg[^>]* width="([\d.]+)"')
+FITS_A_PHONE = 460  # a wider picture is scrolled there, because its letters would be too small
 OTHER_PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 
 
@@ -50,7 +53,18 @@ class SitePage:
             text = with_outcomes(text, outcomes, path.stem)
             for outcome in outcomes:
                 files |= {str(path.with_name(f"{path.stem}-{name}")): data for name, data in outcome.files.items()}
-        return Finished(text, files)
+        return Finished(_scaled_to_a_phone(text, path, files), files)
+
+
+def _scaled_to_a_phone(text: str, path: PurePosixPath, files: dict[str, str | bytes]) -> str:
+    """The text in which pictures of the page that are narrow enough have a mark for the style sheet."""
+
+    def marked(found: re.Match[str]) -> str:
+        data = files.get(str(path.parent / found[1]), "")
+        width = WIDTH_OF_PICTURE.search(data.encode() if isinstance(data, str) else data)
+        return found[0] + "{ .fits }" * (width is not None and float(width[1]) <= FITS_A_PHONE)
+
+    return PICTURE.sub(marked, text)
 
 
 def site_pages(root: Path) -> Iterator[SitePage]:

@@ -1,8 +1,9 @@
-"""The goals of speed beside what is stored: one row for each, with its command, and where the time of a GPU goes."""
+"""The goals of speed beside what is stored, by the command that measures them, and where the time of a GPU goes."""
 
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,21 +36,23 @@ class Goal:
         if self.figure is None:
             return "not measured"
         good = self.figure >= self.bound if self.more_is_better else self.figure <= self.bound
-        return "reached" if good else "no"
+        return "reached" if good else "not reached"
 
 
 def goals_part(root: Path) -> Made:
-    """The table of goals."""
-    heads = ["work", "goal", "measured", "memory, MiB", "", "command"]
-    return Made(table(heads, [_line(goal) for goal in all_goals(root / "results")]))
+    """A table of goals for each command that measures them."""
+    parts, heads = [], ["work", "goal", "measured", ""]
+    for command, goals in groupby(all_goals(root / "results"), key=lambda goal: goal.command):
+        parts += [f"    {command}", table(heads, [_line(goal) for goal in goals])]
+    return Made("\n\n".join(parts))
 
 
 def _line(goal: Goal) -> list[str]:
     sign = "≥" if goal.more_is_better else "≤"
-    figure = "" if goal.figure is None else f"{goal.figure:.2f} {goal.unit}".replace(" ×", "×")
     bound = f"{sign} {goal.bound:g} {goal.unit}".replace(" ×", "×")
-    memory = "" if goal.memory is None else f"{goal.memory:,.0f}"
-    return [goal.work, f"{bound} {goal.of}".strip(), figure, memory, goal.reached, f"`{goal.command}`"]
+    figure = "" if goal.figure is None else f"{goal.figure:.2f} {goal.unit}".replace(" ×", "×")
+    memory = "" if goal.memory is None else f", {goal.memory:,.0f} MiB"
+    return [goal.work, f"{bound} {goal.of}".strip(), figure + memory, goal.reached]
 
 
 def all_goals(folder: Path) -> list[Goal]:
