@@ -303,7 +303,25 @@ def test_wrong_values_get_what_was_expected() -> None:
     assert np.abs(issues.column("expected")[order] - true)[wrong].mean() < 5
     inside = (issues.column("low")[order] <= true) & (true <= issues.column("high")[order])
     assert inside.mean() > 0.8
-    assert wrong[issues.column("id")[issues.column("is_issue")]].mean() > 0.9
+    flagged = issues.column("id")[issues.column("is_issue")]
+    assert wrong[flagged].mean() > 0.85
+    assert wrong[flagged].sum() == wrong.sum()
+
+
+def test_many_wrong_values_on_one_side_do_not_hide_each_other() -> None:
+    draws = np.random.default_rng(0)
+    inputs = draws.normal(size=(500, 3))
+    true = 10 * inputs[:, 0] + draws.normal(size=500)
+    wrong = np.arange(500) % 5 < 2
+    given = np.where(wrong, true + draws.uniform(15, 60, 500), true)
+    issues = th.audit(inputs, given)
+    assert ranked_wrong(issues, wrong) > 0.95
+    found = np.zeros(500, bool)
+    found[issues.column("id")[issues.column("is_issue")]] = True
+    assert found[wrong].mean() > 0.8
+    assert found[~wrong].mean() < 0.05
+    order = np.argsort(issues.column("id"))
+    assert abs(np.median(issues.column("expected")[order] - true)) < 2
 
 
 def test_the_worst_images_are_kept_without_a_run(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_the_corrected_accuracy_is_the_true_one(accuracy: float, pairs: bool) ->
         assert corrected_accuracy(score, matrix, count=20_000).accuracy == pytest.approx(really, abs=0.02)
     wider = corrected_accuracy(score, matrix, confusion=confusion, rate=Estimate(0.25, 0.2, 0.3, ""))
     assert wider.low < exact.low < exact.high <= wider.high
-    assert round(wider.rate, 2) == 0.25
+    assert wider.rate == pytest.approx(0.25, abs=0.005)
 
 
 def test_accuracy_is_not_corrected_by_what_nobody_knows() -> None:
@@ -193,6 +193,7 @@ def test_accuracy_is_not_corrected_by_what_nobody_knows() -> None:
     assert found.accuracy is None
     unknown = corrected_accuracy(0.7, np.eye(2), count=100, rate=Estimate(None, 0.0, 1.0, "cannot tell"))
     assert unknown.accuracy is None
+    assert unknown.rate is None
     with pytest.raises(ThresherError, match="not square"):
         corrected_accuracy(0.5, np.ones((2, 3)))
 

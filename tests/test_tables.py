@@ -246,6 +246,7 @@ def test_trimmed_scores_equal_a_search_over_all_halves() -> None:
     [
         ({"rate": 0.25}, "of which about 25% look wrong; --test"),
         ({"rate": 0.0}, "of which hardly any look wrong"),
+        ({"rate": 0.004}, "of which hardly any look wrong"),
         ({"rate": None}, "of which an unknown share is wrong"),
         (0.4, "of which about 40% are taken to be wrong"),
         (None, "of which an unknown share is wrong"),

@@ -76,6 +76,23 @@ def changes_of(
     return found
 
 
+def why_none(issues: Issues) -> str:
+    """Why no suggestion was taken.
+
+    >>> import pyarrow as pa
+    >>> facts = {"id": [0], "trust": [0.9], "is_issue": [False], "reason": [""], "weight": [1.0]}
+    >>> table = pa.table({**facts, "label": ["cat"], "suggested": ["cat"], "probability": [0.9]})
+    >>> why_none(Issues(table, {"noise_rate": {"rate": 0.02, "low": 0.0, "high": 0.08}}))
+    'was taken: all labels may be right (0% to 8% look wrong)'
+    """
+    found = issues.summary.get("noise_rate")
+    if not issues.told:
+        return "was taken: how many labels are wrong cannot be told"
+    if found and found["low"] == 0:
+        return f"was taken: all labels may be right (0% to {found['high']:.0%} look wrong)"
+    return "is likelier right than wrong"
+
+
 def answers_in(run: Path, issues: Issues) -> dict[int, Any]:
     """The labels, or numbers, that people gave to examples of an audited run, the latest of each."""
     known = set(issues.column("id").tolist())

@@ -168,9 +168,10 @@ class _Judge:
         for name, each in asked.items():
             judged[name] = self.values(name, each, inputs, targets, parts)
         values, strengths = real.combined_values(judged, targets)
-        found = real.expected(values, targets, near)
+        rate = residual_rate((targets - values) / real.expected(values, targets, near).deviations)
+        values = real.centred(values, targets)
+        found = real.expected(values, targets, near, 0.0 if rate.rate is None else rate.low)
         trust = real.trust_of_targets(found, targets)
-        rate = residual_rate((targets - values) / found.deviations)
         columns = real.columns_of(found, targets, lambda each: self.examples.as_given(torch.as_tensor(each)))
         wrong = real.suspect_targets(trust, rate)
         return issues_of_targets(self.facts(trust, near, strengths), columns, rate, wrong)

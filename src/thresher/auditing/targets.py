@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from thresher.auditing.neighbours import Nearest
 from thresher.noise import Estimate
+from thresher.noise.residual_rate import inliers
 from thresher.record.issues import DIMENSION
 
 Array = NDArray[Any]
@@ -46,16 +47,23 @@ def combined_values(judged: Mapping[str, Array], targets: Array) -> tuple[Array,
     return mean, dict(zip(judged, weights.round(3).tolist(), strict=True))
 
 
-def expected(values: Array, targets: Array, near: Nearest | None) -> Expected:
+def centred(values: Array, targets: Array) -> Array:
+    """The values [n, d] moved to where the targets that look right lie: wrong ones on one side pull every judge."""
+    return values + inliers(targets - values)[0]
+
+
+def expected(values: Array, targets: Array, near: Nearest | None, wrong: float = 0.0) -> Expected:
     """With deviations from the residuals of all examples and, by half, of each one's neighbours.
 
-    The width covers 90% of the residuals, each in its deviations, that lie within `LIMIT` of them.
+    Where a share of the targets is wrong, and their residuals are larger than all others, the median of the right ones
+    is the quantile (1 - wrong) / 2 of all. The width covers 90% of the residuals, each in its deviations, that lie
+    within `LIMIT` of them.
     """
-    residuals = np.abs(targets - values)
-    overall = 1.4826 * np.median(residuals, axis=0)
+    residuals, middle = np.abs(targets - values), (1 - wrong) / 2
+    overall = 1.4826 * np.quantile(residuals, middle, axis=0)
     scale = np.broadcast_to(np.maximum(overall, 1e-12), residuals.shape)
     if near is not None:
-        local = 1.4826 * np.median(residuals[near.places], axis=1)
+        local = 1.4826 * np.quantile(residuals[near.places], middle, axis=1)
         scale = np.sqrt((np.square(scale) + np.square(local)) / 2)
     sizes = residuals / scale
     inside = np.where(sizes <= LIMIT, sizes, np.nan)

@@ -62,13 +62,16 @@ def scaled_to(matrix: Array, rate: float, given: Array) -> Array:
 
 @dataclass(frozen=True)
 class CorrectedAccuracy:
-    """An accuracy against given labels, what it says about the true ones (None: nothing), and an interval for that."""
+    """An accuracy against given labels, what it says about the true ones (None: nothing), and an interval for that.
+
+    rate  the share of wrong labels that was assumed; None where it cannot be told
+    """
 
     score: float
     accuracy: float | None
     low: float
     high: float
-    rate: float
+    rate: float | None
 
 
 def corrected_accuracy(
@@ -99,10 +102,11 @@ def corrected_accuracy(
     matrices = [matrix]
     if rate is not None:
         matrices = [scaled_to(matrix, each, given) for each in (rate.assumed, rate.low, rate.high)]
-    share = float((given * (1 - matrices[0].diagonal())).sum())
+    told = rate is None or rate.rate is not None
+    share = float((given * (1 - matrices[0].diagonal())).sum()) if told else None
     found = [_true_accuracy(at, each, confusion) for each in matrices for at in (score, *limits)]
     known = [each for each in found if each is not None]
-    if found[0] is None or len(known) < len(found) or (rate is not None and rate.rate is None):
+    if found[0] is None or len(known) < len(found) or not told:
         return CorrectedAccuracy(score, None, min(known, default=0.0), 1.0, share)
     return CorrectedAccuracy(score, found[0], min(known), max(known), share)
 

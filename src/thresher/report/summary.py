@@ -15,6 +15,7 @@ from thresher.record.run_folder import MODEL, WRITE_ANEW
 from thresher.report.run_record import Array, RunRecord
 
 LOWEST = 100  # of R²: what is further below says nothing more
+HARDLY_ANY = 0.005  # of the labels: a smaller share is written as 0%
 LAST = 10  # the noise literature reports the mean over the last ten epochs
 
 
@@ -235,4 +236,4 @@ def _share_of_wrong(noise_rate: Mapping[str, Any] | float | str | None) -> str:
     if not isinstance(rate, int | float):
         return "of which an unknown share is wrong"
     word = "look" if isinstance(noise_rate, Mapping) else "are taken to be"
-    return f"of which {f'about {rate:.0%}' if rate else 'hardly any'} {word} wrong"
+    return f"of which {f'about {rate:.0%}' if rate >= HARDLY_ANY else 'hardly any'} {word} wrong"

@@ -43,7 +43,7 @@ def correct(
     wrong. The way back: correct --undo.
     """
     from thresher.app.corrected_copies import undo_copy, write_copy
-    from thresher.app.corrections import answers_in, changes_of, counted
+    from thresher.app.corrections import answers_in, changes_of, counted, why_none
     from thresher.app.sources import source_of
     from thresher.core.errors import ThresherError
     from thresher.record.issues import Issues
@@ -67,7 +67,7 @@ def correct(
         f"Every change is in {out / 'changes.csv'}; the way back: thresher correct --undo {out}"
     )
     if below is None and count is None and found["relabelled"] + found["dropped"] == found["by_people"]:
-        why = "is likelier right than wrong" if issues.told else "was taken: how many labels are wrong cannot be told"
         print(
-            f"No suggestion {why}. Let people look (thresher review {run}), or take so many of the worst (--count 100)."
+            f"No suggestion {why_none(issues)}. Let people look (thresher review {run}), or take so many of the worst "
+            "(--count 100)."
         )
