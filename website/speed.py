@@ -165,11 +165,12 @@ def _tiny_language_models(rows: list[dict[str, Any]]) -> str:
     first = rows[0]
     text = (
         f"On one core of a CPU, beside other work, a tiny one ({first['layers']} layers, width {first['width']}, "
-        f"{first['batch']} sequences of {first['length']} tokens; medians of {first['turns']} turns), times by hand"
+        f"{first['batch']} sequences of {first['length']} tokens; medians of {first['turns']} turns), in multiples of "
+        "by hand,"
     )
     for lora, name in ((False, "whole"), (True, "LoRA")):
         told = [f"{row['who']} {row['against_hand']:.2f}" for row in rows if row["lora"] is lora][1:]
-        text += f"{'; ' if lora else ': '}{name}: {', '.join(told)}"
+        text += f"{';' if lora else ''} {name}: {', '.join(told)}"
     return text + "."
 
 
