@@ -2,6 +2,7 @@
 
     python benchmarks/transformers.py results/transformers-gpu.jsonl     # GPT-2 small, sequences of 512, bf16, on CUDA
     python benchmarks/transformers.py --tiny                             # a tiny one on the CPU, in seconds
+    python benchmarks/transformers.py results/transformers-cpu.jsonl --tiny --rounds 60 --seconds 900
 
 All train the same GPT-2, built from its config, once whole and once by LoRA. Standard is written by hand; standard,
 prl-l, prl-g and l2rw (with a clean batch of a quarter) are steps of the engine. Beside them: the sequences with the
@@ -17,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -400,6 +401,9 @@ def main() -> None:
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--tiny", action="store_true", help="a tiny model on the CPU")
     parser.add_argument("--seconds", type=float, default=95.0, help="at most, for both, without the first imports")
+    parser.add_argument(
+        "--rounds", type=int, help="how many turns each has; three of a tiny one, twelve of GPT-2 small"
+    )
     parser.add_argument("--kernels", action="store_true", help="print where each step spends its time, too")
     settings = parser.parse_args()
     for package in ("transformers", "peft"):  # which takes long the first time
@@ -407,6 +411,7 @@ def main() -> None:
     began = time.monotonic()
     device = torch.device("cpu" if settings.tiny else "cuda")
     size = TINY if settings.tiny else Size()
+    size = replace(size, rounds=settings.rounds or size.rounds)
     if settings.tiny:
         torch.set_num_threads(1)
     torch.backends.cuda.matmul.allow_tf32 = True

@@ -363,7 +363,11 @@ def test_supported_names_the_first_layer_without_a_formula() -> None:
     assert "LSTM" in str(supported(nn.Sequential(nn.LSTM(2, 2))))
     assert "mixes" in str(supported(nn.BatchNorm1d(2)))
     assert supported(nn.BatchNorm1d(2, affine=False)) is None
-    assert "MultiheadAttention" in str(supported(nn.Sequential(nn.MultiheadAttention(4, 2))))
+    assert supported(nn.MultiheadAttention(4, 2)) is None
+    for more in ({"kdim": 3}, {"add_bias_kv": True}, {"add_zero_attn": True}):
+        assert "is a MultiheadAttention whose keys or values have" in str(
+            supported(nn.MultiheadAttention(4, 2, **more))
+        )
     assert supported(nn.Sequential(nn.PReLU())) is None
     with pytest.raises(NotFactored, match="LSTM"):
         record(nn.Sequential(nn.LSTM(2, 2)))

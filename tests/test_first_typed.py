@@ -206,6 +206,20 @@ def test_a_loader_brings_its_collate_function() -> None:
     assert_same_run(train_texts(whole()), fit("prl-l", Texts, loader, noise_rate=0.25, epochs=7, device="cpu"))
 
 
+def test_a_loader_is_predicted_in_the_order_of_its_dataset() -> None:
+    """Its collate function pads, and what it makes of the labels is left out."""
+    items = texts()
+    run_of_texts = train_texts(whole())
+    expected = run_of_texts.predict(padded(items, 8))
+    for collate in (with_labels, to_the_longest):
+        loader = DataLoader(items, batch_size=5, shuffle=True, collate_fn=collate)  # type: ignore[arg-type]
+        assert np.array_equal(run_of_texts.predict(loader), expected)
+    plain = run((X, Y))
+    assert np.array_equal(plain.predict(DataLoader(Mapped(), batch_size=7, shuffle=True)), plain.predict(X))
+    with pytest.raises(ThresherError, match="or a DataLoader whose collate_fn makes such batches"):
+        run_of_texts.predict(items)
+
+
 def test_padding_to_the_batch_changes_only_the_last_digits() -> None:
     """Batches of different lengths, in steps and in sweeps."""
     expected, found = (

@@ -251,6 +251,11 @@ def test_trust_is_the_mean_over_epochs_and_networks() -> None:
     np.testing.assert_allclose(trust.numpy(), expected.to_numpy(), rtol=1e-6)
 
 
+def test_an_empty_ledger_says_why_it_may_be_empty() -> None:
+    with pytest.raises(ThresherError, match=r"no rows: let an epoch end.*give out= there, and read Ledger\.read"):
+        Ledger().trust()
+
+
 def test_signals_are_the_means_of_the_visits(tmp_path: Path) -> None:
     """Rows without a signal are left out, not counted as NaN; from memory and from a folder."""
     for out in (None, tmp_path):

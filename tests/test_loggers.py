@@ -53,6 +53,27 @@ def test_wandb_and_mlflow_are_told_the_same() -> None:
     assert [each["thresher/loss"] for each in mlflow.told] == [record["loss"] for record in found.history]
 
 
+def test_wandb_itself_keeps_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    settings = wandb.Settings(x_disable_stats=True, console="off")
+    with wandb.init(mode="offline", dir=tmp_path, settings=settings) as opened:
+        found = run(WandB(opened))
+        assert opened.summary["thresher/loss"] == found.history[-1]["loss"]
+        assert opened.summary["thresher/epoch"] == 2
+
+
+def test_mlflow_itself_keeps_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "told").as_uri())  # a folder that it makes
+    with mlflow.start_run() as opened:
+        found = run(MLflow())
+    told = mlflow.MlflowClient().get_metric_history(opened.info.run_id, "thresher/loss")
+    assert [each.step for each in told] == [1, 2]
+    assert [each.value for each in told] == [record["loss"] for record in found.history]
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("core.errors", "trainers.loggers"):
         monkeypatch.setattr(f"thresher.{module}.find_spec", {}.get)

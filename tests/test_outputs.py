@@ -65,6 +65,13 @@ def texts(count: int = 96, seed: int = 0) -> Examples:
     return Examples(ids, targets, columns={"is_corrupt": wrong}, name="texts")
 
 
+def borders(mark: int) -> Examples:
+    """Images whose first row of pixels is marked as of no class."""
+    made = images()
+    made.targets[:, 0] = mark
+    return Examples(made.inputs, made.targets)
+
+
 def images(count: int = 96, seed: int = 0) -> Examples:
     """The class of a pixel is its brightness; in a quarter of the images the classes are random."""
     inputs = torch.rand(count, 1, 5, 4, generator=drawn(seed)) * 3
@@ -291,6 +298,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(kind: str, what: str) -> N
         (nn.Embedding(7, 4), texts(), r"make it give \[2, 6, classes\] with more than 6 classes"),
         (nn.Sequential(Words(), nn.Flatten()), texts(), r"\[2, 42\] for 2 examples: make it give \[2, 6, classes\]"),
         (nn.Conv2d(1, 3, 3), images(), r"make it give \[2, classes, 5, 4\] with more than"),
+        (nn.Conv2d(1, 3, 3, padding=1), borders(255), r"as by targets\.masked_fill\(targets == 255, -100\)"),
         (nn.Linear(16, 2), tags(), r"make it give \[2, 3\]"),
     ],
 )

@@ -1,12 +1,14 @@
 """Factored gradients of stock transformers against one backward pass for each text."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from reference import per_example
-from tiny_transformers import MAKERS, OTHERS, Tiny, of_next_tokens, texts, tiny
+from tiny_transformers import LENGTH, MAKERS, OTHERS, WORDS, Tiny, of_classes, of_next_tokens, texts, tiny
 from torch import Tensor, nn
 
 from thresher import Evidence, signals, weigh
@@ -116,6 +118,64 @@ def test_gradients_accumulate_over_parts_of_a_batch() -> None:
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
 
 
+def refused(*_: Any) -> None:
+    raise AssertionError("not by the factored way")
+
+
+class Torchs(nn.Module):
+    """A transformer of torch's own layers: attention to itself, with masks, then across, with the weights wanted."""
+
+    def __init__(self, dropout: float = 0.3, bias: bool = True):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, 8, padding_idx=0)
+        self.block = nn.TransformerEncoderLayer(8, 2, 12, dropout, batch_first=True, bias=bias)
+        self.across = nn.MultiheadAttention(8, 2, dropout, bias=bias)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        seen, later = self.words(input_ids), torch.ones(LENGTH, LENGTH).triu(1).bool()
+        padding = attention_mask == 0
+        seen = self.block(seen, src_mask=later, src_key_padding_mask=padding).transpose(0, 1)
+        found, weights = self.across(seen[:2], seen, seen.flip(0), key_padding_mask=padding)
+        self.weights = weights
+        answer: Tensor = self.head(found.mean(0))
+        return answer
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_attention_of_torch_itself(bias: bool) -> None:
+    """Its outputs as without notes, dropout and all; norms, agreements and weighted gradients exact."""
+    torch.manual_seed(0)
+    model, inputs = Torchs(bias=bias).double(), texts()
+    found = []
+    for notes in (nullcontext(), record(model)):
+        torch.manual_seed(1)
+        with notes:
+            found.append((model(**inputs), model.weights))
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
+    given = Tiny(Wrapped(model), inputs, of_classes)
+    check(given, rtol=1e-9)
+
+
+class Wrapped(nn.Module):
+    """A model whose answer has .logits."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, **inputs: Tensor) -> Any:
+        return SimpleNamespace(logits=self.model(**inputs))
+
+
+@pytest.mark.parametrize("rule", [KeepSmallest(by=signals.gradient_norm, count=2), MetaGradient()])
+def test_attention_of_torch_goes_by_one_chain(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.engine.start.gradient_trial.Unfactored", refused)
+    inputs, targets = texts(), torch.arange(4) % 2
+    weights = weigh(rule, Torchs(), inputs, targets, clean=(inputs, targets))
+    assert weights.shape == (4,)
+
+
 class Packed(nn.Module):
     """A model that takes ids and mask as one tensor [n, 2T]."""
 
@@ -135,9 +195,6 @@ def packed(inputs: dict[str, Tensor]) -> Tensor:
 
 @pytest.mark.parametrize("name", ["bert", "distilbert"])
 def test_weigh_takes_them_by_one_chain(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any) -> None:
-        raise AssertionError("not by the factored way")
-
     monkeypatch.setattr("thresher.engine.start.gradient_trial.Unfactored", refused)
     given, targets = tiny(name), torch.arange(4) % 2
     model = Packed(given.model.eval())

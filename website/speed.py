@@ -157,7 +157,21 @@ def language_models(folder: Path) -> Made:
                       f"{row['memory_mib'] / 1024:.1f} GiB, {row['memory_against_hand']:.2f}×"]
             )  # fmt: skip
         text[-1] += f"\n| {' | '.join(cells)} |"
-    return Made("\n\n".join(text))
+    return Made("\n\n".join([*text, _tiny_language_models(_read(folder, "transformers-cpu"))]))
+
+
+def _tiny_language_models(rows: list[dict[str, Any]]) -> str:
+    """The same contest on a CPU, as one sentence for the whole model and one for LoRA."""
+    first = rows[0]
+    text = (
+        f"On one core of a CPU, beside other work, a tiny one ({first['layers']} layers, width {first['width']}, "
+        f"{first['batch']} sequences of {first['length']} tokens; medians of {first['turns']} turns), in multiples of "
+        "by hand,"
+    )
+    for lora, name in ((False, "whole"), (True, "LoRA")):
+        told = [f"{row['who']} {row['against_hand']:.2f}" for row in rows if row["lora"] is lora][1:]
+        text += f"{';' if lora else ''} {name}: {', '.join(told)}"
+    return text + "."
 
 
 CONTESTS: dict[str, Callable[[Path], Made]] = {

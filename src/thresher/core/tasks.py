@@ -90,7 +90,11 @@ def expected_shape(task: str, targets: Tensor, width: int) -> str:
     places = list(targets.shape[1:])
     inside = [*places, "classes"] if len(places) == 1 else ["classes", *places]
     shape = ", ".join(map(str, [n, *inside]))
-    return f"[{shape}] with more than {int(targets.max())} classes, or give targets as floats where they are real"
+    highest = int(targets.max())
+    return (
+        f"[{shape}] with more than {highest} classes, or give targets as floats where they are real; where a place "
+        f"should not count, give it a negative target, as by targets.masked_fill(targets == {highest}, -100)"
+    )
 
 
 def outputs_fit(outputs: Tensor, targets: Tensor, width: int) -> bool:

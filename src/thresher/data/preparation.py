@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from thresher.core.datasets import MapDataset, Seeded
+from thresher.core.datasets import Collate, MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.trees import Tree, as_tree, is_tree, leaves, mapped, named_leaves
@@ -49,12 +49,23 @@ class Preparation(ABC):
     def examples(self, raw: Any) -> Examples:
         """The raw data as examples without labels (each target is 0); their `batches` are what the model takes.
 
-        A torch Dataset gives inputs as the model takes them; targets that come with them are ignored.
+        A torch Dataset gives inputs as the model takes them, and a DataLoader those of its dataset, in its order and in
+        batches that its collate function makes; targets that come with them are ignored.
         """
-        inputs = _streamed(raw, self.input_shape) if isinstance(raw, Dataset | DataLoader) else self(raw)
+        collate = None
+        if isinstance(raw, DataLoader):
+            collate = None if raw.collate_fn is default_collate else self.batches_by(raw.collate_fn)
+            inputs = _streamed(raw.dataset, None if collate else self.input_shape)
+        else:
+            inputs = _streamed(raw, self.input_shape) if isinstance(raw, Dataset) else self(raw)
         count = len(leaves(inputs)[0]) if is_tree(inputs) else len(inputs)
         nothing = torch.zeros(count, dtype=torch.long)
-        return Examples(inputs, nothing, classes=1, normalise=self.normalise, name="the new data", preparation=self)
+        known: dict[str, Any] = {"normalise": self.normalise, "collate": collate, "preparation": self}
+        return Examples(inputs, nothing, classes=1, name="the new data", **known)
+
+    def batches_by(self, collate: Collate) -> Collate:
+        """A user's collate function, as far as the model takes what it makes."""
+        return collate
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,16 +168,12 @@ class TreePreparation(Preparation):
     dtypes: Mapping[str, torch.dtype]
 
     def __call__(self, raw: Any) -> Tree:
-        if isinstance(raw, Mapping):
-            raw = {
-                name: raw[name] for name in dict.fromkeys(each.partition(".")[0] for each in self.dtypes) if name in raw
-            }
-        elif not isinstance(raw, tuple):
+        if not isinstance(raw, Mapping | tuple):
             raise ThresherError(
                 f"The model was trained on {', '.join(self.dtypes)}, and this is a {type(raw).__name__}: give these by "
-                "name or in a tuple, or Examples(inputs, targets, collate=...)."
+                "name or in a tuple, or a DataLoader whose collate_fn makes such batches."
             )
-        made = as_tree(raw, "the new data")
+        made = as_tree(self._named(raw), "the new data")
         if (found := [name for name, _ in named_leaves(made)]) != list(self.dtypes):
             raise ThresherError(
                 f"The new data have {', '.join(found) or 'nothing'}, and the model was trained on "
@@ -174,6 +181,17 @@ class TreePreparation(Preparation):
             )
         types = iter(self.dtypes.values())
         return mapped(lambda leaf: leaf.to(next(types)), made)
+
+    def batches_by(self, collate: Collate) -> Collate:
+        return lambda items: self._named(collate(items))
+
+    def _named(self, raw: Any) -> Any:
+        """Of a mapping what the model was trained on, in that order."""
+        if not isinstance(raw, Mapping):
+            return raw
+        return {
+            name: raw[name] for name in dict.fromkeys(each.partition(".")[0] for each in self.dtypes) if name in raw
+        }
 
     def record(self) -> dict[str, Any]:
         dtypes = {name: _name(dtype) for name, dtype in self.dtypes.items()}
@@ -218,7 +236,7 @@ def _as_trained(rows: Any, encoder: Encoder, name: str) -> Any:
 
 def _streamed(dataset: Any, wanted: tuple[int, ...] | None) -> MapDataset:
     """A torch Dataset as inputs, if its items have the shape that is wanted."""
-    if isinstance(dataset, DataLoader | IterableDataset):
+    if isinstance(dataset, IterableDataset):
         raise ThresherError(f"A {type(dataset).__name__} has no items to look up: pass a map-style Dataset.")
     if wanted is not None and (found := tuple(Seeded(dataset, [0], 0, 0)[0].shape)) != wanted:
         raise ThresherError(

@@ -146,8 +146,8 @@ class Run:
         Of several labels 0 or 1 for each [n, labels]; of tokens or pixels the likeliest class of each [n, ...].
 
         raw  what the run was trained on: tensors, arrays, or a dict or tuple of such; rows (a DataFrame, a table's
-             path, a list of dicts); images (a path, a folder, a list of paths); or a torch Dataset of inputs as the
-             model takes them
+             path, a list of dicts); images (a path, a folder, a list of paths); a torch Dataset of inputs as the model
+             takes them; or a DataLoader, whose collate function is then used, in the order of its dataset
         networks, views  of what it is the mean: "models", "averages" (moving averages of them) or "all" of both, each
              seeing the input as it is and through every view, such as Flip(1.0)
         """

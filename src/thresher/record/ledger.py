@@ -269,6 +269,11 @@ class Ledger:
     def table(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
         """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
         stored = [] if self.folder is None else [self.folder / part for part in self.parts]
+        if not stored and not self.pending:
+            raise ThresherError(
+                "The ledger has no rows: let an epoch end, of batches whose ids are known. Processes that a trainer "
+                "forks keep theirs, so give out= there, and read Ledger.read(out)."
+            )
         # Pending rows may have columns that the parts do not have yet.
         schema = _unified([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]

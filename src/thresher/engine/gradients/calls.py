@@ -1,20 +1,26 @@
 """The calls of layers in a forward pass, and how often the graph of its losses reads each parameter."""
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 from torch.func import functional_call
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.overrides import TorchFunctionMode
 
 from thresher.engine.gradients.formulas import BY_POSITION, any_layer, formula_of
 from thresher.engine.gradients.layers import NotFactored, Share
 from thresher.engine.gradients.outer import Outer
+
+ATTENTION = inspect.signature(F.multi_head_attention_forward)
+PLAIN = {"bias_k": None, "bias_v": None, "add_zero_attn": False, "use_separate_proj_weight": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,20 +65,28 @@ def own_parameters(layer: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in layer._parameters.values() if parameter is not None]
 
 
-class Lookups(TorchFunctionMode):
-    """Inside its `with` block, notes the lookups in embeddings that do more than look up, such as scaled ones."""
+class Inside(TorchFunctionMode):
+    """Inside its `with` block, notes what layers compute by functions of torch, where their hooks do not show it.
+
+    Those are the lookups of embeddings that do more than look up, such as scaled ones, and the projections of
+    nn.MultiheadAttention.
+    """
 
     def __init__(self, layers: Sequence[tuple[str, nn.Module]], note: Callable[..., Tensor | None]):
         super().__init__()
-        more = [
-            (name, each) for name, each in layers if isinstance(each, nn.Embedding) and type(each) is not nn.Embedding
-        ]
-        self.owners, self.note = {each.weight: (name, each) for name, each in more}, note
+        self.owners: dict[Tensor, tuple[str, nn.Module]] = {}
+        self.note = note
+        for name, layer in layers:
+            if isinstance(layer, nn.MultiheadAttention):
+                self.owners[cast(Tensor, layer.in_proj_weight)] = name, layer
+            elif isinstance(layer, nn.Embedding | NonDynamicallyQuantizableLinear) and type(layer) is not nn.Embedding:
+                self.owners[layer.weight] = name, layer
+        self.layers = {layer for _, layer in self.owners.values()}
 
     def __contains__(self, layer: nn.Module) -> bool:
-        return isinstance(layer, nn.Embedding) and layer.weight in self.owners and type(layer) is not nn.Embedding
+        return layer in self.layers
 
-    def __enter__(self) -> "Lookups":
+    def __enter__(self) -> "Inside":
         if self.owners:
             super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -82,11 +96,62 @@ class Lookups(TorchFunctionMode):
             super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        if function is not F.embedding or args[1] not in self.owners:
+        named = kwargs or {}
+        if function is F.multi_head_attention_forward:
+            given = ATTENTION.bind(*args, **named)
+            given.apply_defaults()
+            if all(given.arguments[name] == plain for name, plain in PLAIN.items()) and args[0].ndim == 3:
+                return attended(SimpleNamespace(**given.arguments), self._projected)
+        result = function(*args, **named)
+        return result if function is not F.embedding else self._noted(args[1], args[0], result)
+
+    def _projected(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return self._noted(weight, inputs, F.linear(inputs, weight, bias))
+
+    def _noted(self, weight: Tensor, inputs: Tensor, result: Tensor) -> Tensor:
+        if weight not in self.owners:
             return result
-        noted = self.note(*self.owners[args[1]], args[:1], {}, result)
+        noted = self.note(*self.owners[weight], (inputs,), {}, result)
         return result if noted is None else noted
+
+
+def attended(given: Any, project: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> tuple[Tensor, Tensor | None]:
+    """What F.multi_head_attention_forward gives, by its draws of dropout, and with projections that can be noted.
+
+    Outputs are [T, n, width]; the weights of the keys, [n, T, S] or of each head, are None where nobody wants them.
+    """
+    asked = (given.query, given.key, given.value)
+    rows = {id(part): part.transpose(0, 1) for part in asked}
+    made = {name: project(part, given.in_proj_weight, given.in_proj_bias) for name, part in rows.items()}
+    parts = (made[id(part)].chunk(3, -1)[place] for place, part in enumerate(asked))
+    query, key, value = (part.reshape(*part.shape[:2], given.num_heads, -1).transpose(1, 2) for part in parts)
+    mask, dropped, weights = _mask(given, query), given.dropout_p if given.training else 0.0, None
+    if given.need_weights:
+        scores = (query * query.shape[-1] ** -0.5) @ key.mT
+        weights = F.dropout((scores if mask is None else scores + mask).softmax(-1), dropped)
+        found = weights @ value
+        weights = weights.mean(1) if given.average_attn_weights else weights
+    else:
+        found = F.scaled_dot_product_attention(query, key, value, mask, dropped)
+    outputs = project(found.transpose(1, 2).flatten(2), given.out_proj_weight, given.out_proj_bias)
+    return outputs.transpose(0, 1).contiguous(), weights  # laid out as torch does, for the draws of dropout that follow
+
+
+def _mask(given: Any, query: Tensor) -> Tensor | None:
+    """What is added to the scores [n, heads, T, S]: -inf where a query may not look, or numbers that are given."""
+    masks = []
+    if given.key_padding_mask is not None:
+        masks.append(_added(given.key_padding_mask, query)[:, None, None, :])
+    if given.attn_mask is not None:
+        added = _added(given.attn_mask, query)  # [T, S], or [n · heads, T, S]
+        masks.append(added if added.ndim == 2 else added.reshape(-1, given.num_heads, *added.shape[1:]))
+    return sum(masks[1:], masks[0]) if masks else None
+
+
+def _added(mask: Tensor, query: Tensor) -> Tensor:
+    if mask.dtype is not torch.bool:
+        return mask.to(query.dtype)
+    return torch.zeros_like(mask, dtype=query.dtype).masked_fill_(mask, -torch.inf)
 
 
 def takes_one_tensor_to_one(layer: nn.Module, given: Sequence[object], output: object) -> bool:

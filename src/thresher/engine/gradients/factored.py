@@ -17,7 +17,7 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from thresher.engine.gradients.calls import Call, Lookups, takes_one_tensor_to_one, uses_inside, uses_of
+from thresher.engine.gradients.calls import Call, Inside, takes_one_tensor_to_one, uses_inside, uses_of
 from thresher.engine.gradients.formulas import supported, trainable
 from thresher.engine.gradients.layers import NotFactored, Share, kept
 from thresher.engine.gradients.outer import Outer, outer_share
@@ -61,15 +61,15 @@ class Recorder:
         self._model, self._layers = model, layers
         self._calls: list[Call] = []
         self._hooks: list[RemovableHandle] = []
-        self._lookups = Lookups(self._layers, self._note)
+        self._inside = Inside(self._layers, self._note)
         self._examples = 0
         self._lowered: tuple[Tensor, int, Tensor] | None = None
 
     def __enter__(self) -> "Recorder":
         self._hooks.append(self._model.register_forward_pre_hook(self._count, with_kwargs=True))
-        self._lookups.__enter__()
+        self._inside.__enter__()
         for name, layer in self._layers:
-            if layer in self._lookups:
+            if layer in self._inside:
                 continue
             hook = partial(self._note, name)  # the first, because hooks of others may change the output
             self._hooks.append(layer.register_forward_hook(hook, prepend=True, with_kwargs=True))
@@ -77,7 +77,7 @@ class Recorder:
 
     def __exit__(self, *error: Any) -> None:
         self._lowered = None
-        self._lookups.__exit__(*error)
+        self._inside.__exit__(*error)
         while self._hooks:
             self._hooks.pop().remove()
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from thresher.core.errors import ThresherError
 from thresher.engine.gradients.convolution import convolution
@@ -28,12 +29,14 @@ from thresher.engine.gradients.layers import (
     rms_norm,
     scaled,
 )
-from thresher.engine.gradients.outer import Outer, embedding, linear, transposed_linear
+from thresher.engine.gradients.outer import Outer, embedding, in_projection, linear, transposed_linear
 
 Formula = Callable[[nn.Module, Tensor, Tensor, bool], Sequence[Share | Outer]]
 
 FORMULAS: dict[type[nn.Module], Formula] = {
     nn.Linear: linear,
+    NonDynamicallyQuantizableLinear: linear,
+    nn.MultiheadAttention: in_projection,
     nn.Conv1d: convolution,
     nn.Conv2d: convolution,
     nn.LayerNorm: layer_norm,
@@ -50,7 +53,7 @@ BY_POSITION: set[Any] = {linear, transposed_linear, embedding, layer_norm, rms_n
 
 def formula_of(layer: nn.Module) -> Formula:
     kind = type(layer)
-    if isinstance(layer, nn.Embedding):  # also those that do more: their lookups are what is noted (`calls.Lookups`)
+    if isinstance(layer, nn.Embedding):  # also those that do more: their lookups are what is noted (`calls.Inside`)
         return embedding
     return FORMULAS.get(kind) or BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}") or any_layer
 
@@ -98,6 +101,9 @@ def _uncovered(layer: nn.Module) -> str | None:
     kind, own = type(layer).__name__, {name for name, _ in layer.named_parameters(recurse=False)}
     if formula_of(layer) is any_layer:
         return _not_alone(layer)
+    if isinstance(layer, nn.MultiheadAttention):
+        plain = own <= {"in_proj_weight", "in_proj_bias"} and not layer.add_zero_attn
+        return None if plain else f"is a {kind} whose keys or values have a width, a bias or rows of their own"
     if own != {name for name in ("weight", "bias") if getattr(layer, name, None) is not None}:
         return f"is a {kind} whose weight or bias is no parameter of its own"  # as after pruning or weight_norm
     if isinstance(layer, (nn.Conv1d, nn.Conv2d)) and layer.padding_mode != "zeros":

@@ -55,10 +55,20 @@ class Outer:
 def linear(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share | Outer]:  # noqa: ARG001
     """Linear on [n, C] or [n, ..., C]."""
     layer = cast(nn.Linear, layer)
+    return _affine(layer.weight, layer.bias, inputs, deltas)
+
+
+def in_projection(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share | Outer]:  # noqa: ARG001
+    """What nn.MultiheadAttention makes of [n, T, C] first: queries, keys and values side by side [n, T, 3C]."""
+    layer = cast(nn.MultiheadAttention, layer)
+    return _affine(cast(Tensor, layer.in_proj_weight), layer.in_proj_bias, inputs, deltas)
+
+
+def _affine(weight: Tensor, bias: Tensor | None, inputs: Tensor, deltas: Tensor) -> list[Share | Outer]:
     outgoing = _by_position(deltas)
-    shares: list[Share | Outer] = [*bias_share(layer.bias, outgoing.mT)]
-    if layer.weight.requires_grad:
-        shares.append(Outer(layer.weight, outgoing, _by_position(inputs.to(deltas.dtype))))
+    shares: list[Share | Outer] = [*bias_share(bias, outgoing.mT)]
+    if weight.requires_grad:
+        shares.append(Outer(weight, outgoing, _by_position(inputs.to(deltas.dtype))))
     return shares
 
 
