@@ -49,7 +49,7 @@ def keep_smallest(
         sorted_groups = groups[order]
         ranks = torch.arange(n, device=values.device) - starts[sorted_groups]
         limit = count if count is not None else _share(fraction, counts[sorted_groups])
-    return torch.zeros(n, device=values.device).scatter(0, order, (ranks < limit).float())
+    return torch.zeros(n, device=values.device).scatter_(0, order, (ranks < limit).float())
 
 
 def _share(fraction: float | Tensor | None, sizes: Tensor | int) -> Tensor | int:
