@@ -319,7 +319,7 @@ class Kernels:
 
     def step(self, skip: Tensor | None) -> bool:
         """Make the step, or leave it as it is where the scalar `skip` is 1; False where the optimizer has to."""
-        if self.optimizer.state is not self.state and not self._made():
+        if self.optimizer.state is not self.state and not self.ready():
             return False
         gradients = [[p.grad for p in parameters if p.grad is not None] for _, parameters, _, _ in self.lists]
         found = sum(map(len, gradients))
@@ -330,7 +330,7 @@ class Kernels:
                 self._call(group, parameters, own, kept, steps, skip)
         return True
 
-    def _made(self) -> bool:
+    def ready(self) -> bool:
         """Whether there are lists now: of optimizers whose kernels are known, once every parameter has its state."""
         kept = ("momentum_buffer",) if type(self.optimizer) is SGD else ("step", "exp_avg", "exp_avg_sq")
         if type(self.optimizer) not in (Adam, AdamW, SGD) or self._does_more():
