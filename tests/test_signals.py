@@ -13,7 +13,7 @@ from thresher import signals
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal, Swept
 from thresher.core.schedules import ramp
-from thresher.objectives import CrossEntropy, Objective, Plain, SquaredError, as_objective
+from thresher.objectives import CrossEntropy, Objective, Plain, PositionCrossEntropy, SquaredError, as_objective
 
 LABELLED = ("classes", "soft")
 
@@ -230,3 +230,30 @@ def test_an_objective_that_does_not_give_one_loss_for_each_example_is_refused(re
     task = "real" if isinstance(reduced, nn.MSELoss) else "classes"
     with pytest.raises(ThresherError, match="reduction"):
         some_evidence(5, task, objective=as_objective(reduced, "classification")).read(signals.loss)
+
+
+def test_replaced_evidence_forgets_what_came_of_old_outputs_and_refuses_fields_it_has_not() -> None:
+    evidence = some_evidence(5)
+    losses = evidence.losses
+    assert evidence.replace(epoch=3).losses is losses
+    assert evidence.replace(epoch=3).epoch == 3
+    again = evidence.replace(raw_outputs=evidence.outputs + 1.0, known={"marked": losses})
+    assert again.known.keys() == {"marked"}
+    assert not evidence.replace(targets=evidence.targets.flip(0)).known
+    with pytest.raises(TypeError, match="epok"):
+        evidence.replace(epok=3)
+
+
+class OnlyNorms(PositionCrossEntropy):
+    """An objective of large outputs that would have to be asked for all gradients at once."""
+
+    def output_gradient(self, evidence: Evidence) -> Tensor:  # noqa: ARG002
+        raise AssertionError("all gradients at once")
+
+
+def test_an_objective_that_finds_norms_is_not_asked_for_all_gradients_at_once() -> None:
+    outputs, targets = torch.randn(3, 4, 6), torch.randint(0, 6, (3, 4))
+    norms = some_evidence(3).replace(objective=OnlyNorms(), raw_outputs=outputs, targets=targets)
+    asked = norms.replace(objective=PositionCrossEntropy())
+    expected = torch.linalg.vector_norm(asked.read(signals.output_gradient), dim=1)
+    torch.testing.assert_close(norms.read(signals.output_gradient_norm), expected)

@@ -196,6 +196,7 @@ def test_goals_of_speed_are_beside_what_is_stored_and_say_how_to_measure_it() ->
     assert (goal.figure, goal.memory) == (l2rw["against_base"], l2rw["memory_mib"])
     assert f"{goal.figure:.2f}×" in goals_part(ROOT).text
     assert all((ROOT / goal.command.split()[1]).exists() for goal in goals.values())
+    assert all(goal.figure for goal in goals.values() if "start.py" in goal.command)
     reached = [
         replace(goal, figure=figure, bound=2.0, more_is_better=more).reached
         for more in (False, True)

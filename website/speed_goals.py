@@ -154,9 +154,12 @@ def _start(folder: Path) -> list[Goal]:
         ("`from thresher import fit`, beyond torch", 0.5, lambda: beyond, "import thresher, fit"),
     ]
     goals = [Goal(work, bound, "s", "of CPU", of(), START, rows[who]["peak_mib"]) for work, bound, of, who in named]
-    short = rows.get("thresher train, one epoch", {})
-    work = "`thresher train` on digits, one epoch"
-    return [*goals, Goal(work, 1.5, "×", "import torch", short.get("against_torch"), START, short.get("peak_mib"))]
+    times, memory = rows["thresher train, beyond its epochs"]["times"], rows["thresher train, 2 epochs"]["peak_mib"]
+    work = "`thresher train` on digits, beyond its epochs"
+    of_torch = Goal(work, 1.5, "×", "import torch", times["import torch"], START, memory)
+    made = times["torch and an optimizer"]
+    of_optimizer = Goal(f"{work}; making an optimizer counted as import", 1.5, "×", "both", made, START, memory)
+    return [*goals, of_torch, of_optimizer]
 
 
 def gaps_part(root: Path) -> Made:

@@ -1,9 +1,10 @@
 """Evidence: what is known about n examples at one moment, computed when first read; and the signals read from it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -77,11 +78,12 @@ class Losses(Protocol):
     def output_gradient(self, evidence: "Evidence") -> Tensor: ...
 
 
-@runtime_checkable
-class FindsNorms(Protocol):
+class FindsNorms(ABC):
     """An objective of large outputs, which finds the norms of its gradients without having all gradients at once."""
 
-    def output_gradient_norm(self, evidence: "Evidence") -> Tensor: ...
+    @abstractmethod
+    def output_gradient_norm(self, evidence: "Evidence") -> Tensor:
+        """‖∂ℓᵢ/∂outputsᵢ‖ [n]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +178,14 @@ class Evidence:
 
     def replace(self, **changes: Any) -> "Evidence":
         """The same evidence with some fields replaced; values computed from the old ones are dropped."""
-        facts = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        stale = {"targets", "raw_outputs", "objective"} & changes.keys()
-        facts["known"] = {} if stale else self.known
-        return Evidence(**{**facts, **changes})
+        if unknown := changes.keys() - self.__dataclass_fields__.keys():
+            raise TypeError(f"Evidence has no {sorted(unknown)}.")
+        made = object.__new__(Evidence)  # a step does this often, and setting frozen fields one by one takes longer
+        vars(made).update(vars(self))
+        if {"targets", "raw_outputs", "objective"} & changes.keys():
+            vars(made)["known"] = {}
+        vars(made).update(changes)
+        return made
 
     def subset(self, positions: Tensor) -> "Evidence":
         """The evidence about the examples at these positions, with the signals computed so far."""

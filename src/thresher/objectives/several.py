@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from thresher.core.chunks import rows_at_once
-from thresher.core.evidence import Evidence
+from thresher.core.evidence import Evidence, FindsNorms
 from thresher.core.objective import Objective
 from thresher.core.tasks import LABELS, POSITIONS, position_losses
 
@@ -27,7 +27,7 @@ class BinaryCrossEntropy(Objective):
         return (evidence.outputs.detach().sigmoid() - evidence.targets) / evidence.targets.shape[1]
 
 
-class PositionCrossEntropy(Objective):
+class PositionCrossEntropy(Objective, FindsNorms):
     """ℓᵢ = the mean cross entropy over an example's own tokens or pixels; negative targets, such as -100, are left out.
 
     outputs [n, T, classes] and targets [n, T], or outputs [n, classes, h, w] and targets [n, h, w]. A language model's

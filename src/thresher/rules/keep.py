@@ -49,7 +49,7 @@ def keep_smallest(
         sorted_groups = groups[order]
         ranks = torch.arange(n, device=values.device) - starts[sorted_groups]
         limit = count if count is not None else _share(fraction, counts[sorted_groups])
-    return torch.zeros(n, device=values.device).scatter(0, order, (ranks < limit).float())
+    return torch.zeros(n, device=values.device).scatter_(0, order, (ranks < limit).float())
 
 
 def _share(fraction: float | Tensor | None, sizes: Tensor | int) -> Tensor | int:
@@ -72,7 +72,7 @@ class KeepSmallest(Rule):
     fraction: float | Schedule | None = None
     count: int | None = None
 
-    sign: ClassVar[int] = 1
+    largest: ClassVar[bool] = False
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -95,8 +95,9 @@ class KeepSmallest(Rule):
                 )
 
     def __call__(self, evidence: Evidence) -> Tensor:
+        values = evidence.read(self.by)
         return keep_smallest(
-            self.sign * evidence.read(self.by),
+            -1 * values if self.largest else values,
             evidence.ids,
             fraction=None if self.fraction is None else evidence.value(self.fraction),
             count=self.count,
@@ -109,7 +110,7 @@ class KeepSmallest(Rule):
 class KeepLargest(KeepSmallest):
     """Weight 1 for the share `fraction` (or the `count`) of examples whose signal is largest, 0 for the rest."""
 
-    sign: ClassVar[int] = -1
+    largest: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

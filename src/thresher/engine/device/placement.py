@@ -94,7 +94,7 @@ def compiling(models: Sequence[nn.Module], compilers: Sequence[Compiler | None])
         if compiler is not None:
             model._compiled_call_impl = compiler(_passes(model))
     try:
-        with _LIMITS.held():
+        with _LIMITS:
             yield
     finally:
         for model, call in zip(models, before, strict=True):
@@ -117,7 +117,7 @@ def as_written() -> AbstractContextManager[object]:
         return nullcontext()
     if torch.compiler.is_dynamo_compiling():  # inside a step that the caller compiled
         return nullcontext()
-    return _STANCE.held()
+    return _STANCE
 
 
 class _Held:
@@ -127,20 +127,18 @@ class _Held:
         self.make, self.lock, self.inside = make, Lock(), 0
         self.entered: AbstractContextManager[object] = nullcontext()
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         with self.lock:
             if self.inside == 0:
                 self.entered = self.make()
                 self.entered.__enter__()
             self.inside += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.inside -= 1
-                if self.inside == 0:
-                    self.entered.__exit__(None, None, None)
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0:
+                self.entered.__exit__(None, None, None)
 
 
 def _many_models() -> AbstractContextManager[object]:

@@ -31,7 +31,7 @@ class Factors:
 
     def norms(self) -> Tensor:
         """‖∂loss_i/∂θ‖ [n] over all trainable parameters."""
-        squares = [share.squared for share in self._shares if share.squared is not None]
+        squares = [found for share in self._shares if (found := share.squares()) is not None]
         assert len(squares) == len(self._shares), "norms were not asked for"
         return torch.stack(squares).sum(0).clamp_min(0).sqrt()
 
@@ -119,19 +119,17 @@ class Recorder:
         edges = [call.edge for call in self._calls]
         of_each = torch.ones_like(losses)
         deltas = list(torch.autograd.grad(losses, edges, of_each, retain_graph=retain_graph, allow_unused=True))
-        waiting: dict[Tensor, int] = {}  # calls to come that use each parameter
-        for call in self._calls:
-            for parameter in call.parameters:
-                waiting[parameter] = waiting.get(parameter, 0) + 1
-        uses: dict[Tensor, list[Share | Outer]] = {}
+        # By their ids, because hashing a tensor takes longer: the calls to come that use each parameter, and its uses.
+        waiting = Counter(id(parameter) for call in self._calls for parameter in call.parameters)
+        uses: dict[int, list[Share | Outer]] = {}
         shares: list[Share] = []
         with torch.no_grad(), in_full_precision(losses.device):
             while deltas:  # both lists are emptied on the way, so that tensors no share keeps are freed at once
                 call, delta = self._calls.pop(), deltas.pop()
                 for parameter in call.parameters:
-                    waiting[parameter] -= 1
+                    waiting[id(parameter)] -= 1
                 for use in call.shares(delta, len(losses), norms):
-                    uses.setdefault(use.parameter, []).append(use)
+                    uses.setdefault(id(use.parameter), []).append(use)
                 whole = [parameter for parameter in uses if not waiting[parameter]]
                 shares += [_together(uses.pop(parameter), call.name, norms) for parameter in whole]
         if not shares:

@@ -28,7 +28,7 @@ class Share:
     """What one parameter adds: weights [n] -> the weighted gradient; a direction -> each example's gradient along it.
 
     `squared` is each example's squared gradient norm [n], where norms are wanted; `formed` the gradients themselves
-    [n, numbers], where they are at hand.
+    [n, numbers], where they are at hand and give it.
     """
 
     parameter: Tensor
@@ -36,6 +36,10 @@ class Share:
     along: Callable[[Tensor], Tensor]
     squared: Tensor | None
     formed: Tensor | None = None
+
+    def squares(self) -> Tensor | None:
+        """Each example's squared gradient norm [n]."""
+        return self.squared if self.formed is None else torch.linalg.vector_norm(self.formed, dim=1).square()
 
 
 def layer_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
@@ -116,18 +120,18 @@ def bias_share(bias: Tensor | None, deltas: Tensor) -> list[Share]:
     """Σ_t δ_t of `deltas` [n, O, T], if there is a bias to train."""
     if bias is None or not bias.requires_grad:
         return []
-    return [kept(bias, deltas.sum(2, dtype=_wide(deltas)))]
+    total = deltas.sum(2, dtype=_wide(deltas)) if deltas.shape[2] > 1 else deltas[:, :, 0].to(_wide(deltas))
+    return [kept(bias, total)]
 
 
 def kept(parameter: Tensor, gradients: Tensor) -> Share:
     """The share of a parameter whose gradients [n, ...] are at hand."""
     flat = gradients.flatten(1)
-    squared = torch.linalg.vector_norm(flat, dim=1).square()
 
     def along(direction: Tensor) -> Tensor:
         return flat @ direction.to(flat.dtype).reshape(-1)
 
-    return Share(parameter, lambda weights: weights.to(flat.dtype) @ flat, along, squared, flat)
+    return Share(parameter, lambda weights: weights.to(flat.dtype) @ flat, along, None, flat)
 
 
 def in_chunks(function: Callable[..., Tensor], held: int, *rows: Tensor) -> Tensor:
@@ -165,4 +169,4 @@ def by_channel(rows: Tensor) -> Tensor:
 
 
 def _wide(values: Tensor) -> torch.dtype:
-    return torch.promote_types(values.dtype, torch.float32)
+    return torch.float32 if values.dtype is torch.float32 else torch.promote_types(values.dtype, torch.float32)

@@ -161,5 +161,7 @@ def _between(one: Tensor, other: Tensor) -> Tensor:
         return _between(other, one).mT
     if others_pick:
         return one.gather(2, other[:, None, :].expand(-1, one.shape[1], -1))
-    dtype = torch.promote_types(one.dtype, other.dtype)
-    return products(one.to(dtype), other.to(dtype).mT)
+    if one.dtype != other.dtype:
+        dtype = torch.promote_types(one.dtype, other.dtype)
+        one, other = one.to(dtype), other.to(dtype)
+    return products(one, other.mT)

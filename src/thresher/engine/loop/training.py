@@ -146,22 +146,23 @@ class Training:
         key = None if self.captured is None else self._recorded_for(epoch, drawn is None)
         rank = () if self.ranks is None or self.ranks.is_first else (self.ranks.rank,)  # for masks of dropout
         with preserved(self.device):
-            for done, brought in enumerate(zip(inputs, clean_inputs, partner_inputs, strict=True)):
+            steps = zip(order.unbind(), rows.unbind(), inputs, clean_inputs, partner_inputs, strict=True)
+            for done, (index, place, own, own_clean, own_partner) in enumerate(steps):
                 if plan.schedule is not None:
                     for learner in self.learners:
                         learner.set_learning_rate(plan.schedule(epoch + done / len(order), plan.epochs))
                 seed_global(self.device, plan.seed, epoch, done, *rank)
-                with raised_in(partial(self._place_of, order[done], done)):
+                with raised_in(partial(self._place_of, index, done)):
                     self._take_step(
                         key,
-                        index=order[done],
-                        rows=rows[done],
-                        inputs=brought[0],
+                        index=index,
+                        rows=place,
+                        inputs=own,
                         clean=None if clean is None else clean[done],
-                        clean_inputs=brought[1],
+                        clean_inputs=own_clean,
                         partner=None if drawn is None else drawn.partner[done],
                         share=None if drawn is None else drawn.share[done],
-                        partner_inputs=brought[2],
+                        partner_inputs=own_partner,
                     )
                 self.steps_done += 1
                 yield done + 1, len(order)

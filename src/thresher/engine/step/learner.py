@@ -291,24 +291,24 @@ class Kernels:
     def __init__(self, optimizer: Optimizer):
         self.optimizer = optimizer
         self.state: Any = None  # of the optimizer, as it was when the lists were made
-        self.lists: list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]]]] = []
+        self.lists: list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]], Tensor | None]] = []
 
     def step(self, skip: Tensor | None) -> bool:
         """Make the step, or leave it as it is where the scalar `skip` is 1; False where the optimizer has to."""
-        if self.optimizer.state is not self.state and not self._made():
+        if self.optimizer.state is not self.state and not self.ready():
             return False
-        gradients = [[p.grad for p in parameters if p.grad is not None] for _, parameters, _ in self.lists]
+        gradients = [[p.grad for p in parameters if p.grad is not None] for _, parameters, _, _ in self.lists]
         found = sum(map(len, gradients))
-        if self._does_more() or found < sum(len(parameters) for _, parameters, _ in self.lists):
+        if self._does_more() or found < sum(len(parameters) for _, parameters, _, _ in self.lists):
             return False
         with torch.no_grad():
-            for (group, parameters, kept), own in zip(self.lists, gradients, strict=True):
-                self._call(group, parameters, own, kept, skip)
+            for (group, parameters, kept, steps), own in zip(self.lists, gradients, strict=True):
+                self._call(group, parameters, own, kept, steps, skip)
         return True
 
-    def _made(self) -> bool:
+    def ready(self) -> bool:
         """Whether there are lists now: of optimizers whose kernels are known, once every parameter has its state."""
-        kept = ("momentum_buffer",) if type(self.optimizer) is SGD else ("exp_avg", "exp_avg_sq", "step")
+        kept = ("momentum_buffer",) if type(self.optimizer) is SGD else ("step", "exp_avg", "exp_avg_sq")
         if type(self.optimizer) not in (Adam, AdamW, SGD) or self._does_more():
             return False
         made = []
@@ -323,7 +323,10 @@ class Kernels:
                 len(states) < len(parameters) or any(name not in state for state in states for name in names)
             ):
                 return False
-            made.append((group, parameters, [[state[name] for state in states] for name in names]))
+            steps = torch.stack([state["step"] for state in states]) if "step" in names else None
+            for state, own in zip(states, () if steps is None else steps.unbind(), strict=False):
+                state["step"] = own  # so that one operation counts for all parameters
+            made.append((group, parameters, [[state[name] for state in states] for name in names], steps))
         self.lists, self.state = made, self.optimizer.state
         return True
 
@@ -339,25 +342,24 @@ class Kernels:
         parameters: list[Tensor],
         gradients: list[Tensor],
         kept: list[list[Tensor]],
+        steps: Tensor | None,
         skip: Tensor | None,
     ) -> None:
         how = {name: group[name] for name in ("lr", "weight_decay", "maximize")} | {"found_inf": skip}
-        if type(self.optimizer) is SGD:
+        if steps is None:
             momenta = kept[0] if kept else []
             of_sgd = {name: group[name] for name in ("momentum", "dampening", "nesterov")}
             torch._fused_sgd_(parameters, gradients, momenta, is_first_step=False, grad_scale=None, **how, **of_sgd)
             return
-        means, squares, steps = kept
+        each, means, squares = kept
         (beta1, beta2), kernel = group["betas"], torch._fused_adam_
         if group["decoupled_weight_decay"]:
             kernel = torch._fused_adamw_
-        torch._foreach_add_(steps, 1)
+        steps += 1 if skip is None else 1 - skip
         kernel(
-            parameters, gradients, means, squares, [], steps, amsgrad=False, beta1=beta1, beta2=beta2,
+            parameters, gradients, means, squares, [], each, amsgrad=False, beta1=beta1, beta2=beta2,
             eps=group["eps"], grad_scale=None, **how,
         )  # fmt: skip
-        if skip is not None:
-            torch._foreach_sub_(steps, [skip] * len(steps))
 
 
 def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:

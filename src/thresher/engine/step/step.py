@@ -308,12 +308,12 @@ class Step:
                 clip(parameters)
             else:
                 nn.utils.clip_grad_norm_(parameters, clip)
-        if learner.kernels.step(skip):
-            pass
-        elif skip is None:
-            learner.optimizer.step()
-        else:
-            step_unless(skip, learner.optimizer)
+        if not learner.kernels.step(skip):
+            if skip is None:
+                learner.optimizer.step()
+            else:
+                step_unless(skip, learner.optimizer)
+            learner.kernels.ready()  # so that the second step does what all later ones do
         learner.move_average(skip)
 
     def _note(self, batch: Batch, evidence: Evidence, weights: Tensor) -> Note:
