@@ -6,10 +6,11 @@
 
 Every process computes in one thread. In a group the contestants take turns, and figures are medians over rounds: a loop
 by hand with DDP, and the steps of `fit` by plain training and by PRL(L). The gathers of PRL(L) are also
-timed by themselves, with the tensors of such a step. Then every group trains some methods on a small set in double
-precision, and what they decided is compared with one process. Two processes on two cores that others use as well scale
-badly: the ratios within one group are what to read. On CUDA all processes share the first GPU and talk by gloo, since
-NCCL wants a GPU for each; there only groups of the one batch are timed.
+timed by themselves, with the tensors of such a step. The quickest step of each is stored too, which other work on the
+machine disturbs least. Then every group trains some methods on a small set in double precision, and chooses examples of
+it to label; ledgers, parameters and choices are compared with those of one process. Two processes on two cores that
+others use as well scale badly: the ratios within one group are what to read. On CUDA all processes share the first GPU
+and talk by gloo, since NCCL wants a GPU for each; there only groups of the one batch are timed.
 """
 
 import argparse
@@ -21,7 +22,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 from several_data import SOURCES, make_sources, read, source
+from several_decided import CHOOSE, CLASSES, DECIDE, WIDTH, Found, chosen, compared, decided, examples
 from several_page import show
 from timing import write
 from torch import Tensor, distributed, nn
@@ -40,14 +41,7 @@ from thresher.engine.several.gather import NotesOfAll
 from thresher.engine.several.ranks import Ranks
 from thresher.record.ledger import Note
 
-CLASSES, WIDTH = 10, 784
-DECIDE = ("standard", "prl-l", "prl-g", "co-teaching", "l2rw", "crust", "reclaim")
-
-
-def examples(count: int) -> Examples:
-    draws = torch.Generator().manual_seed(0)
-    inputs = torch.randn(count, WIDTH, generator=draws)
-    return Examples(inputs, torch.randint(0, CLASSES, (count,), generator=draws), classes=CLASSES)
+Times = tuple[float, float]  # median and least seconds of a step
 
 
 def network() -> nn.Module:
@@ -61,7 +55,7 @@ def now(device: str) -> float:
     return time.perf_counter()
 
 
-def by_hand(data: Examples, batch: int, steps: int, device: str) -> float:
+def by_hand(data: Examples, batch: int, steps: int, device: str) -> Times:
     """Seconds a step of the loop everybody writes: DDP, and this process's part of each batch."""
     count, rank = (distributed.get_world_size(), distributed.get_rank()) if distributed.is_initialized() else (1, 0)
     model: nn.Module = network().to(device)
@@ -77,10 +71,10 @@ def by_hand(data: Examples, batch: int, steps: int, device: str) -> float:
         cross_entropy(model(inputs[index]), targets[index]).backward()
         optimizer.step()
         seconds.append(now(device) - begun)
-    return statistics.median(seconds[2:])
+    return statistics.median(seconds[2:]), min(seconds[2:])
 
 
-def by_fit(method: str, data: Examples, batch: int, steps: int, device: str) -> float:
+def by_fit(method: str, data: Examples, batch: int, steps: int, device: str) -> Times:
     """Seconds between the steps of `fit`, in the first process; the others only train."""
     times: list[float] = []
     fit(
@@ -88,13 +82,13 @@ def by_fit(method: str, data: Examples, batch: int, steps: int, device: str) -> 
         watch=lambda moment: times.append(now(device)) if moment.record is None else None,
     )  # fmt: skip
     gaps = [after - before for before, after in pairwise(times[2:])]
-    return statistics.median(gaps) if gaps else 0.0
+    return (statistics.median(gaps), min(gaps)) if gaps else (0.0, 0.0)
 
 
-def gathers(batch: int, steps: int, device: str) -> float:
+def gathers(batch: int, steps: int, device: str) -> Times:
     """Seconds of what PRL(L) gathers in a step: one signal before the rule, and the notes of the ledger after it."""
     if not distributed.is_initialized():
-        return 0.0
+        return 0.0, 0.0
     ranks = Ranks(torch.device(device))
     rows = len(ranks.own(torch.empty(batch)))
     signal, *facts = torch.randn(4, rows, device=device)
@@ -107,37 +101,7 @@ def gathers(batch: int, steps: int, device: str) -> float:
         ranks.whole(signal[:, None], batch)
         together([note])
         seconds.append(now(device) - begun)
-    return statistics.median(seconds)
-
-
-def small() -> Examples:
-    """Examples in double precision, whose batches no number of processes divides."""
-    drawn = examples(503)
-    assert isinstance(drawn.inputs, Tensor)
-    return replace(drawn, inputs=drawn.inputs[:, :32].double(), checked=False)
-
-
-class Rows(nn.Module):
-    """Inputs, or their part `row`, as rows in double precision."""
-
-    def forward(self, inputs: Tensor | dict[str, Tensor]) -> Tensor:
-        return (inputs if isinstance(inputs, Tensor) else inputs["row"]).flatten(1).double()
-
-
-def small_network(data: Examples) -> nn.Module:
-    width = Rows()(next(data.batches([torch.arange(1)]))).shape[1]  # type: ignore[arg-type]
-    return nn.Sequential(Rows(), nn.Linear(width, 16), nn.Tanh(), nn.Linear(16, CLASSES)).double()
-
-
-def decided(method: str, device: str, streamed: Examples | None = None) -> Tensor:
-    """The weights of eight epochs of a method, or of two on a stream."""
-    data = small() if streamed is None else streamed
-    more = {"clean": data.subset(torch.arange(50))} if method == "l2rw" else {}
-    run = fit(
-        method, lambda: small_network(data), data, noise_rate=0.4, epochs=8 if streamed is None else 2, batch=50,
-        device=device, precision="float32", **more,
-    )  # fmt: skip
-    return torch.from_numpy(run.ledger.table()["weight"].to_numpy().copy())
+    return statistics.median(seconds), min(seconds)
 
 
 def attempted(what: str, work: Callable[[], Any]) -> Any:
@@ -154,13 +118,13 @@ def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rou
     if count > 1:
         distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
     data = examples(batch * steps)
-    contestants: dict[str, Callable[[], float]] = {
+    contestants: dict[str, Callable[[], Times]] = {
         "DDP by hand": lambda: by_hand(data, batch, steps, device),
         "standard": lambda: by_fit("standard", data, batch, steps, device),
         "prl-l": lambda: by_fit("prl-l", data, batch, steps, device),
         "gathers of prl-l": lambda: gathers(batch, steps, device),
     }
-    taken: dict[str, list[float]] = {name: [] for name in contestants}
+    taken: dict[str, list[Times]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
             seconds = attempted(name, run)
@@ -176,16 +140,19 @@ def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rou
     for name in streams:
         streamed = source(name, folder)
         tried[f"prl-l on {name}"] = attempted(name, partial(decided, "prl-l", device, streamed))
-    weights = {method: found for method, found in tried.items() if found is not None}
+    sharded = {"sharded": True} if count > 1 else {}
+    tried["prl-l, FSDP2"] = attempted("FSDP2", partial(decided, "prl-l", device, **sharded))
+    runs = {method: found for method, found in tried.items() if found is not None}
+    ids = {name: chosen(name, device) for name in CHOOSE} if device == "cpu" else {}
     if rank == 0:
-        torch.save({"taken": taken, "weights": weights, "reads": reads}, folder / "found.pt")
+        torch.save({"taken": taken, "runs": runs, "reads": reads, "ids": ids}, folder / "found.pt")
     if count > 1:
         distributed.barrier()
         distributed.destroy_process_group()
 
 
 def group(count: int, batch: int, steps: int, rounds: int, device: str) -> dict[str, Any]:
-    """What a group of so many processes found: seconds of every round of each contestant, and the weights."""
+    """What a group of so many processes found: seconds of every round of each contestant, and what was decided."""
     with tempfile.TemporaryDirectory() as folder:
         if device == "cpu":
             make_sources(Path(folder))
@@ -202,27 +169,18 @@ def group(count: int, batch: int, steps: int, rounds: int, device: str) -> dict[
         return found
 
 
-def compared(count: int, weights: dict[str, Tensor], alone: dict[str, Tensor]) -> list[dict[str, Any]]:
-    """How many of the weights of each method are to the last bit those of one process."""
-    rows = []
-    for method, own in weights.items():
-        same = (own == alone[method]).double().mean().item()
-        print(f"{count} processes, {method:16} {same:8.2%} of {len(own)} weights are those of one process", flush=True)
-        left_out = (own == 0).double().mean().item()
-        rows.append({"decides": method, "processes": count, "weights": len(own), "same": same, "left_out": left_out})
-    return rows
-
-
-def timed(scaling: str, count: int, batch: int, taken: dict[str, list[float]]) -> list[dict[str, Any]]:
-    rows = []
+def timed(scaling: str, count: int, batch: int, taken: dict[str, list[Times]]) -> list[Found]:
+    rows: list[Found] = []
+    hand = taken["DDP by hand"]
     for name, seconds in taken.items():
-        if len(seconds) < len(taken["DDP by hand"]):
+        if len(seconds) < len(hand):
             continue
-        ratios = [mine / base for mine, base in zip(seconds, taken["DDP by hand"], strict=True)]
+        ratios = [mine / base for (mine, _), (base, _) in zip(seconds, hand, strict=True)]
         row = {"scaling": scaling, "processes": count, "batch": batch, "who": name}
-        rows.append(row | {"seconds": statistics.median(seconds), "against_ddp": statistics.median(ratios)})
-        print(f"{scaling:7}{count:3} processes, batch {batch:6}: {name:18}"
-              f"{1000 * rows[-1]['seconds']:9.2f} ms a step{rows[-1]['against_ddp']:8.3f}x", flush=True)  # fmt: skip
+        row |= {"seconds": statistics.median(each for each, _ in seconds), "against_ddp": statistics.median(ratios)}
+        least = min(each for _, each in seconds)
+        rows.append(row | {"least": least, "least_against_ddp": least / min(each for _, each in hand)})
+        print(json.dumps(rows[-1]), flush=True)
     return rows
 
 
@@ -234,13 +192,14 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="sizes of groups; 1 comes first")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--show", type=Path, help="print the page of these stored rows")
+    parser.add_argument("--show", type=Path, help="print the page of these rows and of several_killed.py's")
     told = parser.parse_args()
     if told.show is not None:
-        print(show([json.loads(line) for line in told.show.read_text().splitlines()]))
+        files = (told.show, told.show.with_name("several-killed.jsonl"))
+        print(show([json.loads(line) for file in files if file.exists() for line in file.read_text().splitlines()]))
         return
-    rows: list[dict[str, Any]] = []
-    alone: dict[str, Tensor] = {}
+    rows: list[Found] = []
+    alone: Found = {}
     for scaling in ("strong", "weak") if told.device == "cpu" else ("strong",):
         for count in sorted({1, *told.processes}):
             if scaling == "weak" and count == 1:
@@ -248,11 +207,11 @@ def main() -> None:
             batch = told.batch if scaling == "strong" else told.batch * count
             found = group(count, batch, told.steps, told.rounds, told.device)
             rows += timed(scaling, count, batch, found["taken"])
-            alone = alone or found["weights"]
+            alone = alone or found
             if scaling == "strong":
                 rows += [{"reads": name, "processes": count, "a_second": fast} for name, fast in found["reads"].items()]
             if scaling == "strong" and count > 1:
-                rows += compared(count, found["weights"], alone)
+                rows += compared(count, found, alone)
     write(rows, told.out, threads=1, device=told.device)
 
 
