@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from thresher import Examples, acquire, fit, signals
+from thresher import Examples, Run, acquire, fit, signals
 from thresher.methods import acquisition
 from thresher.rules import FacilityLocation, streamed_facility_location
 
@@ -51,16 +51,16 @@ def decided(method: str, device: str, streamed: Examples | None = None, **more: 
         method, lambda: small_network(data), data, noise_rate=0.4, epochs=8 if streamed is None else 2, batch=50,
         device=device, precision="float32", **more,
     )  # fmt: skip
-    table = run.ledger.table()
-    ledger = {name: torch.from_numpy(table[name].to_numpy().copy()) for name in table.column_names}
     values = [value for model in run.models for value in model.state_dict().values()]
-    return {"ledger": ledger, "parameters": [v.full_tensor() if isinstance(v, DTensor) else v for v in values]}
+    return {"ledger": columns(run), "parameters": [v.full_tensor() if isinstance(v, DTensor) else v for v in values]}
 
 
 def chosen(name: str, device: str) -> Tensor:
     """The ids of twenty examples to label, in the order of the pool."""
     pool = small()
-    model, average = (fit("standard", small_network(pool), pool, epochs=1, seed=s, device=device).model for s in (0, 1))
+    model, average = (
+        fit("standard", lambda: small_network(pool), pool, epochs=1, seed=seed, device=device).model for seed in (0, 1)
+    )
     coreset = FacilityLocation(by=signals.features, count=20, select=_streamed)
     rule = coreset if name == "streamed coreset" else acquisition(name).rule(20)
     more = {"average": average} if name == "s-badge" else {}
@@ -72,12 +72,23 @@ def _streamed(embeddings: Tensor, count: int) -> Any:
     return streamed_facility_location(embeddings.split(40), count)
 
 
+def alike(own: Tensor, its: Tensor) -> Tensor:
+    """Where two columns hold the same numbers, or none."""
+    return (own == its) | ((own != own) & (its != its))
+
+
+def columns(run: Run) -> Found:
+    """The ledger as tensors."""
+    table = run.ledger.table()
+    return {name: torch.from_numpy(table[name].to_numpy().copy()) for name in table.column_names}
+
+
 def compared(count: int, found: Found, alone: Found) -> list[Found]:
     """How far what each method decided is what it decides in one process."""
     rows: list[Found] = []
     for method, run in found["runs"].items():
         its, weights = alone["runs"][method], run["ledger"]["weight"]
-        equal = {name: (own == its["ledger"][name]) | (own != own) for name, own in run["ledger"].items()}  # or NaN
+        equal = {name: alike(own, its["ledger"][name]) for name, own in run["ledger"].items()}
         apart = [(a - b).abs().max().item() for a, b in zip(run["parameters"], its["parameters"], strict=True)]
         row = {"decides": method, "processes": count, "weights": len(weights)}
         row |= {"same": equal["weight"].double().mean().item(), "left_out": (weights == 0).double().mean().item()}
