@@ -2,15 +2,17 @@
 
     python benchmarks/several.py [--batch 4096] [--steps 12] [--rounds 3] [--out results/several-cpu.jsonl]
     python benchmarks/several.py --device cuda --processes 1 2 --rounds 2 --out results/several-gpu.jsonl
+    python benchmarks/several.py --decisions --processes 1 2 4 --out results/several-decided.jsonl
     python benchmarks/several.py --show results/several-cpu.jsonl > docs/results/several-cpu.md
 
 Every process computes in one thread. In a group the contestants take turns, and figures are medians over rounds: a loop
 by hand with DDP, and the steps of `fit` by plain training and by PRL(L). The gathers of PRL(L) are also
-timed by themselves, with the tensors of such a step. The quickest step of each is stored too, which other work on the
-machine disturbs least. Then every group trains some methods on a small set in double precision, and chooses examples of
-it to label; ledgers, parameters and choices are compared with those of one process. Two processes on two cores that
-others use as well scale badly: the ratios within one group are what to read. On CUDA all processes share the first GPU
-and talk by gloo, since NCCL wants a GPU for each; there only groups of the one batch are timed.
+timed by themselves, with the tensors of such a step. Two processes on two cores that others use as well scale badly:
+the ratios within one group are what to read. On CUDA all processes share the first GPU and talk by gloo, since NCCL
+wants a GPU for each; there only groups of the one batch are timed.
+
+With --decisions every group trains some methods on a small set in double precision and chooses examples of it to label;
+ledgers, parameters and choices are compared with those of one process.
 """
 
 import argparse
@@ -41,8 +43,6 @@ from thresher.engine.several.gather import NotesOfAll
 from thresher.engine.several.ranks import Ranks
 from thresher.record.ledger import Note
 
-Times = tuple[float, float]  # median and least seconds of a step
-
 
 def network() -> nn.Module:
     torch.manual_seed(0)
@@ -55,7 +55,7 @@ def now(device: str) -> float:
     return time.perf_counter()
 
 
-def by_hand(data: Examples, batch: int, steps: int, device: str) -> Times:
+def by_hand(data: Examples, batch: int, steps: int, device: str) -> float:
     """Seconds a step of the loop everybody writes: DDP, and this process's part of each batch."""
     count, rank = (distributed.get_world_size(), distributed.get_rank()) if distributed.is_initialized() else (1, 0)
     model: nn.Module = network().to(device)
@@ -71,10 +71,10 @@ def by_hand(data: Examples, batch: int, steps: int, device: str) -> Times:
         cross_entropy(model(inputs[index]), targets[index]).backward()
         optimizer.step()
         seconds.append(now(device) - begun)
-    return statistics.median(seconds[2:]), min(seconds[2:])
+    return statistics.median(seconds[2:])
 
 
-def by_fit(method: str, data: Examples, batch: int, steps: int, device: str) -> Times:
+def by_fit(method: str, data: Examples, batch: int, steps: int, device: str) -> float:
     """Seconds between the steps of `fit`, in the first process; the others only train."""
     times: list[float] = []
     fit(
@@ -82,13 +82,13 @@ def by_fit(method: str, data: Examples, batch: int, steps: int, device: str) -> 
         watch=lambda moment: times.append(now(device)) if moment.record is None else None,
     )  # fmt: skip
     gaps = [after - before for before, after in pairwise(times[2:])]
-    return (statistics.median(gaps), min(gaps)) if gaps else (0.0, 0.0)
+    return statistics.median(gaps) if gaps else 0.0
 
 
-def gathers(batch: int, steps: int, device: str) -> Times:
+def gathers(batch: int, steps: int, device: str) -> float:
     """Seconds of what PRL(L) gathers in a step: one signal before the rule, and the notes of the ledger after it."""
     if not distributed.is_initialized():
-        return 0.0, 0.0
+        return 0.0
     ranks = Ranks(torch.device(device))
     rows = len(ranks.own(torch.empty(batch)))
     signal, *facts = torch.randn(4, rows, device=device)
@@ -101,7 +101,7 @@ def gathers(batch: int, steps: int, device: str) -> Times:
         ranks.whole(signal[:, None], batch)
         together([note])
         seconds.append(now(device) - begun)
-    return statistics.median(seconds), min(seconds)
+    return statistics.median(seconds)
 
 
 def attempted(what: str, work: Callable[[], Any]) -> Any:
@@ -114,41 +114,49 @@ def attempted(what: str, work: Callable[[], Any]) -> Any:
 
 
 def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rounds: int, device: str) -> None:
+    """One of a group: it takes part in the timing, or where there are no rounds, in decisions."""
     torch.set_num_threads(1)
     if count > 1:
         distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
+    work = timings(rank, count, folder, batch, steps, rounds, device) if rounds else decisions(count, folder, device)
+    if rank == 0:
+        torch.save(work, folder / "found.pt")
+    if count > 1:
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+def timings(rank: int, count: int, folder: Path, batch: int, steps: int, rounds: int, device: str) -> Found:
+    """Seconds of a step of each contestant in every round, and examples a second of what is read."""
     data = examples(batch * steps)
-    contestants: dict[str, Callable[[], Times]] = {
+    contestants: dict[str, Callable[[], float]] = {
         "DDP by hand": lambda: by_hand(data, batch, steps, device),
         "standard": lambda: by_fit("standard", data, batch, steps, device),
         "prl-l": lambda: by_fit("prl-l", data, batch, steps, device),
         "gathers of prl-l": lambda: gathers(batch, steps, device),
     }
-    taken: dict[str, list[Times]] = {name: [] for name in contestants}
+    taken: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
             seconds = attempted(name, run)
             if seconds is not None:
                 taken[name].append(seconds)
-    streams = SOURCES if device == "cpu" else ()
     reads = {
         f"{name}, {workers} workers": read(source(name, folder), batch, workers, count, rank)
-        for name in streams
+        for name in (SOURCES if device == "cpu" else ())
         for workers in (0, 1)
     }
+    return {"taken": taken, "reads": reads}
+
+
+def decisions(count: int, folder: Path, device: str) -> Found:
+    """What methods decide, on a set in memory and on streams, and which examples are chosen to label."""
     tried = {method: attempted(method, partial(decided, method, device)) for method in DECIDE}
-    for name in streams:
-        streamed = source(name, folder)
-        tried[f"prl-l on {name}"] = attempted(name, partial(decided, "prl-l", device, streamed))
-    sharded = {"sharded": True} if count > 1 else {}
-    tried["prl-l, FSDP2"] = attempted("FSDP2", partial(decided, "prl-l", device, **sharded))
+    for name in SOURCES if device == "cpu" else ():
+        tried[f"prl-l on {name}"] = attempted(name, partial(decided, "prl-l", device, source(name, folder)))
+    tried["prl-l, FSDP2"] = attempted("FSDP2", partial(decided, "prl-l", device, sharded=count > 1))
     runs = {method: found for method, found in tried.items() if found is not None}
-    ids = {name: chosen(name, device) for name in CHOOSE} if device == "cpu" else {}
-    if rank == 0:
-        torch.save({"taken": taken, "runs": runs, "reads": reads, "ids": ids}, folder / "found.pt")
-    if count > 1:
-        distributed.barrier()
-        distributed.destroy_process_group()
+    return {"runs": runs, "ids": {name: chosen(name, device) for name in CHOOSE} if device == "cpu" else {}}
 
 
 def group(count: int, batch: int, steps: int, rounds: int, device: str) -> dict[str, Any]:
@@ -169,17 +177,14 @@ def group(count: int, batch: int, steps: int, rounds: int, device: str) -> dict[
         return found
 
 
-def timed(scaling: str, count: int, batch: int, taken: dict[str, list[Times]]) -> list[Found]:
+def timed(scaling: str, count: int, batch: int, taken: dict[str, list[float]]) -> list[Found]:
     rows: list[Found] = []
-    hand = taken["DDP by hand"]
     for name, seconds in taken.items():
-        if len(seconds) < len(hand):
+        if len(seconds) < len(taken["DDP by hand"]):
             continue
-        ratios = [mine / base for (mine, _), (base, _) in zip(seconds, hand, strict=True)]
+        ratios = [mine / base for mine, base in zip(seconds, taken["DDP by hand"], strict=True)]
         row = {"scaling": scaling, "processes": count, "batch": batch, "who": name}
-        row |= {"seconds": statistics.median(each for each, _ in seconds), "against_ddp": statistics.median(ratios)}
-        least = min(each for _, each in seconds)
-        rows.append(row | {"least": least, "least_against_ddp": least / min(each for _, each in hand)})
+        rows.append(row | {"seconds": statistics.median(seconds), "against_ddp": statistics.median(ratios)})
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -191,27 +196,27 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="sizes of groups; 1 comes first")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--decisions", action="store_true", help="compare what is decided, and time nothing")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--show", type=Path, help="print the page of these rows and of several_killed.py's")
+    parser.add_argument("--show", type=Path, help="print the page of these rows, and of those beside them")
     told = parser.parse_args()
     if told.show is not None:
-        files = (told.show, told.show.with_name("several-killed.jsonl"))
+        files = [told.show, *(told.show.with_name(f"several-{part}.jsonl") for part in ("decided", "killed"))]
         print(show([json.loads(line) for file in files if file.exists() for line in file.read_text().splitlines()]))
         return
     rows: list[Found] = []
-    alone: Found = {}
-    for scaling in ("strong", "weak") if told.device == "cpu" else ("strong",):
-        for count in sorted({1, *told.processes}):
-            if scaling == "weak" and count == 1:
-                continue  # the same as strong
+    counts = sorted({1, *told.processes})
+    if told.decisions:
+        alone, *others = (group(count, told.batch, told.steps, 0, told.device) for count in counts)
+        for count, found in zip(counts[1:], others, strict=True):
+            rows += compared(count, found, alone)
+    for scaling in () if told.decisions else ("strong", "weak") if told.device == "cpu" else ("strong",):
+        for count in counts[scaling == "weak" :]:  # one process is the same in both
             batch = told.batch if scaling == "strong" else told.batch * count
             found = group(count, batch, told.steps, told.rounds, told.device)
             rows += timed(scaling, count, batch, found["taken"])
-            alone = alone or found
             if scaling == "strong":
                 rows += [{"reads": name, "processes": count, "a_second": fast} for name, fast in found["reads"].items()]
-            if scaling == "strong" and count > 1:
-                rows += compared(count, found, alone)
     write(rows, told.out, threads=1, device=told.device)
 
 
