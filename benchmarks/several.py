@@ -2,14 +2,17 @@
 
     python benchmarks/several.py [--batch 4096] [--steps 12] [--rounds 3] [--out results/several-cpu.jsonl]
     python benchmarks/several.py --device cuda --processes 1 2 --rounds 2 --out results/several-gpu.jsonl
+    python benchmarks/several.py --decisions --processes 1 2 4 --out results/several-decided.jsonl
     python benchmarks/several.py --show results/several-cpu.jsonl > docs/results/several-cpu.md
 
 Every process computes in one thread. In a group the contestants take turns, and figures are medians over rounds: a loop
 by hand with DDP, and the steps of `fit` by plain training and by PRL(L). The gathers of PRL(L) are also
-timed by themselves, with the tensors of such a step. Then every group trains some methods on a small set in double
-precision, and what they decided is compared with one process. Two processes on two cores that others use as well scale
-badly: the ratios within one group are what to read. On CUDA all processes share the first GPU and talk by gloo, since
-NCCL wants a GPU for each; there only groups of the one batch are timed.
+timed by themselves, with the tensors of such a step. Two processes on two cores that others use as well scale badly:
+the ratios within one group are what to read. On CUDA all processes share the first GPU and talk by gloo, since NCCL
+wants a GPU for each; there only groups of the one batch are timed.
+
+With --decisions every group trains some methods on a small set in double precision and chooses examples of it to label;
+ledgers, parameters and choices are compared with those of one process.
 """
 
 import argparse
@@ -21,7 +24,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +31,7 @@ from typing import Any
 
 import torch
 from several_data import SOURCES, make_sources, read, source
+from several_decided import CHOOSE, CLASSES, DECIDE, WIDTH, Found, chosen, compared, decided, examples
 from several_page import show
 from timing import write
 from torch import Tensor, distributed, nn
@@ -39,15 +42,6 @@ from thresher import Examples, fit
 from thresher.engine.several.gather import NotesOfAll
 from thresher.engine.several.ranks import Ranks
 from thresher.record.ledger import Note
-
-CLASSES, WIDTH = 10, 784
-DECIDE = ("standard", "prl-l", "prl-g", "co-teaching", "l2rw", "crust", "reclaim")
-
-
-def examples(count: int) -> Examples:
-    draws = torch.Generator().manual_seed(0)
-    inputs = torch.randn(count, WIDTH, generator=draws)
-    return Examples(inputs, torch.randint(0, CLASSES, (count,), generator=draws), classes=CLASSES)
 
 
 def network() -> nn.Module:
@@ -110,36 +104,6 @@ def gathers(batch: int, steps: int, device: str) -> float:
     return statistics.median(seconds)
 
 
-def small() -> Examples:
-    """Examples in double precision, whose batches no number of processes divides."""
-    drawn = examples(503)
-    assert isinstance(drawn.inputs, Tensor)
-    return replace(drawn, inputs=drawn.inputs[:, :32].double(), checked=False)
-
-
-class Rows(nn.Module):
-    """Inputs, or their part `row`, as rows in double precision."""
-
-    def forward(self, inputs: Tensor | dict[str, Tensor]) -> Tensor:
-        return (inputs if isinstance(inputs, Tensor) else inputs["row"]).flatten(1).double()
-
-
-def small_network(data: Examples) -> nn.Module:
-    width = Rows()(next(data.batches([torch.arange(1)]))).shape[1]  # type: ignore[arg-type]
-    return nn.Sequential(Rows(), nn.Linear(width, 16), nn.Tanh(), nn.Linear(16, CLASSES)).double()
-
-
-def decided(method: str, device: str, streamed: Examples | None = None) -> Tensor:
-    """The weights of eight epochs of a method, or of two on a stream."""
-    data = small() if streamed is None else streamed
-    more = {"clean": data.subset(torch.arange(50))} if method == "l2rw" else {}
-    run = fit(
-        method, lambda: small_network(data), data, noise_rate=0.4, epochs=8 if streamed is None else 2, batch=50,
-        device=device, precision="float32", **more,
-    )  # fmt: skip
-    return torch.from_numpy(run.ledger.table()["weight"].to_numpy().copy())
-
-
 def attempted(what: str, work: Callable[[], Any]) -> Any:
     """What comes of it, or None, with the reason said: what one contestant cannot do does not end the others."""
     try:
@@ -150,9 +114,20 @@ def attempted(what: str, work: Callable[[], Any]) -> Any:
 
 
 def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rounds: int, device: str) -> None:
+    """One of a group: it takes part in the timing, or where there are no rounds, in decisions."""
     torch.set_num_threads(1)
     if count > 1:
         distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
+    work = timings(rank, count, folder, batch, steps, rounds, device) if rounds else decisions(count, folder, device)
+    if rank == 0:
+        torch.save(work, folder / "found.pt")
+    if count > 1:
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+def timings(rank: int, count: int, folder: Path, batch: int, steps: int, rounds: int, device: str) -> Found:
+    """Seconds of a step of each contestant in every round, and examples a second of what is read."""
     data = examples(batch * steps)
     contestants: dict[str, Callable[[], float]] = {
         "DDP by hand": lambda: by_hand(data, batch, steps, device),
@@ -166,26 +141,26 @@ def one_process(rank: int, count: int, folder: Path, batch: int, steps: int, rou
             seconds = attempted(name, run)
             if seconds is not None:
                 taken[name].append(seconds)
-    streams = SOURCES if device == "cpu" else ()
     reads = {
         f"{name}, {workers} workers": read(source(name, folder), batch, workers, count, rank)
-        for name in streams
+        for name in (SOURCES if device == "cpu" else ())
         for workers in (0, 1)
     }
+    return {"taken": taken, "reads": reads}
+
+
+def decisions(count: int, folder: Path, device: str) -> Found:
+    """What methods decide, on a set in memory and on streams, and which examples are chosen to label."""
     tried = {method: attempted(method, partial(decided, method, device)) for method in DECIDE}
-    for name in streams:
-        streamed = source(name, folder)
-        tried[f"prl-l on {name}"] = attempted(name, partial(decided, "prl-l", device, streamed))
-    weights = {method: found for method, found in tried.items() if found is not None}
-    if rank == 0:
-        torch.save({"taken": taken, "weights": weights, "reads": reads}, folder / "found.pt")
-    if count > 1:
-        distributed.barrier()
-        distributed.destroy_process_group()
+    for name in SOURCES if device == "cpu" else ():
+        tried[f"prl-l on {name}"] = attempted(name, partial(decided, "prl-l", device, source(name, folder)))
+    tried["prl-l, FSDP2"] = attempted("FSDP2", partial(decided, "prl-l", device, sharded=count > 1))
+    runs = {method: found for method, found in tried.items() if found is not None}
+    return {"runs": runs, "ids": {name: chosen(name, device) for name in CHOOSE} if device == "cpu" else {}}
 
 
 def group(count: int, batch: int, steps: int, rounds: int, device: str) -> dict[str, Any]:
-    """What a group of so many processes found: seconds of every round of each contestant, and the weights."""
+    """What a group of so many processes found: seconds of every round of each contestant, and what was decided."""
     with tempfile.TemporaryDirectory() as folder:
         if device == "cpu":
             make_sources(Path(folder))
@@ -202,27 +177,15 @@ def group(count: int, batch: int, steps: int, rounds: int, device: str) -> dict[
         return found
 
 
-def compared(count: int, weights: dict[str, Tensor], alone: dict[str, Tensor]) -> list[dict[str, Any]]:
-    """How many of the weights of each method are to the last bit those of one process."""
-    rows = []
-    for method, own in weights.items():
-        same = (own == alone[method]).double().mean().item()
-        print(f"{count} processes, {method:16} {same:8.2%} of {len(own)} weights are those of one process", flush=True)
-        left_out = (own == 0).double().mean().item()
-        rows.append({"decides": method, "processes": count, "weights": len(own), "same": same, "left_out": left_out})
-    return rows
-
-
-def timed(scaling: str, count: int, batch: int, taken: dict[str, list[float]]) -> list[dict[str, Any]]:
-    rows = []
+def timed(scaling: str, count: int, batch: int, taken: dict[str, list[float]]) -> list[Found]:
+    rows: list[Found] = []
     for name, seconds in taken.items():
         if len(seconds) < len(taken["DDP by hand"]):
             continue
         ratios = [mine / base for mine, base in zip(seconds, taken["DDP by hand"], strict=True)]
         row = {"scaling": scaling, "processes": count, "batch": batch, "who": name}
         rows.append(row | {"seconds": statistics.median(seconds), "against_ddp": statistics.median(ratios)})
-        print(f"{scaling:7}{count:3} processes, batch {batch:6}: {name:18}"
-              f"{1000 * rows[-1]['seconds']:9.2f} ms a step{rows[-1]['against_ddp']:8.3f}x", flush=True)  # fmt: skip
+        print(json.dumps(rows[-1]), flush=True)
     return rows
 
 
@@ -233,26 +196,27 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="sizes of groups; 1 comes first")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--decisions", action="store_true", help="compare what is decided, and time nothing")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--show", type=Path, help="print the page of these stored rows")
+    parser.add_argument("--show", type=Path, help="print the page of these rows, and of those beside them")
     told = parser.parse_args()
     if told.show is not None:
-        print(show([json.loads(line) for line in told.show.read_text().splitlines()]))
+        files = [told.show, *(told.show.with_name(f"several-{part}.jsonl") for part in ("decided", "killed"))]
+        print(show([json.loads(line) for file in files if file.exists() for line in file.read_text().splitlines()]))
         return
-    rows: list[dict[str, Any]] = []
-    alone: dict[str, Tensor] = {}
-    for scaling in ("strong", "weak") if told.device == "cpu" else ("strong",):
-        for count in sorted({1, *told.processes}):
-            if scaling == "weak" and count == 1:
-                continue  # the same as strong
+    rows: list[Found] = []
+    counts = sorted({1, *told.processes})
+    if told.decisions:
+        alone, *others = (group(count, told.batch, told.steps, 0, told.device) for count in counts)
+        for count, found in zip(counts[1:], others, strict=True):
+            rows += compared(count, found, alone)
+    for scaling in () if told.decisions else ("strong", "weak") if told.device == "cpu" else ("strong",):
+        for count in counts[scaling == "weak" :]:  # one process is the same in both
             batch = told.batch if scaling == "strong" else told.batch * count
             found = group(count, batch, told.steps, told.rounds, told.device)
             rows += timed(scaling, count, batch, found["taken"])
-            alone = alone or found["weights"]
             if scaling == "strong":
                 rows += [{"reads": name, "processes": count, "a_second": fast} for name, fast in found["reads"].items()]
-            if scaling == "strong" and count > 1:
-                rows += compared(count, found["weights"], alone)
     write(rows, told.out, threads=1, device=told.device)
 
 

@@ -1,5 +1,6 @@
 """The page of what `several.py` has stored."""
 
+from statistics import median
 from typing import Any
 
 CLASSES = 10
@@ -33,7 +34,8 @@ def show(rows: list[dict[str, Any]]) -> str:
         for row in steps
         if row["seconds"] > 0
     ]
-    lines += _decided([row for row in rows if "decides" in row]) + _read([row for row in rows if "reads" in row])
+    lines += _decided([row for row in rows if "decides" in row]) + _chosen([row for row in rows if "chooses" in row])
+    lines += _killed([row for row in rows if "killed" in row]) + _read([row for row in rows if "reads" in row])
     speed = max(message(batch, CLASSES) / row["seconds"] for (count, batch), row in gathers.items() if count > 1)
     lines += [
         "",
@@ -70,17 +72,49 @@ def _decided(rows: list[dict[str, Any]]) -> list[str]:
         return []
     return [
         "",
-        "Eight epochs of a small network in double precision, batches of 50 of 503 examples (in the last rows two of a "
-        "stream): how many of the weights in the ledger are, to the last bit, those of one process.",
+        "Eight epochs of a small network in double precision, batches of 50 of 503 examples (two epochs of a stream): "
+        "how many of the weights in the ledger are, to the last bit, those of one process; whether its whole ledger "
+        "is, with order, ids, signals, losses and predictions; and how far parameters are apart at most.",
         "",
-        "| method | processes | weights | of them zero | as in one process |",
-        "|---|---|---|---|---|",
+        "| method | processes | weights | of them zero | as in one process | whole ledger | parameters |",
+        "|---|---|---|---|---|---|---|",
         *(
             f"| {row['decides']} | {row['processes']} | {row['weights']:,} | {row['left_out']:.0%} | "
-            f"{row['same']:.2%} |"
+            f"{row['same']:.2%} | {'the same' if row['whole'] else 'differs'} | {row['parameters']:.0e} |"
             for row in rows
         ),
     ]
+
+
+def _chosen(rows: list[dict[str, Any]]) -> list[str]:
+    """Whether several processes choose what one chooses."""
+    if not rows:
+        return []
+    said = "; ".join(
+        f"{row['chooses']} in {row['processes']} processes: {'the same' if row['same'] else 'others'}" for row in rows
+    )
+    return ["", f"Of {rows[0]['ids']} examples that `acquire` chooses, against one process: {said}."]
+
+
+def _killed(rows: list[dict[str, Any]]) -> list[str]:
+    """What happens when a process is killed."""
+    if not rows:
+        return []
+    lines = [
+        "",
+        "Groups of which one process was killed (SIGKILL) at a random moment, and then another number of processes "
+        "went on in the same folder: how long it took until all others had ended, and how many of these runs came to "
+        "the ledger, to the last bit, and the parameters of one that nothing disturbed (benchmarks/several_killed.py).",
+        "",
+        "| processes | killed | of them the first | seconds until the others ended, median | at most | gone on equal |",
+        "|---|---|---|---|---|---|",
+    ]
+    for count in sorted({row["of"] for row in rows}):
+        own = [row for row in rows if row["of"] == count]
+        ends = sorted(row["others_end"] for row in own)
+        first, same = sum(row["killed"] == 0 for row in own), sum(row["same"] for row in own)
+        lines.append(f"| {count} | {len(own)} | {first} | {median(ends):.2f} | {ends[-1]:.2f} | {same} of {len(own)} |")
+    return lines
 
 
 def _read(rows: list[dict[str, Any]]) -> list[str]:

@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from thresher import Examples, Recipe, acquire, active_loop, fit, signals
 from thresher.core.errors import ThresherError
+from thresher.data import from_stream
 from thresher.methods import acquisition
 from thresher.objectives import CrossCorrelation, DeterminantLoss
 from thresher.rules import FacilityLocation, KeepSmallest, MetaGradient, from_peer, streamed_facility_location, warmup
@@ -43,6 +44,12 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10)).double()
 
 
+def dropout_network() -> nn.Module:
+    return nn.Sequential(
+        nn.Dropout2d(0.2), *network()[:2], nn.Dropout(0.5, inplace=True), nn.Tanh(), nn.Linear(16, 10).double()
+    )
+
+
 class Items:
     """The same as a map-style dataset, whose items draw noise of their own."""
 
@@ -54,6 +61,32 @@ class Items:
 
     def __getitem__(self, position: int) -> Tensor:
         return self.inputs[position] + 0.01 * torch.randn(1, 8, 8)
+
+
+@dataclass
+class Shard:
+    """Every third of the digits with their ids, as a stream that notes who reads it."""
+
+    place: int
+    folder: Path
+
+    def __iter__(self) -> Any:
+        with open(self.folder / f"readers of {_count()}", "a") as file:
+            file.write(f"{self.place} {distributed.get_rank() if _count() > 1 else 0}\n")
+        data = digits()
+        for at in range(self.place, len(data), 3):
+            yield {"pixels": data.inputs[at], "label": data.targets[at], "id": data.ids[at]}
+
+
+class Doubled(nn.Module):
+    """The part `pixels` of what a stream holds, in double precision again."""
+
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        return inputs["pixels"].double()
+
+
+def _count() -> int:
+    return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
 def _recipes() -> dict[str, tuple[Any, dict[str, Any]]]:
@@ -71,6 +104,9 @@ def _recipes() -> dict[str, tuple[Any, dict[str, Any]]]:
         "mixup": (Recipe(each_batch=half, mix=Mixup()), {}),
         "peers": (Recipe(peers=2, each_batch=from_peer(half)), {}),
         "batch objective": (Recipe(objective=DeterminantLoss()), {}),
+        "quantiles": ("mentornet", {"noise_rate": 0.3}),
+        "clipped": (Recipe(clip=0.1, each_batch=half), {}),
+        "clipped shards": (Recipe(clip=0.1), {"sharded": True}),
         "in parts": (Recipe(each_epoch=FacilityLocation(by=signals.output_gradient, count=60)), IN_PARTS),
         "sharded": ("standard", {"sharded": True, "average": 0.9}),
         "sharded rule": ("prl-l", {"sharded": True, "noise_rate": 0.3}),
@@ -81,10 +117,20 @@ def _recipes() -> dict[str, tuple[Any, dict[str, Any]]]:
 def outcomes(folder: Path) -> Found:
     """The ledger, parameters and history of every case, and what acquisitions choose."""
     warnings.filterwarnings("ignore", "The rule is asked about")
+    warnings.filterwarnings("ignore", ".*torch.jit.*deprecated", DeprecationWarning)  # torch of itself
     train, found = digits(), Found()
     for name, (what, given) in _recipes().items():
         run = fit(what, network, train, batch=BATCH, device="cpu", test=train, **{"epochs": 3, **given})
         found[name] = seen(run)
+    dropping = Recipe(each_batch=KeepSmallest(by=signals.loss, fraction=0.5), views=(PadCrop(1), Flip()))
+    found["dropout"] = seen(fit(dropping, dropout_network, train, batch=BATCH, device="cpu", epochs=3))
+    with torch.compiler.set_stance(force_backend="eager"):  # traced as always, and then run without a compiler of C++
+        found["compiled"] = seen(fit("prl-l", network, train, noise_rate=0.3, epochs=2, batch=BATCH, compiled=True))
+    shards = [Shard(place, folder.parent) for place in range(3)]
+    stored = from_stream(shards, folder.parent / f"shards of {_count()}", name="digits")
+    found["shards"] = seen(
+        fit("prl-l", lambda: nn.Sequential(Doubled(), network()), stored, noise_rate=0.3, epochs=2, batch=BATCH)
+    )
     streamed = replace(train, inputs=Items(train.inputs))
     found["stream"] = seen(fit("prl-l", lambda: network().float(), streamed, noise_rate=0.3, epochs=2, batch=BATCH))
     model, averaged = (fit("standard", network, train, epochs=1, seed=seed, device="cpu").model for seed in (0, 1))

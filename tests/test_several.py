@@ -48,7 +48,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, l
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return outcomes(tmp_path_factory.mktemp("alone"))
+    return outcomes(tmp_path_factory.mktemp("alone") / "of0")
 
 
 def same_run(one: dict[str, Any], other: dict[str, Any], exact: bool = True) -> None:
@@ -71,6 +71,14 @@ def test_ledger_parameters_and_history_do_not_depend_on_the_number_of_processes(
             for name, one in alone.items():
                 if isinstance(one, dict):
                     same_run(one, rank[name], exact=name not in ROUNDED)
+
+
+def test_every_shard_of_a_stream_is_read_by_one_process(several, alone):
+    folder, _ = several
+    for count in COUNTS:
+        lines = (folder / f"readers of {count}").read_text().splitlines()
+        assert sorted(lines) == [f"{place} {place % count}" for place in range(3)]
+    assert len(alone["shards"]["ledger"]["id"]) == 2 * 203
 
 
 def test_acquisitions_choose_the_same_in_several_processes(several, alone):

@@ -136,7 +136,7 @@ class Without:
         return {name: part for name, part in mapping.items() if name not in self.names}
 
 
-def gathered(dataset: Any, positions: list[int]) -> Tensor | None:
+def gathered(dataset: Any, positions: list[int]) -> Tree | None:
     """The inputs at these positions as one batch, where the dataset has a method `inputs_at` for it; else None."""
     if isinstance(dataset, Picked):
         return gathered(dataset.dataset, [dataset.positions[place] for place in positions])
@@ -149,10 +149,9 @@ def gathered(dataset: Any, positions: list[int]) -> Tensor | None:
             for part, place in zip(parts, positions, strict=True)
         ]
         found = [row for row in rows if row is not None]
-        return torch.cat(found) if len(found) == len(positions) else None
+        return concatenated(found) if len(found) == len(positions) else None
     inputs_at = getattr(dataset, "inputs_at", None)
-    batch: Tensor | None = None if inputs_at is None else inputs_at(positions)
-    return batch
+    return None if inputs_at is None else inputs_at(positions)
 
 
 def loaded(

@@ -11,6 +11,7 @@ from thresher.data.predictions import Predictions, read_predictions
 from thresher.data.preparation import Preparation, preparation_of
 from thresher.data.scan import Scan, scan
 from thresher.data.splits import Splits, hold_out, is_held_out, only_classes, split, standardise_targets
+from thresher.data.streams import from_stream
 from thresher.data.table_options import TableOptions
 from thresher.data.tables import table
 
@@ -26,6 +27,7 @@ __all__ = [
     "digits",
     "from_arrays",
     "from_npz",
+    "from_stream",
     "hold_out",
     "image_folder",
     "in_memory",

@@ -170,31 +170,52 @@ def _dataset(dataset: Any, name: str, target: str | None = None) -> Examples:
     """A map-style dataset of (input, target) pairs, or of mappings, streamed; its targets are read once."""
     if not len(dataset):
         raise ThresherError(f"{name} is empty: give at least one example.")
-    known = getattr(dataset, "targets", None)
+    known, names = getattr(dataset, "targets", None), getattr(dataset, "classes", None)
     if known is None or len(known) != len(dataset) or getattr(dataset, "target_transform", None) is not None:
         first = dataset[0]
         if isinstance(first, Mapping):
             key = _target_name(first, target, name)
-            known = [_plain(dataset[place][key]) for place in range(len(dataset))]
+            known, names = _column(dataset, key), _names_in_column(dataset, key)
             dataset = Without(dataset, (key,))
         else:
             known = [_target(dataset[place], name) for place in range(len(dataset))]
-    named = _named(dataset, known)
+    named = _named(names, known)
     labels, class_names, kind = target_tensor(known, name) if named is None else (*named, "text")
     is_class = not labels.is_floating_point() and labels.ndim == 1
     classes = (len(class_names or ()) or int(labels.max()) + 1) if is_class else None
     return Examples(dataset, labels, classes=classes, class_names=class_names, label_kind=kind, name=name)
 
 
-def _named(dataset: Any, known: Any) -> tuple[Tensor, list[str]] | None:
+def _column(dataset: Any, key: str) -> list[Any]:
+    """One part of every item; those of Hugging Face give it without decoding the others."""
+    narrowed = getattr(dataset, "select_columns", None)
+    rows = dataset if narrowed is None else narrowed([key])
+    return [_plain(rows[place][key]) for place in range(len(rows))]
+
+
+def _names_in_column(dataset: Any, key: str) -> Any:
+    """The names of classes, where a dataset of Hugging Face has them (ClassLabel)."""
+    kinds = getattr(dataset, "features", None)
+    return getattr(kinds.get(key), "names", None) if isinstance(kinds, Mapping) else None
+
+
+def _named(names: Any, known: Any) -> tuple[Tensor, list[str]] | None:
     """Class ids as they are, where the dataset names its classes, as those of torchvision do."""
-    names = getattr(dataset, "classes", None)
     if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
         return None
     labels = np.asarray(known)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(names):
         return None
     return torch.as_tensor(labels.astype(np.int64)), list(names)
+
+
+def split_item(item: Any, target: str | None, name: str) -> tuple[Any, Any]:
+    """Input and target of an item: a pair, or a mapping, which keeps its other parts."""
+    if isinstance(item, Mapping):
+        key = _target_name(item, target, name)
+        return {part: value for part, value in item.items() if part != key}, _plain(item[key])
+    known = _target(item, name)
+    return item[0], known
 
 
 def _target(item: Any, name: str) -> Any:

@@ -144,7 +144,8 @@ class Training:
         )
         rows = last_visits(order, len(self.train))
         key = None if self.captured is None else self._recorded_for(epoch, drawn is None)
-        rank = () if self.ranks is None or self.ranks.is_first else (self.ranks.rank,)  # for masks of dropout
+        alike = self.ranks is None or self.ranks.is_first or self.step.draws_as_one()
+        rank = () if alike or self.ranks is None else (self.ranks.rank,)  # for masks of dropout
         with preserved(self.device):
             steps = zip(order.unbind(), rows.unbind(), inputs, clean_inputs, partner_inputs, strict=True)
             for done, (index, place, own, own_clean, own_partner) in enumerate(steps):

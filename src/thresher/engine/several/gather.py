@@ -1,12 +1,11 @@
-"""What a step of several processes brings together: evidence for the rules, partners to mix with, draws, notes."""
+"""What a step of several processes brings together: evidence for the rules, partners to mix with, notes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from thresher.core.evidence import OTHER_EXAMPLES, Evidence, Signal, Swept
@@ -14,9 +13,6 @@ from thresher.core.objective import Objective
 from thresher.core.recipe import Pairing
 from thresher.engine.several.ranks import Ranks
 from thresher.record.ledger import Note
-
-FACTORIES = (torch.rand, torch.randn, torch.randint)
-IN_PLACE = (Tensor.uniform_, Tensor.normal_, Tensor.bernoulli_, Tensor.exponential_)
 
 
 class Facts(Protocol):
@@ -77,44 +73,6 @@ class SharedPairing(Pairing):
         """As `Pairing.blend_by_weight`, of this process's labels and the weights of all."""
         whole = Pairing(self.partner, self.share)
         return self.ranks.own(whole.blend_by_weight(self.ranks.whole(labels, len(weights)), weights))
-
-
-class PartOfDraws(TorchFunctionMode):
-    """Inside, a draw of a number for each of this process's rows is its part of a draw for all n.
-
-    So a view shows an example as it would in a single process, and the generator stays the same in all of them.
-    """
-
-    def __init__(self, ranks: Ranks, n: int, generator: torch.Generator):
-        super().__init__()
-        self.ranks, self.n, self.generator = ranks, n, generator
-        part = ranks.part(n)
-        self.rows = part.stop - part.start
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if kwargs.get("generator") is self.generator:
-            if function in FACTORIES:
-                return self._factory(function, args, kwargs)
-            if function in IN_PLACE and args[0].ndim and len(args[0]) == self.rows:
-                room = args[0].new_empty(self.n, *args[0].shape[1:])
-                return args[0].copy_(self.ranks.own(function(room, *args[1:], **kwargs)))
-        return function(*args, **kwargs)
-
-    def _factory(self, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        bounds = [each for each in args if not isinstance(each, (tuple, list, torch.Size))] if _lists(args) else []
-        given = next((each for each in args if isinstance(each, (tuple, list, torch.Size))), args)
-        size = tuple(kwargs.get("size", given))
-        if not size or size[0] != self.rows:
-            return function(*args, **kwargs)
-        more = {name: value for name, value in kwargs.items() if name != "size"}
-        return self.ranks.own(function(*bounds, (self.n, *size[1:]), **more))
-
-
-def _lists(args: tuple[Any, ...]) -> bool:
-    return any(isinstance(each, (tuple, list, torch.Size)) for each in args)
 
 
 def see_whole_batch(ranks: Ranks, objective: Objective, n: int) -> list[RemovableHandle]:

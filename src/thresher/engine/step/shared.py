@@ -1,6 +1,7 @@
 """A step that several processes take together: each sees its part of a batch, and all decide about the whole."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from torch import Tensor
@@ -8,7 +9,8 @@ from torch import Tensor
 from thresher.core.evidence import Evidence, Now
 from thresher.core.recipe import Pairing
 from thresher.core.trees import Tree
-from thresher.engine.several.gather import PartOfDraws, SharedPairing, whole_evidence
+from thresher.engine.several.draws import PartOfDraws, PartOfDropout, drops_out
+from thresher.engine.several.gather import SharedPairing, whole_evidence
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import Learner
@@ -21,6 +23,16 @@ class SharedStep(Step):
     def __init__(self, *given: Any, ranks: Ranks, **more: Any):
         super().__init__(*given, **more)
         self.ranks = ranks
+        self.drops = any(drops_out(learner.model) for learner in self.learners)
+
+    def __call__(self, *given: Any, **more: Any) -> None:
+        with PartOfDropout(self.ranks, self.sizes) if self.draws_as_one() else nullcontext():
+            super().__call__(*given, **more)
+
+    def draws_as_one(self) -> bool:
+        """Whether dropout draws masks here; on CUDA and where compiled, a kernel of its own draws and uses them."""
+        compiled = any(learner.model._compiled_call_impl is not None for learner in self.learners)
+        return self.drops and self.ranks.device.type == "cpu" and not compiled
 
     def _of_all(self, seen: Sequence[Evidence], wholes: Sequence[Batch]) -> list[Evidence]:
         """What all processes have seen of their batches, for rules that are to decide the same everywhere."""

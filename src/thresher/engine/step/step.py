@@ -220,6 +220,10 @@ class Step:
             self.rows[place].add(self._note(batch, learnt, weights.detach()))
         self.is_first = False
 
+    def draws_as_one(self) -> bool:
+        """Whether masks of dropout are drawn as in a single process."""
+        return True
+
     def _of_all(self, seen: Sequence[Evidence], wholes: Sequence[Batch]) -> list[Evidence]:  # noqa: ARG002
         """What the rules are shown of these batches."""
         return list(seen)
