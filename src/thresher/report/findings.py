@@ -17,12 +17,12 @@ def first_sentence(issues: Issues) -> str:
 
 
 def findings(issues: Issues) -> dict[str, Any]:
-    """Everything above the gallery, as the template takes it."""
+    """Everything above the gallery, as the template takes it; no shares of classes where none can be told."""
     pairs = _pairs(issues)
     return {
         "cards": _cards(issues),
-        "matrix": _matrix(issues, pairs),
-        "classes": _classes(issues),
+        "matrix": _matrix(issues, pairs) if issues.told else None,
+        "classes": _classes(issues) if issues.told else [],
         "duplicates": _duplicates(issues),
         "method": ": ".join(str(issues.summary[key]) for key in ("method", "why") if issues.summary.get(key)),
     }
