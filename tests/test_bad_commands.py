@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -88,6 +89,21 @@ def cells(target: Callable[[int], object]) -> Callable[[Path], str]:
     return write
 
 
+def junk_archive(folder: Path) -> str:
+    (folder / "rows.csv.gz").write_bytes(b"\x1f\x8bjunk")
+    return f"{folder / 'rows.csv.gz'}:label"
+
+
+def linked(folder: Path, to: str) -> str:
+    os.symlink(to, images(folder) / "a" / "link.png")
+    return str(folder / "images")
+
+
+def pipe_among_images(folder: Path) -> str:
+    os.mkfifo(images(folder) / "a" / "pipe.png")
+    return str(folder / "images")
+
+
 X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 
 # what is given as data, further options, and what the sentence must say
@@ -117,6 +133,14 @@ BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "the same target everywhere": (arrays(X, np.ones(40)), [], "same target"),
     "targets of 1e200": (arrays(X, X[:, 0] * 1e200), [], "1e+30"),
     "cells of 1e200": (cells(lambda place: place * 1.5e200), [], "1e+30"),
+    "a home of nobody": (lambda _: "~nobody_at_all/rows.csv:label", [], "nobody_at_all"),
+    "a damaged archive": (junk_archive, [], "cannot be read"),
+    "images of ten billion pixels": (lambda folder: f"{images(folder)}:100000", [], "30.0 GB"),
+    "a link that leads nowhere": (lambda folder: linked(folder, "/nowhere/0.png"), [], "cannot be read as an image"),
+    "a link to itself": (lambda folder: linked(folder, "link.png"), [], "cannot be read as an image"),
+    "a pipe among images": (pipe_among_images, [], "a pipe or a device"),
+    "a device among images": (lambda folder: linked(folder, "/dev/zero"), [], "a pipe or a device"),
+    "blobs of one class": (lambda _: "blobs:100,1", [], "at least 2 classes"),
     "no such file": (lambda folder: f"{folder}/[red]none.csv:label", [], "no file or folder"),
 }
 
@@ -200,3 +224,47 @@ def test_an_audit_that_is_refused_leaves_no_folder(more: list[str], tmp_path: Pa
     result = CliRunner().invoke(app, ["audit", table(tmp_path), "--epochs", "1", "--out", "audit", *more])
     assert result.exit_code == 2, result.output
     assert not Path("audit").exists()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a small run, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    told = ["train", "--data", table(tmp_path), "--method", "standard", "--epochs", "1", "--model", "mlp:4"]
+    result = CliRunner().invoke(app, [*told, "--out", "run"])
+    assert result.exit_code == 0, result.output
+    return tmp_path / "run"
+
+
+def not_finite(run: Path) -> None:
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    next(iter(saved["learners"][0]["model"].values())).fill_(float("nan"))
+    torch.save(saved, run / "checkpoint.pt")
+
+
+def deep(run: Path) -> None:
+    (run / "run.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
+
+
+def nothing(_: Path) -> None:
+    pass
+
+
+PREDICT = ["predict", "run", "rows.csv", "--out"]
+FOLDERS: dict[str, tuple[Callable[[Path], None], list[str], str]] = {
+    "parameters that are not finite": (not_finite, [*PREDICT, "said.csv"], "not finite"),
+    "settings nested too deep": (deep, ["train", "--from", "run/run.toml", "--out", "new"], "is no TOML"),
+    "predictions in place of the data": (nothing, [*PREDICT, "rows.csv"], "would be replaced"),
+}
+
+
+@pytest.mark.parametrize(("tamper", "command", "words"), FOLDERS.values(), ids=FOLDERS)
+def test_a_tampered_folder_is_refused(
+    tamper: Callable[[Path], None], command: list[str], words: str, run: Path, tmp_path: Path
+) -> None:
+    tamper(run)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2, result.output
+    assert words in " ".join(result.output.split())
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from thresher.core.errors import ThresherError, is_number, refuse_unless, takes
+from thresher.core.errors import ThresherError, is_number, refuse_other_fields, refuse_unless, takes
 from thresher.core.examples import Examples
 
 
@@ -42,6 +42,7 @@ class ramp(Schedule):  # noqa: N801  # used like a function: ramp(1.0, 0.6, epoc
     after: float = 0.0
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not self.epochs > 0:
             raise ThresherError(f"ramp(epochs={self.epochs}) takes no time: give a number of epochs above 0.")
 
@@ -64,6 +65,7 @@ class step(Schedule):  # noqa: N801
     times: float = 0.1
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         object.__setattr__(self, "at", tuple(self.at))  # a list would not be hashable
 
     def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002
@@ -98,6 +100,7 @@ class rising(Schedule):  # noqa: N801
     then: Schedule
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not self.epochs > 0:
             raise ThresherError(f"rising({self.epochs}) takes no time: give a number of epochs above 0.")
 

@@ -1,5 +1,7 @@
 """Image files as inputs: found, opened, and scaled when they are loaded or from what was decoded before."""
 
+import os
+import stat
 import struct
 import warnings
 import zlib
@@ -111,6 +113,8 @@ def open_file(path: Path) -> Iterator["Image"]:
     """The image of a file, not decoded yet; what would take too much memory is refused with its size."""
     from PIL import Image
 
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("a pipe or a device")  # which may never end
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # at which it is refused here
         opened = Image.open(path)
@@ -168,6 +172,9 @@ def is_ignored(path: Path, folder: Path) -> bool:
 
 
 def images_in(folder: Path) -> list[Path]:
-    """The image files anywhere in a folder, sorted; hidden files, such as those of unpacked archives, are ignored."""
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    """The image files anywhere in a folder, sorted; hidden files, such as those of unpacked archives, are ignored.
+
+    Links that lead nowhere, pipes and devices are among them, so that they are said to be no images.
+    """
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and not path.is_dir())
     return sorted(path for path in files if not is_ignored(path, folder))

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from thresher.core.datasets import MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import expanded
 from thresher.core.trees import Tree, as_tree, is_tree, leaves, mapped, named_leaves
 from thresher.data.column_encoders import Encoder, Numbers, decoded, encoder_from_record, inputs_of
 from thresher.data.image_files import ImageFiles, image_format, images_in
@@ -239,7 +240,7 @@ def _as_trained(rows: Any, encoder: Encoder, name: str) -> Any:
 
 def _image_paths(raw: Any) -> list[Path]:
     if isinstance(raw, (str, Path)):
-        path = Path(raw).expanduser()
+        path = expanded(raw)
         if path.is_dir():
             found = images_in(path)
             if not found:
@@ -250,7 +251,7 @@ def _image_paths(raw: Any) -> list[Path]:
         raise ThresherError(
             f"Images cannot be read from a {type(raw).__name__}: give a path to an image, a folder or a list of paths."
         )
-    paths = [Path(each).expanduser() for each in raw]
+    paths = [expanded(each) for each in raw]
     missing = next((path for path in paths if not path.is_file()), None)
     if missing is not None:
         raise ThresherError(f"There is no file {missing}: check the path.")
@@ -273,7 +274,7 @@ def _as_tensor(raw: Any) -> Tensor:
     if isinstance(raw, Tensor):
         return raw
     if isinstance(raw, (str, Path)):
-        raw = read_vectors(Path(raw).expanduser())
+        raw = read_vectors(expanded(raw))
     try:
         return torch.from_numpy(np.array(raw))
     except (TypeError, ValueError) as error:

@@ -1,6 +1,7 @@
 """Rows of a table, from CSV, TSV (also .gz) and Parquet files, data frames, Arrow tables and lists of dicts."""
 
 import gzip
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from thresher.core.errors import ThresherError
+from thresher.core.files import expanded
 from thresher.data.column_encoders import is_text
 from thresher.data.image_files import is_text_name
 
@@ -24,7 +26,7 @@ def read_rows(source: Any, na: Sequence[str] = (), sep: str | None = None) -> tu
     [{'age': 3, 'town': None}, {'age': None, 'town': 'Bonn'}]
     """
     if isinstance(source, (str, Path)):
-        path = Path(source).expanduser()
+        path = expanded(source)
         rows, name = read_table(path, na, sep), path.name
     else:
         rows, name = without_markers(_converted(source), na), "the given table"
@@ -67,7 +69,7 @@ def read_table(path: Path, na: Sequence[str] = (), sep: str | None = None) -> An
         what = f"{path} is not UTF-8: save it in this encoding"
         told = what if is_text_name(path) else f"The name of {path} is not UTF-8: rename the file"
         raise ThresherError(f"{told}.") from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError, EOFError, zlib.error) as error:
         reason = str(error).splitlines()[0]
         raise ThresherError(f"{path} cannot be read as a table ({reason}): correct or replace the file.") from error
     return without_markers(rows, na)

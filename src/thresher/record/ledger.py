@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import FOLDER, ThresherError, refuse_other_kinds, refuse_unless, unknown
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.record.run_folder import LEDGER
@@ -207,6 +207,15 @@ def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
 
 
+def _refuse_unknown(columns: Any, known: Sequence[str]) -> None:
+    """Refuse what is no list of names of columns."""
+    fits = columns is None or (isinstance(columns, Sequence) and not isinstance(columns, str))
+    refuse_unless("columns", columns, fits, 'a list of names, such as ["id", "belief"]')
+    for name in columns or ():
+        if name not in known:
+            raise unknown("column of the ledger", str(name), known)
+
+
 def _write(table: pa.Table, path: Path) -> None:
     write_whole(path, lambda place: pq.write_table(table, place, compression="zstd"))
 
@@ -222,6 +231,7 @@ class Ledger:
     @classmethod
     def read(cls, folder: Path | str) -> "Ledger":
         """The ledger of a run folder (or its `ledger` folder)."""
+        refuse_other_kinds({"folder": FOLDER}, {"folder": folder})
         folder = Path(folder)
         folder = folder / LEDGER if (folder / LEDGER).is_dir() else folder
         parts = sorted(path.name for path in folder.glob("part-*.parquet"))
@@ -270,6 +280,7 @@ class Ledger:
         stored = [] if self.folder is None else [self.folder / part for part in self.parts]
         # Pending rows may have columns that the parts do not have yet.
         schema = _unified([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
+        _refuse_unknown(columns, schema.names)
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
         for pending in self.pending:
             rows = _with_schema(pending, schema)
