@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC
 from tiny import examples, net
 from torch import nn
 
-from thresher import Ledger, Recipe, active_loop, audit, distil
+from thresher import Ledger, Recipe, active_loop, audit, distil, fit
 from thresher.app.estimator import ThresherClassifier
 from thresher.objectives import Huber
 from thresher.rules import ClipNorm, Debias, KeepSmallest
@@ -19,6 +19,23 @@ from thresher.slots import Mixup, PadCrop
 from thresher.trainers import Numbered, TensorBoard, Weigher, WeigherCallback, save_weights, weighted
 
 X, Y = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32), np.arange(12) % 3
+
+
+class Length:
+    """A dataset that says its length wrongly."""
+
+    def __init__(self, length: Any):
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length  # type: ignore[no-any-return]
+
+    def __getitem__(self, place: int) -> Any:
+        return X[0], 0
+
+
+def train(model: Any = "mlp:4", data: Any = None, **settings: Any) -> object:
+    return fit("standard", model, examples() if data is None else data, **{"epochs": 1, **settings})
 
 
 def classifier(**settings: Any) -> object:
@@ -99,6 +116,11 @@ DOORS: dict[str, tuple[Callable[[], object], str]] = {
     "a noise rate that nobody reads": (lambda: classifier(noise_rate="many"), "share of the data"),
     "a number as ledger": (lambda: Ledger.read(3), "folder"),  # type: ignore[arg-type]
     "a name too long for a folder": (lambda: loop(out="a" * 300), "can be no folder"),
+    "a device of no numbers": (lambda: train(device="meta"), "no numbers"),
+    "a model of no numbers": (lambda: train(nn.Linear(16, 3, device="meta")), "device meta"),
+    "a length below 0": (lambda: train(data=Length(-1)), "length of the data"),
+    "a length of decimals": (lambda: train(data=Length(3.5)), "length of the data"),
+    "masked inputs": (lambda: train(data=(np.ma.masked_less(X, 0), Y)), "masked at"),
     "text as a bound": (lambda: ClipNorm("a"), "a number"),  # type: ignore[arg-type]
     "a number as signal": (lambda: KeepSmallest(by=3, fraction=0.5), "signal"),  # type: ignore[arg-type]
     "text as yes or no": (lambda: Debias(hard="yes"), "True or False"),  # type: ignore[arg-type]

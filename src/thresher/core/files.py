@@ -260,6 +260,7 @@ def read_arrays(path: Path, fix: str, kinds: Mapping[str, str] | None = None) ->
 @contextmanager
 def reading(path: Path, fix: str) -> Iterator[None]:
     """Refuse a file by its name where what is done inside fails because it is not what was written."""
+    refuse_endless(path)
     try:
         yield
     except ThresherError:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from thresher.core.errors import ThresherError, is_number, refuse_other_fields, refuse_unless, takes
+from thresher.core.errors import ThresherError, is_number, raised_in, refuse_other_fields, refuse_unless, takes
 from thresher.core.examples import Examples
 
 
@@ -165,7 +165,8 @@ def check_schedule(schedule: Callable[[float, float], Any], epochs: float, steps
     refuse_unless("schedule", schedule, takes(schedule, 2), "a function of the epoch and the number of epochs")
     for step in range(steps):
         epoch = epochs * step / steps
-        factor = schedule(epoch, epochs)
+        with raised_in("the schedule of the learning rate"):
+            factor = schedule(epoch, epochs)
         if not (is_number(factor) and factor >= 0):
             raise ThresherError(
                 f"The schedule of the learning rate gives {factor!r} in epoch {int(epoch) + 1}: let it give a finite "

@@ -11,6 +11,8 @@ from thresher.core.errors import ThresherError
 def refuse_no_model(given: Any) -> None:
     """Refuse what is neither a module nor a function without arguments."""
     if isinstance(given, nn.Module):
+        if any(each.is_meta for each in given.parameters()):
+            raise ThresherError("The model is on the device meta, which holds no numbers: make it on another device.")
         return
     if not callable(given):
         raise ThresherError(

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from thresher.core.errors import FOLDER, ThresherError, refuse_other_kinds, refuse_unless, unknown
+from thresher.core.errors import FOLDER, ThresherError, refuse_endless, refuse_other_kinds, refuse_unless, unknown
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.record.run_folder import LEDGER
@@ -207,6 +207,15 @@ def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
 
 
+def _refuse_texts(schema: pa.Schema, folder: Path | None) -> None:
+    """Refuse a ledger with a column that holds no numbers, as no run writes them."""
+    for field in schema:
+        if not (pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_boolean(field.type)):
+            raise ThresherError(
+                f"{folder} is damaged (its column {field.name} holds {field.type}): repeat that run to write it anew."
+            )
+
+
 def _refuse_unknown(columns: Any, known: Sequence[str]) -> None:
     """Refuse what is no list of names of columns."""
     fits = columns is None or (isinstance(columns, Sequence) and not isinstance(columns, str))
@@ -278,8 +287,11 @@ class Ledger:
     def table(self, columns: Sequence[str] | None = None, where: Any = None) -> pa.Table:
         """The rows as an Arrow table: these columns of those that `where` (a pyarrow expression) selects."""
         stored = [] if self.folder is None else [self.folder / part for part in self.parts]
+        for path in stored:
+            refuse_endless(path)
         # Pending rows may have columns that the parts do not have yet.
         schema = _unified([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
+        _refuse_texts(schema, self.folder)
         _refuse_unknown(columns, schema.names)
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
         for pending in self.pending:
