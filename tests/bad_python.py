@@ -433,9 +433,14 @@ OWN_CODE: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a rule that raises": (lambda: call(Recipe(each_batch=raises(KeyError("mine")))), KeyError, "each_batch"),
     "an epoch's rule that raises": (lambda: call(Recipe(each_epoch=raises(KeyError("mine")))), KeyError, "each_epoch"),
     "a view that raises": (lambda: call(Recipe(views=(partial(_raise_two),))), KeyError, "view"),
+    "a schedule that raises": (lambda: call(schedule=_no_rate), ZeroDivisionError, "schedule"),
     "until that raises": (lambda: call(until=raises(KeyError("mine"))), KeyError, "until"),
     "watch that raises": (lambda: call(watch=raises(KeyError("mine"))), KeyError, "watch"),
 }
+
+
+def _no_rate(epoch: float, epochs: float) -> float:
+    return epochs / (epoch - epoch)
 
 
 def _raise_two(images: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG001

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -88,6 +91,37 @@ def cells(target: Callable[[int], object]) -> Callable[[Path], str]:
     return write
 
 
+def written(content: bytes) -> Callable[[Path], str]:
+    """A file that is called a table of texts."""
+
+    def write(folder: Path) -> str:
+        (folder / "rows.csv").write_bytes(content)
+        return f"{folder / 'rows.csv'}:label"
+
+    return write
+
+
+def twice(folder: Path) -> str:
+    columns = [pa.array(range(40)), pa.array(range(40)), pa.array(["a", "b"] * 20)]
+    pq.write_table(pa.Table.from_arrays(columns, names=["x", "x", "label"]), folder / "rows.parquet")
+    return f"{folder / 'rows.parquet'}:label"
+
+
+def junk_archive(folder: Path) -> str:
+    (folder / "rows.csv.gz").write_bytes(b"\x1f\x8bjunk")
+    return f"{folder / 'rows.csv.gz'}:label"
+
+
+def linked(folder: Path, to: str) -> str:
+    os.symlink(to, images(folder) / "a" / "link.png")
+    return str(folder / "images")
+
+
+def pipe_among_images(folder: Path) -> str:
+    os.mkfifo(images(folder) / "a" / "pipe.png")
+    return str(folder / "images")
+
+
 X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 
 # what is given as data, further options, and what the sentence must say
@@ -117,6 +151,31 @@ BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "the same target everywhere": (arrays(X, np.ones(40)), [], "same target"),
     "targets of 1e200": (arrays(X, X[:, 0] * 1e200), [], "1e+30"),
     "cells of 1e200": (cells(lambda place: place * 1.5e200), [], "1e+30"),
+    "a home of nobody": (lambda _: "~nobody_at_all/rows.csv:label", [], "nobody_at_all"),
+    "a workbook": (written(b"PK\x03\x04" + bytes(range(200))), [], "save the sheet as CSV"),
+    "two bytes a letter": (written(f"x,z,label\n{ROWS}".encode("utf-16")), [], "not UTF-8"),
+    "one byte a letter": (written(f"x,größe,label\n{ROWS}".encode("latin-1")), [], "not UTF-8"),
+    "decimal commas": (
+        written(f"x;z;label\n{ROWS.replace(',', ';').replace('.', ',')}".encode()),
+        [],
+        "with a decimal point",
+    ),
+    "commas between thousands": (
+        written(
+            ("x,z,label\n" + "".join(f'"1,{place:03}",{place % 3},{"ab"[place % 2]}\n' for place in range(40))).encode()
+        ),
+        [],
+        "nothing between thousands",
+    ),
+    "a column twice": (written(f"x,x,label\n{ROWS}".encode()), [], "is twice"),
+    "a column of Parquet twice": (twice, [], "is twice"),
+    "a damaged archive": (junk_archive, [], "cannot be read"),
+    "images of ten billion pixels": (lambda folder: f"{images(folder)}:100000", [], "30.0 GB"),
+    "a link that leads nowhere": (lambda folder: linked(folder, "/nowhere/0.png"), [], "cannot be read as an image"),
+    "a link to itself": (lambda folder: linked(folder, "link.png"), [], "cannot be read as an image"),
+    "a pipe among images": (pipe_among_images, [], "a pipe or a device"),
+    "a device among images": (lambda folder: linked(folder, "/dev/zero"), [], "a pipe or a device"),
+    "blobs of one class": (lambda _: "blobs:100,1", [], "at least 2 classes"),
     "no such file": (lambda folder: f"{folder}/[red]none.csv:label", [], "no file or folder"),
 }
 
@@ -200,3 +259,71 @@ def test_an_audit_that_is_refused_leaves_no_folder(more: list[str], tmp_path: Pa
     result = CliRunner().invoke(app, ["audit", table(tmp_path), "--epochs", "1", "--out", "audit", *more])
     assert result.exit_code == 2, result.output
     assert not Path("audit").exists()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a small run, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    told = ["train", "--data", table(tmp_path), "--method", "standard", "--epochs", "1", "--model", "mlp:4"]
+    result = CliRunner().invoke(app, [*told, "--out", "run"])
+    assert result.exit_code == 0, result.output
+    return tmp_path / "run"
+
+
+def not_finite(run: Path) -> None:
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    next(iter(saved["learners"][0]["model"].values())).fill_(float("nan"))
+    torch.save(saved, run / "checkpoint.pt")
+
+
+def deep(run: Path) -> None:
+    (run / "run.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
+
+
+def nothing(_: Path) -> None:
+    pass
+
+
+def endless_ledger(run: Path) -> None:
+    part = next((run / "ledger").iterdir())
+    part.unlink()
+    os.mkfifo(part)
+
+
+def texts_in_ledger(run: Path) -> None:
+    part = next((run / "ledger").iterdir())
+    table = pq.read_table(part)
+    place = table.column_names.index("weight")
+    pq.write_table(table.set_column(place, "weight", pa.array(["a"] * len(table))), part)
+
+
+def other_changes(run: Path) -> None:
+    result = CliRunner().invoke(app, ["audit", "rows.csv:label", "--epochs", "1", "--model", "mlp:4", "--out", "audit"])
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(app, ["correct", "audit", "--count", "2", "--out", "copy"])
+    assert result.exit_code == 0, result.output
+    (run.parent / "copy" / "changes.csv").write_text("junk\n")
+
+
+PREDICT = ["predict", "run", "rows.csv", "--out"]
+FOLDERS: dict[str, tuple[Callable[[Path], None], list[str], str]] = {
+    "parameters that are not finite": (not_finite, [*PREDICT, "said.csv"], "not finite"),
+    "settings nested too deep": (deep, ["train", "--from", "run/run.toml", "--out", "new"], "is no TOML"),
+    "a ledger that is a pipe": (endless_ledger, ["report", "run", "--out", "page.html"], "pipe or a device"),
+    "texts as weights in a ledger": (texts_in_ledger, ["report", "run", "--out", "page.html"], "column weight holds"),
+    "a list of changes that is none": (other_changes, ["correct", "copy", "--undo"], "is damaged"),
+    "predictions in place of the data": (nothing, [*PREDICT, "rows.csv"], "would be replaced"),
+}
+
+
+@pytest.mark.parametrize(("tamper", "command", "words"), FOLDERS.values(), ids=FOLDERS)
+def test_a_tampered_folder_is_refused(
+    tamper: Callable[[Path], None], command: list[str], words: str, run: Path, tmp_path: Path
+) -> None:
+    tamper(run)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2, result.output
+    assert words in " ".join(result.output.split())
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before

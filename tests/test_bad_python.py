@@ -2,21 +2,27 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from bad_doors import DOORS, loop, taught
 from bad_python import KINDS, OWN_CODE, STREAMS, WRONG_VALUES, Counted, call, images, losing, returning, weighing
 from tiny import examples
 from torch import Tensor
 
-from thresher import Evidence, Examples, Recipe, Rule, Signal, ThresherError
+from thresher import Evidence, Examples, Recipe, Rule, Signal, ThresherError, rules
 from thresher.signals import gradient_norm
+from thresher.trainers import Weigher
+
+PLAIN = (int, float, bool, Signal)
+TABLE = {**KINDS, **DOORS, **WRONG_VALUES}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("act", "words"), {**KINDS, **WRONG_VALUES}.values(), ids=[*KINDS, *WRONG_VALUES])
+@pytest.mark.parametrize(("act", "words"), TABLE.values(), ids=TABLE)
 def test_refused_before_a_parameter_moves(act: Callable[[], object], words: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.chdir(tmp_path)
     Counted.steps = 0
@@ -49,6 +55,38 @@ def test_the_tables_can_fail() -> None:
     call(Recipe(each_batch=weighing(lambda weights: weights)), returning(lambda outputs: outputs))
     call(losing(lambda losses: losses))
     assert Counted.steps == 15
+    loop()
+    taught(weights=None)
+
+
+def test_a_weigher_writes_into_no_folder_that_holds_another_training(tmp_path: Path) -> None:
+    rows, model = examples(), torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
+
+    def trained() -> None:
+        weigher = Weigher(out=tmp_path / "run", train=rows)
+        for _ in weigher.epochs():
+            weigher.loss(model, rows.inputs, rows.targets, ids=rows.ids)
+
+    trained()
+    before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
+    with pytest.raises(ThresherError, match="holds a training already"):
+        trained()
+    assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
+
+
+KEEP = rules.KeepSmallest(by=gradient_norm, fraction=0.5)
+NEEDED = {"rule": KEEP, "classes": 3}
+SETTINGS = [each for each in vars(rules).values() if is_dataclass(each) and isinstance(each, type)]
+SETTINGS = [each for each in SETTINGS if issubclass(each, Rule) and any(field.type in PLAIN for field in fields(each))]
+
+
+@pytest.mark.parametrize("rule", SETTINGS, ids=lambda rule: rule.__name__)
+def test_every_rule_refuses_settings_of_another_kind(rule: type[Any]) -> None:
+    needed = {each.name: NEEDED.get(each.name, 0.5) for each in fields(rule) if each.default is MISSING}
+    for field in fields(rule):
+        if field.type in PLAIN:
+            with pytest.raises(ThresherError, match=f"{field.name}.* is a value of type object"):
+                rule(**{**needed, field.name: object()})
 
 
 def test_labels_that_are_texts_simply_work() -> None:

@@ -165,8 +165,8 @@ def test_only_the_last_training_is_kept_and_the_picks_of_all(tmp_path: Path) -> 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a module": ({"model": net(seed=0)}, "pass a function that makes the model"),
     "too much": ({"rounds": 9}, "buy fewer"),
-    "no picks": ({"count": 0}, "count=0 buys nothing|count=0 keeps nothing"),
-    "no rounds": ({"rounds": -1}, "give at least 0"),
+    "no picks": ({"count": 0}, "give a whole number of at least 1"),
+    "no rounds": ({"rounds": -1}, "give a whole number of at least 0"),
     "no average": ({"recipe": Recipe()}, r"average=Growing\(0.999\)"),
     "a wrong name": ({"by": "s-bage"}, "did you mean 's-badge'"),
     "classes wanted": ({"pool": real_examples(), "by": "margin", "test": None}, "classif|classes"),

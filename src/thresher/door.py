@@ -3,7 +3,6 @@
 import copy
 import inspect
 from collections.abc import Callable
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,16 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from thresher.core.errors import ThresherError, is_number, refuse_unless, takes
+from thresher.core.errors import (
+    FOLDER,
+    Kind,
+    ThresherError,
+    function_of,
+    is_number,
+    or_none,
+    refuse_other_kinds,
+    refuse_unless,
+)
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
@@ -22,11 +30,12 @@ from thresher.data.splits import Splits
 from thresher.engine.device.placement import find_device
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed, lists_settings
-from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts
+from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts, start_again
 from thresher.engine.store.model_json import read_about
 from thresher.engine.train import Moment
 from thresher.methods import AUTO, METHODS, Method, Trainer, choose, method
 from thresher.models import NamedModel, default_model, is_foreign, model_for, without_weights
+from thresher.models.given import refuse_no_model
 from thresher.noise import Estimate, noise_rate_by_folds
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import LEDGER
@@ -75,7 +84,8 @@ def fit(
     >>> fit("prl-l", "mlp:8", (inputs, targets), noise_rate=0.25, epochs=1, batch=100).history[-1]["kept"]
     0.75
     """
-    _refuse_other_kinds(until=until, watch=watch, out=out, target=target, noise_rate=noise_rate, settings=settings)
+    given = {"until": until, "watch": watch, "out": out, "target": target, "noise_rate": noise_rate}
+    refuse_other_kinds(KINDS, {**given, "settings": settings})
     if isinstance(data, Splits) and test is None:
         test = data.test
     if isinstance(data, DataLoader):
@@ -106,21 +116,19 @@ def fit(
     return _train(what, trainer, noise_rate)
 
 
-KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {  # of what `fit` is given beside data, method and model
-    "until": (lambda each: takes(each, 1), "a function of an epoch's record that says whether to stop"),
-    "watch": (lambda each: takes(each, 1), "a function of a Moment"),
-    "out": (lambda each: isinstance(each, str | PathLike) and str(each) != "", "the path of a folder"),
-    "target": (lambda each: isinstance(each, str), "the name of a column"),
-    "noise_rate": (lambda each: isinstance(each, str) or is_number(each), 'a share from 0 up to 1, "auto" or "folds"'),
-    "settings": (lambda each: isinstance(each, TrainSettings), "TrainSettings(...)"),
+KINDS: dict[str, Kind] = {  # of what `fit` is given beside data, method and model
+    "until": or_none(function_of(1, "a function of an epoch's record that says whether to stop")),
+    "watch": or_none(function_of(1, "a function of a Moment")),
+    "out": or_none(FOLDER),
+    "target": or_none((lambda each: isinstance(each, str), "the name of a column")),
+    "noise_rate": or_none(
+        (
+            lambda each: each in ("auto", "folds") or is_number(each),
+            'a share of the data from 0 up to 1, "auto" or "folds"',
+        )
+    ),
+    "settings": or_none((lambda each: isinstance(each, TrainSettings), "TrainSettings(...)")),
 }
-
-
-def _refuse_other_kinds(**given: object) -> None:
-    for name, value in given.items():
-        fits, wanted = KINDS[name]
-        if value is not None:
-            refuse_unless(name, value, fits(value), wanted)
 
 
 def _of_loader(loader: DataLoader[Any], settings: TrainSettings | None) -> dict[str, Any]:
@@ -186,25 +194,9 @@ def _model(given: Any, train: Examples, device: str | torch.device | None) -> nn
     if isinstance(given, str):
         name = model_for(train, find_device(device)) if given == "auto" else given
         return NamedModel(name, train.input_shape, train.outputs)
-    _refuse_no_model(given)
+    refuse_no_model(given)
     made: nn.Module | Callable[[], nn.Module] = given
     return made
-
-
-def _refuse_no_model(given: Any) -> None:
-    """Refuse what is neither a module nor a function without arguments."""
-    if isinstance(given, nn.Module):
-        return
-    if not callable(given):
-        raise ThresherError(
-            f"A {type(given).__name__} is no model: give a torch.nn.Module, a function that makes one, or a name."
-        )
-    try:
-        inspect.signature(given).bind()
-    except TypeError as error:
-        raise ThresherError(
-            f"The model function cannot be called without arguments ({error}): pass one that can, lambda: MyModel(...)."
-        ) from None
 
 
 def open_run(
@@ -258,7 +250,7 @@ def _maker(folder: Path, about: dict[str, Any], given: Any) -> Callable[[], nn.M
             )
         shape = tuple(about["input_shape"])
         return NamedModel(default_model(shape) if name == "auto" else without_weights(name), shape, about["outputs"])
-    _refuse_no_model(name)
+    refuse_no_model(name)
     if isinstance(given, nn.Module):
         return lambda: copy.deepcopy(given)
     made: Callable[[], nn.Module] = given
@@ -274,6 +266,8 @@ def _loaded(make: Callable[[], nn.Module], state: dict[str, Any], folder: Path, 
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise ThresherError(f"The model does not fit what {folder} holds ({reason}): pass the one it had.") from error
+    if not all(bool(torch.isfinite(each).all()) for each in network.parameters()):
+        raise ThresherError(f"The parameters that {folder} holds are not finite: {start_again(folder)}.")
     return network.to(device).eval()
 
 

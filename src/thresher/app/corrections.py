@@ -131,6 +131,8 @@ def read_changes(folder: Path) -> tuple[list[Change], dict[str, Any]]:
             raise damaged(folder / CORRECTION, "it names no file and column", fix)
         rows = csv.reader(io.StringIO(read_text(folder / CHANGES, fix), newline=""))
         first = next(rows)
+        if not {"id", "old", "new"} <= set(first):
+            raise ValueError(f"its first line is {','.join(first):.60}")
         found = [Change(int(id_), *map(_value, rest)) for id_, *rest in rows]
     except FileNotFoundError:
         raise ThresherError(f"{folder} is no corrected copy: give a folder that thresher correct wrote.") from None

@@ -12,6 +12,7 @@ from thresher.app.distil_settings import DistilSettings, is_table
 from thresher.app.settings import table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import expanded
 from thresher.core.seeding import generator
 from thresher.data import Predictions, load, names, read_predictions
 from thresher.data.image_files import ImageFiles, image_format, images_in
@@ -74,7 +75,7 @@ def _loaded(settings: DistilSettings) -> tuple[Examples, Examples | None, Exampl
 def _others(name: str, train: Examples, settings: DistilSettings) -> Examples:
     """Unlabelled examples of their own, with ids after those of the training set."""
     base, size = path_and_option(name)
-    path, pixels = Path(base).expanduser(), train.input_shape[-1]
+    path, pixels = expanded(base), train.input_shape[-1]
     if path.name.endswith(TABLE_SUFFIXES):
         raise ThresherError(
             f"The rows of {path.name} would be scaled by themselves: put them into the table of --data, with an empty "

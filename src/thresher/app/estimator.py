@@ -73,6 +73,8 @@ class ThresherClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
         if self.class_weight is None:
             return weights
         by_class = compute_sample_weight(self.class_weight, y)
+        if not (np.isfinite(by_class).all() and (by_class >= 0).all()):
+            raise ValueError("class_weight has weights that are negative or not finite: give numbers of at least 0.")
         return np.asarray(by_class if weights is None else by_class * weights)
 
     def _targets(self, y: Array, weights: Array | None) -> Mapping[str, Any]:  # noqa: ARG002

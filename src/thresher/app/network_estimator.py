@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from thresher.app.estimator_sets import Array, RowSets, clean_rows, patience, refuse_without_clean, sets_of, weights_of
+from thresher.core.errors import Kind, is_number, or_none, refuse_class, refuse_other_kinds, takes, whole
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
@@ -28,6 +29,14 @@ AT_ONCE = 1024  # examples that predict sees at a time
 KINDS = [np.float32, np.uint8]  # bytes stay bytes at first; everything else becomes the first
 What = str | Recipe | Rule | Callable[..., Any]
 Network = str | Callable[[tuple[int, ...], int], nn.Module]
+
+
+SETTINGS: dict[str, Kind] = {  # of those settings that `fit` is not given as they are
+    "model": (lambda each: isinstance(each, str) or takes(each, 2), "a name, or a function of shape and outputs"),
+    "batch": whole(1),
+    "validation_fraction": (is_number, "a share, such as 0.1"),
+    "n_iter_no_change": or_none(whole(1)),
+}
 
 
 class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
@@ -100,6 +109,8 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
         clean          [n] of True and False: the rows of X whose y can be trusted, for methods like l2rw. Being rows of
                        X, they pass through the steps of a pipeline, and a search splits them as it splits X
         """
+        refuse_class("model", self.model)
+        refuse_other_kinds(SETTINGS, {name: getattr(self, name) for name in SETTINGS})
         inputs, given = self._read(X, y)
         weights = self._weights(sample_weight, given)
         self.pixels_ = inputs.dtype == np.uint8 and inputs.ndim > 2

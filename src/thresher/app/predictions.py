@@ -41,8 +41,10 @@ def predictions(run: Run, data: Path, all_classes: bool = False) -> Any:
     return pa.table(found)
 
 
-def refuse_other_kinds(out: Path | None) -> None:
-    """Refuse a file of a kind that predictions are not written as; None is the terminal."""
+def refuse_to_write(out: Path | None, data: Path) -> None:
+    """Refuse a file of a kind that predictions are not written as, and the data themselves; None is the terminal."""
+    if out is not None and out.exists() and data.exists() and out.samefile(data):
+        raise ThresherError(f"{out} is what is to be predicted, and would be replaced: choose another file as --out.")
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise ThresherError(f"{out} is neither .csv nor .parquet: choose one of them.")
 

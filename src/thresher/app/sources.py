@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from thresher.core.errors import ThresherError
+from thresher.core.files import expanded
 from thresher.data import TableOptions, names
 from thresher.data.table_files import TABLE_SUFFIXES
 from thresher.engine.store.model_json import read_about
@@ -85,7 +86,7 @@ def _told(run: Path) -> dict[str, str]:
         stored = tomllib.loads((run / SETTINGS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ThresherError(f"{run / SETTINGS} is no TOML ({error}): correct it.") from error
     return {name: value for name, value in stored.items() if isinstance(value, str)}
 
@@ -115,8 +116,8 @@ def _parts(name: str) -> tuple[Path, str]:
     """The path and the option of `path:option`; a path that exists may have colons itself."""
     parts = name.split(":")
     for length in range(len(parts), 0, -1):
-        path = Path(":".join(parts[:length])).expanduser()
+        path = expanded(":".join(parts[:length]))
         if path.exists():
             return path, ":".join(parts[length:])
     base, _, option = name.partition(":")
-    return Path(base).expanduser(), option
+    return expanded(base), option

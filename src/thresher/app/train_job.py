@@ -12,6 +12,7 @@ from thresher.app.folders import first_difference, read_toml, refuse_another_run
 from thresher.app.settings import Kind, Settings, saving, table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import expanded
 from thresher.corruption import corrupt
 from thresher.data import Splits, TableOptions, hold_out, load, load_clean, load_test, load_whole, take_clean
 from thresher.data.features import with_features
@@ -207,7 +208,7 @@ def keep_rows_of(settings: Settings, folder: Path, *sets: Examples) -> None:
     base, target = path_and_option(settings.data)
     if base.endswith(TABLE_SUFFIXES):
         told = table_options(settings) or TableOptions()
-        table = read_table(Path(base).expanduser(), told.na, told.sep).drop_columns((target or "target").split(","))
+        table = read_table(expanded(base), told.na, told.sep).drop_columns((target or "target").split(","))
         keep_rows(folder, table, torch.cat([each.ids.cpu() for each in sets]))
 
 

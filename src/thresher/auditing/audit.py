@@ -1,6 +1,6 @@
 """The audit: every example gets a verdict from judges that did not see its target."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -17,11 +17,20 @@ from thresher.auditing.combine import combined, trust_of
 from thresher.auditing.duplicates import Alike, across_labels, digests, equal, similar
 from thresher.auditing.findings import Facts, issues_of_classes, issues_of_targets
 from thresher.auditing.given import Given, as_given
-from thresher.auditing.judges import forest, split_into_folds, values_of
+from thresher.auditing.judges import forest, refuse_without_probabilities, split_into_folds, values_of
 from thresher.auditing.neighbours import Nearest, feature_space, nearest
 from thresher.auditing.networks import Watch, as_flat_inputs, judged_by_networks
 from thresher.auditing.store import Store
-from thresher.core.errors import ThresherError, refuse_class, refuse_unless
+from thresher.core.errors import (
+    FOLDER,
+    Kind,
+    ThresherError,
+    function_of,
+    or_none,
+    refuse_class,
+    refuse_other_kinds,
+    refuse_unless,
+)  # fmt: skip
 from thresher.core.examples import Examples
 from thresher.core.tasks import CLASSES, REAL
 from thresher.door import fit
@@ -29,7 +38,9 @@ from thresher.engine.device.placement import find_device
 from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.about import checksum, describe
 from thresher.methods import AUTO
+from thresher.methods import method as by_name
 from thresher.models import NamedModel, model_for
+from thresher.models.given import refuse_no_model
 from thresher.noise import noise_matrix, residual_rate
 from thresher.record.issues import Issues
 from thresher.record.outcome import keep_worst
@@ -80,10 +91,7 @@ def audit(
     >>> sorted(audit(X, y).column("id")[:3].tolist())
     [0, 1, 2]
     """
-    refuse_class("estimator", estimator)
-    judges = estimator is None or all(callable(getattr(estimator, name, None)) for name in ("fit", "get_params"))
-    refuse_unless("estimator", estimator, judges, "a scikit-learn classifier or regressor")
-    refuse_unless("out", out, isinstance(out, Path | str | None), "a folder, or None")
+    _refuse(estimator, model, {"out": out, "tell": tell, "method": method})
     given = as_given(data, y, target, test, groups)
     tell = tell or (lambda stage: None)  # noqa: ARG005
     how = changed(TrainSettings(epochs=None if "steps" in settings else EPOCHS, seed=seed), settings)
@@ -109,6 +117,25 @@ def audit(
         if method is not None:
             _leave_run(method, given, model, issues, Path(out), how, tell)
     return issues
+
+
+KINDS: dict[str, Kind] = {
+    "out": or_none(FOLDER),
+    "tell": or_none(function_of(1, "a function of a stage's name")),
+    "method": or_none((lambda each: isinstance(each, str), "the name of a method")),
+}
+
+
+def _refuse(estimator: Any, model: Any, given: Mapping[str, Any]) -> None:
+    """Refuse what is of a wrong kind, or would fail after the judges have been asked."""
+    refuse_class("estimator", estimator)
+    judges = estimator is None or all(callable(getattr(estimator, name, None)) for name in ("fit", "get_params"))
+    refuse_unless("estimator", estimator, judges, "a scikit-learn classifier or regressor")
+    refuse_other_kinds(KINDS, given)
+    if given["method"] not in (None, AUTO):
+        by_name(given["method"])
+    if not isinstance(model, str):
+        refuse_no_model(model)
 
 
 class _Judge:
@@ -140,6 +167,7 @@ class _Judge:
             judged["given"] = told
             votes = votes if self.features is not None else None  # pixels that are alike would contradict right labels
         elif self.estimator is not None:
+            refuse_without_probabilities(self.estimator)
             judged["estimator"] = hearing.fitted("estimator", self.estimator, self.given.raw)
         elif self.uses_network():
             seen = self.network(parts)

@@ -39,6 +39,15 @@ def _without_warnings(made: Any, labels: Array, groups: Array | None) -> list[tu
         return list(made.split(np.zeros(len(labels)), labels, groups))
 
 
+def refuse_without_probabilities(estimator: Any) -> None:
+    """Refuse a regressor, and classifiers that say a class alone."""
+    if not callable(getattr(estimator, "predict_proba", None)):
+        raise ThresherError(
+            f"{type(estimator).__name__} gives no probabilities (predict_proba), by which labels are judged: give a "
+            "classifier that does, or wrap it in sklearn.calibration.CalibratedClassifierCV."
+        )
+
+
 def probabilities_of(
     estimator: Any,
     inputs: Any,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError
-from thresher.core.files import read_arrays, write_whole
+from thresher.core.files import read_arrays, refuse_as_folder, write_whole
 
 Array = NDArray[Any]
 ABOUT = "about.json"
@@ -22,6 +22,7 @@ class Store:
         self.folder = folder
         if folder is None:
             return
+        refuse_as_folder(folder.parent)
         self.told, path = json.dumps(dict(about), sort_keys=True), folder / ABOUT
         if path.exists() and path.read_text(encoding="utf-8", errors="replace") != self.told:
             raise ThresherError(f"{folder} holds another audit: choose another folder (--out), or delete this one.")

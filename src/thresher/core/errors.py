@@ -4,13 +4,24 @@ import inspect
 import math
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache, wraps
 from importlib.util import find_spec
 from numbers import Integral, Real
 from os import PathLike
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin
 
 PACKAGES = {"PIL": "pillow", "vl_convert": "vl-convert-python"}  # modules whose package has another name
+
+WORDS: dict[Any, str] = {
+    float: "a number", int: "a whole number", bool: "True or False", str: "a text", tuple: "a tuple",
+    Sequence: "a list", Mapping: "a dictionary", Callable: "a function",
+}  # fmt: skip
+Made = TypeVar("Made", bound=Callable[..., Any])
+Kind = tuple[Callable[[Any], bool], str]  # whether a value is of it, and what to give instead of others
 
 
 class ThresherError(ValueError):
@@ -94,6 +105,32 @@ def refuse_unless(name: str, value: object, fits: bool, wanted: str) -> None:
         raise ThresherError(f"{told} of type {type(value).__name__}: give {wanted}.")
 
 
+def refuse_other_kinds(kinds: Mapping[str, Kind], given: Mapping[str, object]) -> None:
+    """Refuse the first value that is not of the kind that this table has under its name.
+
+    >>> refuse_other_kinds({"count": whole(1)}, {"count": "3"})
+    Traceback (most recent call last):
+    thresher.core.errors.ThresherError: count='3' is a value of type str: give a whole number of at least 1.
+    """
+    for name, value in given.items():
+        fits, wanted = kinds[name]
+        refuse_unless(name, value, fits(value), wanted)
+
+
+def whole(at_least: int) -> Kind:
+    return lambda each: is_whole(each, at_least), f"a whole number of at least {at_least}"
+
+
+def function_of(count: int, wanted: str) -> Kind:
+    """What can be called with so many arguments."""
+    return lambda each: takes(each, count), wanted
+
+
+def or_none(kind: Kind) -> Kind:
+    fits, wanted = kind
+    return lambda each: each is None or fits(each), wanted
+
+
 def refuse_class(name: str, value: object) -> None:
     """Refuse a class where a value made by it is wanted."""
     if isinstance(value, type):
@@ -155,3 +192,71 @@ def takes(function: object, count: int) -> bool:
     except ValueError:  # some functions written in C say nothing
         return True
     return True
+
+
+def checked(function: Made) -> Made:
+    """The function, or the class, whose arguments are looked at first.
+
+    >>> @checked
+    ... def half(value: float) -> float:
+    ...     return value / 2
+    >>> half("3")
+    Traceback (most recent call last):
+    thresher.core.errors.ThresherError: value='3' is a value of type str: give a number.
+    """
+    if isinstance(function, type):
+        function.__init__ = checked(function.__init__)  # type: ignore[misc]
+        return function
+    takes = inspect.signature(function)
+
+    @wraps(function)
+    def asked(*given: Any, **named: Any) -> Any:
+        refuse_other_values(_kinds(function), takes.bind(*given, **named).arguments)
+        return function(*given, **named)
+
+    return asked  # type: ignore[return-value]
+
+
+def refuse_other_values(kinds: Mapping[str, tuple[type, ...]], values: Mapping[str, Any]) -> None:
+    """Refuse the first value that is none of its kinds, NaN among numbers."""
+    for name, value in values.items():
+        if name in kinds:
+            wanted = [WORDS.get(kind, f"a {kind.__name__.lower()}") for kind in kinds[name] if kind is not NoneType]
+            refuse_unless(name, value, any(_is_of(kind, value) for kind in kinds[name]), " or ".join(wanted))
+
+
+def refuse_other_fields(made: object) -> None:
+    """Refuse a dataclass with fields of other kinds than it says."""
+    if is_dataclass(made):
+        told: Any = type(made)
+        kinds = _kinds(told)
+        refuse_other_values(kinds, {name: getattr(made, name) for name in kinds})
+
+
+@cache
+def _kinds(told: Any) -> dict[str, tuple[type, ...]]:
+    """Of each argument that is annotated by classes alone, those; what containers hold may be anything."""
+    if isinstance(told, type):
+        hints = {each.name: each.type for each in fields(told) if each.init}
+    else:
+        hints = {each.name: each.annotation for each in inspect.signature(told).parameters.values()}
+    each_of = {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
+    found = {name: tuple(get_origin(kind) or kind for kind in kinds) for name, kinds in each_of.items()}
+    return {name: kinds for name, kinds in found.items() if all(map(_is_plain, kinds))}
+
+
+def _is_plain(kind: Any) -> bool:
+    return isinstance(kind, type) and kind not in (Any, object, inspect.Parameter.empty)
+
+
+def _is_of(kind: type, value: Any) -> bool:
+    if kind in (float, int):
+        number = isinstance(value, Real if kind is float else Integral)
+        return number and not isinstance(value, bool) and value == value
+    if kind in (tuple, Sequence):
+        return isinstance(value, Sequence) and not isinstance(value, str)
+    return isinstance(value, kind)
+
+
+FOLDER: Kind = (lambda each: isinstance(each, str | PathLike) and str(each) != "", "the path of a folder")
+SEED: Kind = (lambda each: isinstance(each, Integral) and not isinstance(each, bool), "a whole number")

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import stat
 import tempfile
 import time
 import zipfile
@@ -17,7 +18,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 import numpy as np
 from filelock import FileLock, Timeout
 
-from thresher.core.errors import ThresherError, refuse_endless
+from thresher.core.errors import ThresherError, printable, refuse_endless
 
 LOCK = ".lock"  # in the folder of a run, while a process works there and afterwards
 UNFINISHED = ".unfinished"  # with which the name of a file ends until it is whole
@@ -31,6 +32,26 @@ UNREADABLE = (  # what NumPy and zipfile raise where a file is damaged, or would
 
 class InUseError(ThresherError):
     """Another process has locked a folder."""
+
+
+def expanded(name: Path | str) -> Path:
+    """The path, with ~ as one's home; the ~ of nobody stays as it is, so that nothing is found there."""
+    return Path(os.path.expanduser(name))
+
+
+def refuse_as_folder(path: Path) -> None:
+    """Refuse a path at which no folder can be: where a file is, or by a name that this file system does not take."""
+    shown = printable(str(path))
+    if shown != str(path):
+        raise ThresherError(f"The folder {shown} has a name that is no plain text: choose another name.")
+    try:
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ThresherError(f"{shown:.80} can be no folder ({error.strerror}): choose another.") from error
+    if not is_folder:
+        raise ThresherError(f"{shown} is a file: choose a folder.")
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -239,6 +260,7 @@ def read_arrays(path: Path, fix: str, kinds: Mapping[str, str] | None = None) ->
 @contextmanager
 def reading(path: Path, fix: str) -> Iterator[None]:
     """Refuse a file by its name where what is done inside fails because it is not what was written."""
+    refuse_endless(path)
     try:
         yield
     except ThresherError:

@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from thresher.core.errors import checked
 from thresher.core.evidence import Evidence
 from thresher.core.rule import Reader
 from thresher.core.tasks import TASKS
@@ -21,6 +22,11 @@ class Objective(nn.Module, Reader, ABC):
     of_batch: ClassVar[bool] = False  # a loss depends on the other examples of its batch too
     layers: tuple[str, ...] = ()  # names of the model's layers it reads, by evidence.layer(name)
     teacher_layers: tuple[str, ...] = ()  # and of the teacher's, by evidence.other("teacher").layer(name)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = checked(vars(cls)["__init__"])  # type: ignore[method-assign]
 
     @abstractmethod
     def forward(self, evidence: Evidence) -> Tensor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError, refuse_unless
+from thresher.core.errors import ThresherError, refuse_other_fields, refuse_unless
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.schedules import Schedule
 from thresher.core.signals import signal_named
@@ -44,6 +44,9 @@ class Reader:
         if "timeless" not in vars(cls) and vars(cls).keys() & {"__call__", "forward"}:
             cls.timeless = False
 
+    def __post_init__(self) -> None:
+        refuse_other_fields(self)
+
     def phase(self, epoch: int) -> Hashable:
         """What a captured step assumes about the epoch: it is captured again when this changes."""
         return None if self.timeless else epoch
@@ -63,6 +66,7 @@ class Rule(Reader, ABC):
         for name in ("by", "of"):
             if isinstance(given := getattr(self, name, None), str):
                 object.__setattr__(self, name, signal_named(given))
+        super().__post_init__()
 
     def allowed_clocks(self) -> frozenset[str]:
         """The clocks on which it can be asked: every "batch", every "epoch", every "round"."""
@@ -216,6 +220,7 @@ class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
     before: Any = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (isinstance(self.epochs, int | float) and self.epochs >= 0) or self.then is None:
             raise ThresherError(
                 f"warmup({self.epochs}, {self.then}) is not a warm-up: give a number of epochs, and then a rule."

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from thresher.core.errors import ThresherError, is_number, refuse_unless, takes
+from thresher.core.errors import ThresherError, is_number, raised_in, refuse_other_fields, refuse_unless, takes
 from thresher.core.examples import Examples
 
 
@@ -42,6 +42,7 @@ class ramp(Schedule):  # noqa: N801  # used like a function: ramp(1.0, 0.6, epoc
     after: float = 0.0
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not self.epochs > 0:
             raise ThresherError(f"ramp(epochs={self.epochs}) takes no time: give a number of epochs above 0.")
 
@@ -64,6 +65,7 @@ class step(Schedule):  # noqa: N801
     times: float = 0.1
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         object.__setattr__(self, "at", tuple(self.at))  # a list would not be hashable
 
     def __call__(self, epoch: float, epochs: float) -> float:  # noqa: ARG002
@@ -98,6 +100,7 @@ class rising(Schedule):  # noqa: N801
     then: Schedule
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not self.epochs > 0:
             raise ThresherError(f"rising({self.epochs}) takes no time: give a number of epochs above 0.")
 
@@ -162,7 +165,8 @@ def check_schedule(schedule: Callable[[float, float], Any], epochs: float, steps
     refuse_unless("schedule", schedule, takes(schedule, 2), "a function of the epoch and the number of epochs")
     for step in range(steps):
         epoch = epochs * step / steps
-        factor = schedule(epoch, epochs)
+        with raised_in("the schedule of the learning rate"):
+            factor = schedule(epoch, epochs)
         if not (is_number(factor) and factor >= 0):
             raise ThresherError(
                 f"The schedule of the learning rate gives {factor!r} in epoch {int(epoch) + 1}: let it give a finite "

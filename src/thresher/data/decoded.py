@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from thresher.core.errors import ThresherError, needs_extra
-from thresher.core.files import caches, write_whole
+from thresher.core.files import caches, expanded, write_whole
 from thresher.data.image_files import DAMAGED, Held, ImageFiles, fitted, is_text_name, open_file, open_image
 from thresher.data.image_pixels import ALPHA, COMPOSED, DEEP, REAL, Ranges, common_ranges, extremes, kind_of
 
@@ -72,14 +72,14 @@ def cache_folder() -> Path:
     """Where decoded images are kept: THRESHER_CACHE, or else thresher/decoded in the user's folder of caches."""
     given = os.environ.get("THRESHER_CACHE")
     if given:
-        return Path(given).expanduser()
+        return expanded(given)
     return caches() / "decoded"
 
 
 def _checksum(paths: Sequence[Path], size: int, ranges: Ranges | None) -> str:
     digest = blake2b(f"{FORMAT} {size} {ranges}".encode(), digest_size=16)
     for path in paths:
-        found = path.stat()
+        found = path.stat() if path.exists() else path.lstat()  # a link that leads nowhere is found when it is read
         digest.update(os.fsencode(path.absolute()) + f" {found.st_size} {found.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 

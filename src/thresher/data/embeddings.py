@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
+from thresher.core.files import expanded
 from thresher.data.arrays import channel_statistics, channels_first, read_arrays
 from thresher.data.column_encoders import plain_column
 from thresher.data.given import as_examples, examples_like
@@ -75,7 +76,7 @@ def _from_npy(path: Path, option: str) -> Examples:
 
 def _beside(path: Path, name: str) -> Path:
     """A file named from where the command runs, or beside another file."""
-    given = Path(name).expanduser()
+    given = expanded(name)
     return given if given.exists() else path.parent / name
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.files import UNREADABLE
+from thresher.core.files import UNREADABLE, expanded
 from thresher.data.table_files import read_table
 
 FEATURES = "features"  # the column of the training set that holds them
@@ -41,7 +41,7 @@ def with_features(train: Examples, source: Any) -> Examples:
 
 def _read(source: Any) -> Tensor:
     if isinstance(source, str | Path):
-        source = _of_file(Path(source).expanduser())
+        source = _of_file(expanded(source))
     try:
         return torch.as_tensor(np.asarray(source.cpu() if isinstance(source, Tensor) else source, dtype=np.float32))
     except (TypeError, ValueError) as error:

@@ -16,6 +16,8 @@ def blobs(count: int = 1000, classes: int = 4, features: int = 16, *, seed: int 
     ((16,), 3, 400, 100)
     """
     _refuse_empty(count, classes, features)
+    if classes < 2:
+        raise ThresherError(f"blobs need at least 2 classes, not {classes}: give more.")
     draws = generator(seed, "blobs")
     centres = torch.randn(classes, features, generator=draws)
     total = count + max(1, count // 4)

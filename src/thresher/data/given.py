@@ -59,11 +59,22 @@ def as_examples(
         return _pair({each: part for each, part in data.items() if each != key}, data[key], name)
     if isinstance(data, tuple | list) and len(data) == 2:
         return _pair(data[0], data[1], name)
+    _refuse_no_length(data, name)
     if isinstance(data, IterableDataset):
         return _dataset(list(data), name, target)
     if _is_map_style(data) and len(data):
         return _dataset(data, name, target)
     raise ThresherError(f"A value of type {type(data).__name__} is given as {name}: {HOW}.")
+
+
+def _refuse_no_length(data: Any, name: str) -> None:
+    """Refuse a dataset whose length is none; one that has none at all is refused by its kind."""
+    try:
+        len(data) if callable(getattr(data, "__len__", None)) else 0
+    except (TypeError, ValueError) as error:
+        raise ThresherError(
+            f"The length of {name} cannot be told ({error}): let __len__ give a whole number."
+        ) from error
 
 
 def examples_like(train: Examples, data: Any, target: str | None, name: str, apart: bool = False) -> Examples | None:

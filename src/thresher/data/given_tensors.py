@@ -72,6 +72,8 @@ def _is_missing(value: Any) -> bool:
 def _array(values: Any, what: str, fix: str) -> Any:
     if isinstance(values, Tensor):
         return values.detach().cpu().numpy()
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ThresherError(f"{what} are masked at {int(np.sum(values.mask))} places: fill those, or leave them out.")
     try:
         return np.asarray(values)
     except (ValueError, TypeError) as error:

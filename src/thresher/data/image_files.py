@@ -1,5 +1,7 @@
 """Image files as inputs: found, opened, and scaled when they are loaded or from what was decoded before."""
 
+import os
+import stat
 import struct
 import warnings
 import zlib
@@ -17,6 +19,7 @@ from torch.utils.data import ConcatDataset
 
 from thresher.core.datasets import Picked
 from thresher.core.errors import ThresherError, needs_extra
+from thresher.core.files import expanded
 from thresher.data.image_pixels import Ranges, as_colour
 
 if TYPE_CHECKING:
@@ -111,6 +114,8 @@ def open_file(path: Path) -> Iterator["Image"]:
     """The image of a file, not decoded yet; what would take too much memory is refused with its size."""
     from PIL import Image
 
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("a pipe or a device")  # which may never end
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # at which it is refused here
         opened = Image.open(path)
@@ -168,15 +173,18 @@ def is_ignored(path: Path, folder: Path) -> bool:
 
 
 def images_in(folder: Path) -> list[Path]:
-    """The image files anywhere in a folder, sorted; hidden files, such as those of unpacked archives, are ignored."""
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    """The image files anywhere in a folder, sorted; hidden files, such as those of unpacked archives, are ignored.
+
+    Links that lead nowhere, pipes and devices are among them, so that they are said to be no images.
+    """
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and not path.is_dir())
     return sorted(path for path in files if not is_ignored(path, folder))
 
 
 def image_paths(raw: Any) -> list[Path]:
     """The image files that are meant by a path to one, by a folder, or by a list of paths."""
     if isinstance(raw, (str, Path)):
-        path = Path(raw).expanduser()
+        path = expanded(raw)
         if path.is_dir():
             found = images_in(path)
             if not found:
@@ -187,7 +195,7 @@ def image_paths(raw: Any) -> list[Path]:
         raise ThresherError(
             f"Images cannot be read from a {type(raw).__name__}: give a path to an image, a folder or a list of paths."
         )
-    paths = [Path(each).expanduser() for each in raw]
+    paths = [expanded(each) for each in raw]
     missing = next((path for path in paths if not path.is_file()), None)
     if missing is not None:
         raise ThresherError(f"There is no file {missing}: check the path.")

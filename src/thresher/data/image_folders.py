@@ -13,7 +13,7 @@ from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
 from thresher.data.decoded import read_images
 from thresher.data.folder_layout import UNLABELLED, class_folders, layout_in, part_of
-from thresher.data.image_files import ImageFiles, images_in
+from thresher.data.image_files import MOST_PIXELS, ImageFiles, images_in
 from thresher.data.image_pixels import Ranges
 from thresher.data.preparation import preparation_of
 from thresher.data.scan import Scan, scan
@@ -144,3 +144,6 @@ def _examples(
 def _refuse_no_size(size: int) -> None:
     if size < 1:
         raise ThresherError(f"The size of images must be at least 1 pixel, not {size}: give a larger one.")
+    if size**2 > MOST_PIXELS:
+        told = f"{size:,} x {size:,} pixels would take {3 * size**2 / 1e9:.1f} GB an image"
+        raise ThresherError(f"{told}, more than the {MOST_PIXELS:,} pixels that are read: give a smaller size.")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError, refuse_endless, refuse_unless, unknown
 from thresher.core.examples import Examples
+from thresher.core.files import expanded
 from thresher.core.joining import join
 from thresher.data.arrays import from_npz, known_images
 from thresher.data.class_names import TEN_DIGITS
@@ -107,7 +108,7 @@ def names() -> list[str]:
 def data_folder(data_dir: str | Path | None) -> Path:
     """The folder of data and downloads: as given, by the variable THRESHER_DATA, or in the cache."""
     given = data_dir if data_dir is not None else os.environ.get("THRESHER_DATA")
-    folder = Path(given).expanduser() if given else Path.home() / ".cache" / "thresher"
+    folder = expanded(given) if given else Path.home() / ".cache" / "thresher"
     if given and not folder.is_dir():
         raise ThresherError(f"There is no data folder {folder}: create it or correct data_dir (or THRESHER_DATA).")
     return folder
@@ -127,7 +128,7 @@ def _tell_of_folder(known: str) -> None:
 
 def path_of(base: str, folder: Path) -> Path:
     """The file or folder at this path, or the .npz file of this name in the data folder."""
-    path = Path(base).expanduser()
+    path = expanded(base)
     if path.exists():
         refuse_endless(path)
         return path

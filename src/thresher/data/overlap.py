@@ -45,7 +45,8 @@ def same_files(files: list[Path]) -> list[list[int]]:
     """The positions of files with the same bytes, a group each; a file is only opened if another has its size."""
     by_size: dict[int, list[int]] = defaultdict(list)
     for place, file in enumerate(files):
-        by_size[file.stat().st_size].append(place)
+        if file.is_file():  # and no link that leads nowhere
+            by_size[file.stat().st_size].append(place)
     by_content: dict[bytes, list[int]] = defaultdict(list)
     for size, places in by_size.items():
         for place in places if len(places) > 1 and size else []:

@@ -13,6 +13,7 @@ from torch.utils.data import ConcatDataset
 from thresher.core.datasets import Picked
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import expanded
 from thresher.data.decoded import read_images
 from thresher.data.image_files import image_format, images_in
 from thresher.data.image_folders import labelled_images, unlabelled_images
@@ -54,7 +55,7 @@ class Pooled:
 def load_with_pool(name: str, options: TableOptions | None = None, skip_broken: bool = False) -> Pooled:
     """A table with empty cells in its target column (table.csv:COLUMN), or a folder of images with one `unlabelled`."""
     base, option = path_and_option(name)
-    path, options = Path(base).expanduser(), TableOptions() if options is None else options
+    path, options = expanded(base), TableOptions() if options is None else options
     if path.is_dir():
         options.refuse_if_given(path.name)
         return _folder(path, int(option) if option.isdigit() else None, skip_broken)
@@ -108,7 +109,7 @@ def _folder(path: Path, size: int | None, skip_broken: bool) -> Pooled:
         checked=False,
     )
     labelled = torch.arange(len(examples)) < len(train)
-    told = [(file.relative_to(path), file.stat()) for file in images_in(path)]
+    told = [(file.relative_to(path), file.stat()) for file in images_in(path) if file.exists()]
     names = "\n".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in told)
 
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 from thresher.core.datasets import Collate, MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import expanded
 from thresher.core.trees import Tree, as_tree, is_tree, leaves, mapped, named_leaves
 from thresher.data.column_encoders import Encoder, Numbers, decoded, inputs_of
 from thresher.data.image_files import ImageFiles, image_format, image_paths
@@ -250,7 +251,7 @@ def _as_tensor(raw: Any) -> Tensor:
     if isinstance(raw, Tensor):
         return raw
     if isinstance(raw, (str, Path)):
-        raw = read_vectors(Path(raw).expanduser())
+        raw = read_vectors(expanded(raw))
     try:
         return torch.from_numpy(np.array(raw))
     except (TypeError, ValueError) as error:

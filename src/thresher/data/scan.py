@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from thresher.core.errors import ThresherError
+from thresher.core.files import expanded
 from thresher.data.decoded import Facts, in_bytes, in_time, read_images
 from thresher.data.folder_layout import UNLABELLED, Layout, Part, layout_of
 from thresher.data.image_files import IMAGE_SUFFIXES, SYSTEM_NAMES, ImageFiles, is_ignored, is_text_name, usual_size
@@ -158,7 +159,7 @@ def scan(folder: Path | str, size: int | None = None) -> Scan:
 
     size   to which they are scaled; if not given, the size that most of them have, and at most 64 pixels
     """
-    folder = Path(folder).expanduser()
+    folder = expanded(folder)
     if not folder.is_dir():
         raise ThresherError(f"There is no folder {folder}: check the path.")
     layout = layout_of(folder)

@@ -1,7 +1,6 @@
 """A training and a test set, and how to make them from one set."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import expanded
 from thresher.core.seeding import generator
 
 
@@ -154,6 +154,6 @@ def path_and_option(name: str) -> tuple[str, str]:
     parts = name.split(":")
     for count in range(len(parts), 1, -1):
         base = ":".join(parts[:count])
-        if Path(base).expanduser().exists():
+        if expanded(base).exists():
             return base, ":".join(parts[count:])
     return parts[0], ":".join(parts[1:])

@@ -1,6 +1,7 @@
 """Rows of a table, from CSV, TSV (also .gz) and Parquet files, data frames, Arrow tables and lists of dicts."""
 
 import gzip
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,11 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_endless
+from thresher.core.files import expanded
 from thresher.data.column_encoders import is_text
 from thresher.data.image_files import is_text_name
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+HEAD = 4096  # bytes that tell what a file is
+WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx and .xls begin
+NUMBER_WITH_COMMAS = r"^\s*[-+]?[0-9.]*,[0-9,]*[0-9]\s*$|^\s*[-+]?[0-9.]+\s*$|^\s*$"
 UNKNOWN = "?"  # which many tables have in place of a missing number
 
 
@@ -24,16 +29,20 @@ def read_rows(source: Any, na: Sequence[str] = (), sep: str | None = None) -> tu
     [{'age': 3, 'town': None}, {'age': None, 'town': 'Bonn'}]
     """
     if isinstance(source, (str, Path)):
-        path = Path(source).expanduser()
+        path = expanded(source)
         rows, name = read_table(path, na, sep), path.name
     else:
         rows, name = without_markers(_converted(source), na), "the given table"
     if not len(rows):
         raise ThresherError(f"There are no rows in {name}: give a table that has some.")
-    twice = [column for column, count in Counter(rows.column_names).items() if count > 1]
+    _refuse_twice(rows.column_names, name)
+    return rows, name
+
+
+def _refuse_twice(columns: Sequence[str], name: str) -> None:
+    twice = [column for column, count in Counter(columns).items() if count > 1]
     if twice:
         raise ThresherError(f"The column {twice[0]} is twice in {name}: rename or remove one of them.")
-    return rows, name
 
 
 def _converted(source: Any) -> Any:
@@ -61,13 +70,19 @@ def read_table(path: Path, na: Sequence[str] = (), sep: str | None = None) -> An
 
     if not path.exists():
         raise ThresherError(f"There is no file {path}: check the path.")
+    refuse_endless(path)
     try:
-        rows = parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path, na, sep)
+        if path.suffix == ".parquet":
+            _refuse_twice(parquet.read_schema(path).names, path.name)
+            rows = parquet.read_table(path)
+        else:
+            _refuse_other_formats(path)
+            rows = _read_csv(path, na, sep)
     except UnicodeError:
         what = f"{path} is not UTF-8: save it in this encoding"
         told = what if is_text_name(path) else f"The name of {path} is not UTF-8: rename the file"
         raise ThresherError(f"{told}.") from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError, EOFError, zlib.error) as error:
         reason = str(error).splitlines()[0]
         raise ThresherError(f"{path} cannot be read as a table ({reason}): correct or replace the file.") from error
     return without_markers(rows, na)
@@ -88,9 +103,34 @@ def _read_csv(path: Path, na: Sequence[str], sep: str | None) -> Any:
         if pa.types.is_binary(column.type):  # cells that cannot be decoded
             raise UnicodeError
         if is_text(column):
+            _refuse_commas(column, name, path)
             gaps = compute.if_else(compute.equal(column, ""), pa.scalar(None, column.type), column)
             rows = rows.set_column(place, name, gaps)
     return rows
+
+
+def _refuse_other_formats(path: Path) -> None:
+    """Refuse what spreadsheets write under the name of a text file: workbooks, and texts of two bytes a letter."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        head = file.read(HEAD)
+    if head.startswith(WORKBOOKS):
+        raise ThresherError(f"{path} is a workbook, whatever its name says: save the sheet as CSV in UTF-8.")
+    if b"\0" in head:
+        raise UnicodeError
+
+
+def _refuse_commas(column: Any, name: str, path: Path) -> None:
+    """Refuse numbers with commas, which would be taken for the names of categories."""
+    from pyarrow import compute
+
+    texts = compute.drop_null(column)
+    has_comma = compute.any(compute.match_substring(texts, ",")).as_py()
+    if has_comma and compute.all(compute.match_substring_regex(texts, NUMBER_WITH_COMMAS)).as_py():
+        first = next(text for text in texts.to_pylist() if "," in text)
+        raise ThresherError(
+            f"Column {name} of {path} holds numbers with commas, such as {first}: save them with a decimal point, and "
+            "with nothing between thousands."
+        )
 
 
 def missing_texts(na: Sequence[str] = ()) -> list[str]:

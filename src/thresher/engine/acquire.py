@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal, looks_at_head
 from thresher.core.examples import Examples
+from thresher.core.files import refuse_as_folder
 from thresher.core.objective import Objective, ObjectiveLike
 from thresher.core.one_output import OneOutput, adapted
 from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, needs_of, parts, signals_of
@@ -111,6 +112,7 @@ def _folder(on_disk: Path | str | None) -> AbstractContextManager[str | None]:
     """A temporary folder inside the one given."""
     if on_disk is None:
         return nullcontext()
+    refuse_as_folder(Path(on_disk))
     Path(on_disk).mkdir(parents=True, exist_ok=True)
     return TemporaryDirectory(dir=on_disk)
 

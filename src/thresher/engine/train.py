@@ -267,7 +267,8 @@ def _watched_epoch(
         training.stopped = training.agreed(until is not None and bool(until(record)))
     training.finished = training.finished or training.stopped
     if watch is not None:
-        watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
+        with raised_in("watch"):
+            watch(Moment(training.epoch - 1, training.plan.epochs, record["steps"], record["steps"], record))
 
 
 def _models(recipe: Recipe, model: nn.Module | Callable[[], nn.Module], plan: Plan) -> list[nn.Module]:

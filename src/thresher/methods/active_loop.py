@@ -10,7 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import (
+    FOLDER,
+    SEED,
+    Kind,
+    ThresherError,
+    function_of,
+    or_none,
+    refuse_other_kinds,
+    takes,
+    whole,
+)  # fmt: skip
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import RuleLike, needs_of
@@ -26,11 +36,27 @@ from thresher.engine.store.checkpoint import Record
 from thresher.engine.train import Moment, train_recipe
 from thresher.methods.acquisitions import acquisition
 from thresher.methods.rounds import Rounds
+from thresher.models.given import refuse_no_model
 from thresher.objectives import as_objective
 from thresher.rules.expected_trust import scaled_by_trust
 
 HARMLESS = ("workers", "commit_every")  # settings that change nothing in the result
 MakeRule = Callable[[int], RuleLike]  # from the number of picks
+EXAMPLES: Kind = (lambda each: isinstance(each, Examples), "Examples(inputs, targets)")
+KINDS: dict[str, Kind] = {
+    "recipe": (lambda each: isinstance(each, Recipe), 'a Recipe, such as method("prl-l").recipe(noise_rate=0.2)'),
+    "pool": EXAMPLES,
+    "by": (lambda each: isinstance(each, str) or takes(each, 1), "a name, or a function of the count"),
+    "start": whole(1),
+    "count": whole(1),
+    "rounds": whole(0),
+    "test": or_none(EXAMPLES),
+    "avoid": or_none(function_of(1, "a function of a run, such as Run.trust")),
+    "seed": SEED,
+    "out": or_none(FOLDER),
+    "on_disk": or_none(FOLDER),
+    "watch": or_none(function_of(1, "a function of a Moment")),
+}
 
 
 @dataclass(frozen=True)
@@ -95,6 +121,8 @@ def active_loop(
     on_disk   a folder for the features and outputs of the pool, where they do not fit into memory
     settings  go to `fit`: epochs, batch, optimizer, until=TrainedTo(0.99), ...
     """
+    given = {"recipe": recipe, "pool": pool, "by": by, "start": start, "count": count, "rounds": rounds, "test": test}
+    refuse_other_kinds(KINDS, {**given, "avoid": avoid, "seed": seed, "out": out, "on_disk": on_disk, "watch": watch})
     rule = (acquisition(by).rule if isinstance(by, str) else by)(count)
     _refuse(recipe, model, pool, rule, start, count, rounds)
     if avoid is not None:
@@ -172,11 +200,9 @@ def _refuse(
     recipe: Recipe, model: Callable[[], nn.Module], pool: Examples, rule: RuleLike, start: int, count: int, rounds: int
 ) -> None:
     """Refuse what would fail after the first round."""
+    refuse_no_model(model)
     if isinstance(model, nn.Module):
         raise ThresherError("active_loop trains from scratch in every round: pass a function that makes the model.")
-    for name, value, least in (("start", start, 1), ("count", count, 1), ("rounds", rounds, 0)):
-        if value < least:
-            raise ThresherError(f"{name}={value} buys nothing: give at least {least}.")
     if start + rounds * count > len(pool):
         wanted = f"{start} + {rounds} × {count}"
         raise ThresherError(f"{pool.name} has {len(pool)} examples and {wanted} are to be bought: buy fewer.")

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from thresher.core.errors import refuse_unless
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.engine.run import Run
@@ -35,6 +36,7 @@ def distil(
 
     Everything else is as for `teach`, whose Lessons train students by several recipes from one start.
     """
+    refuse_unless("recipe", recipe, isinstance(recipe, Recipe | None), 'method("prl-l").recipe(noise_rate=0.2)')
     rule = weighting(weights, hard=hard, temperature=temperature) if isinstance(weights, str) else weights
     full = student_recipe(rule, recipe or Recipe(), temperature)
     lessons = teach(student, labelled, unlabelled, validation, teacher=teacher, recipes=(full,), **settings)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
-from thresher.core.files import write_whole
+from thresher.core.files import expanded, write_whole
 from thresher.core.recipe import Recipe, View
 from thresher.core.seeding import preserved, seed_global
 from thresher.engine.device.placement import find_device
@@ -121,7 +121,7 @@ def start_for(
         return read_start(Path(spec))
     epochs, objective = _understood(spec)
     settings = training_part(settings, seed=0)  # runs of all seeds share it
-    folder = Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "thresher" / "starts").expanduser()
+    folder = expanded(os.environ.get(FOLDER) or Path.home() / ".cache" / "thresher" / "starts")
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{_key(spec, make, train)}.pt"
     with FileLock(file.with_suffix(".lock")):

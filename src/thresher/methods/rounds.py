@@ -8,6 +8,7 @@ from typing import Any
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import refuse_as_folder
 from thresher.engine.device.placement import find_device, several
 from thresher.engine.several.ranks import Ranks, agreed
 from thresher.engine.store.about import same_description
@@ -32,6 +33,7 @@ class Rounds:
         self.writes = self.out is not None and (self.ranks is None or self.ranks.is_first)
         self.records: list[Record] = []
         if self.out is not None:
+            refuse_as_folder(self.out)
             self.records = agreed(self.ranks, self._begun)
 
     def _begun(self) -> list[Record]:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_unless
 from thresher.core.examples import Examples
 from thresher.core.signals import margins
 from thresher.data.overlap import overlapping
@@ -15,6 +15,9 @@ CHANCE = 3  # deviations by which validation examples may repeat labelled ones m
 
 def check_apart(labelled: Examples, unlabelled: Examples, validation: Examples | None) -> None:
     """Refuse sets that share examples, on which the teacher would judge itself."""
+    for place, each in {"labelled": labelled, "unlabelled": unlabelled, "validation": validation}.items():
+        fits = isinstance(each, Examples) or (each is None and place == "validation")
+        refuse_unless(place, each, fits, "Examples(inputs, targets)")
     if labelled.classes is None:
         raise ThresherError("Distillation is defined for classification only: give class labels.")
     named = {"labelled": labelled, "validation": validation}

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from thresher.core.errors import ThresherError, needs_extra
+from thresher.core.errors import ThresherError, needs_extra, raised_in
 from thresher.models.images import image_shape
 from thresher.models.pretrained import Probe, load_weights, name_and_weights
 
@@ -55,7 +55,8 @@ def import_here(name: str) -> ModuleType:
     sys.path.append(os.getcwd())
     try:
         invalidate_caches()
-        return import_module(name)
+        with raised_in(f"the import of {name}"):
+            return import_module(name)
     finally:
         sys.path[:] = before
 
@@ -75,7 +76,8 @@ def from_module(module: ModuleType, factory_name: str, input_shape: tuple[int, .
     if unknown := [name for name in needed if name not in offered]:
         path = f"{module.__name__}:{factory_name}"
         raise ThresherError(f"{path} needs {unknown[0]}: give a function of input_shape and outputs, or of neither.")
-    model = factory(**{name: value for name, value in offered.items() if name in named})
+    with raised_in(f"{module.__name__}:{factory_name}"):
+        model = factory(**{name: value for name, value in offered.items() if name in named})
     if not isinstance(model, nn.Module):
         path = f"{module.__name__}:{factory_name}"
         raise ThresherError(f"{path} made a {type(model).__name__}: let it return a torch.nn.Module.")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import ThresherError
+from thresher.core.files import expanded
 
 FROZEN = ",frozen"
 
@@ -36,7 +37,7 @@ def name_and_weights(setting: str) -> tuple[str, Path | None, bool]:
     (('resnet18', True), None)
     """
     name, at, file = setting.removesuffix(FROZEN).partition("@")
-    return name, Path(file).expanduser() if at else None, setting.endswith(FROZEN)
+    return name, expanded(file) if at else None, setting.endswith(FROZEN)
 
 
 def load_weights(model: nn.Module, path: Path, last: tuple[str, ...]) -> None:

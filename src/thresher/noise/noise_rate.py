@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_other_fields
 from thresher.core.examples import Examples
 from thresher.core.schedules import Schedule
 from thresher.core.tasks import CLASSES, REAL
@@ -158,6 +158,7 @@ class estimated(Schedule):  # noqa: N801  # used like a function: KeepSmallest(b
     observer: ClassVar[type[NoiseRate]] = NoiseRate
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if self.after < 1:
             raise ThresherError(f"estimated(after={self.after}) has no epoch to estimate from: give at least 1.")
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import FOLDER, ThresherError, refuse_endless, refuse_other_kinds, refuse_unless, unknown
 from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.record.run_folder import LEDGER
@@ -208,6 +208,24 @@ def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
 
 
+def _refuse_texts(schema: pa.Schema, folder: Path | None) -> None:
+    """Refuse a ledger with a column that holds no numbers, as no run writes them."""
+    for field in schema:
+        if not (pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_boolean(field.type)):
+            raise ThresherError(
+                f"{folder} is damaged (its column {field.name} holds {field.type}): repeat that run to write it anew."
+            )
+
+
+def _refuse_unknown(columns: Any, known: Sequence[str]) -> None:
+    """Refuse what is no list of names of columns."""
+    fits = columns is None or (isinstance(columns, Sequence) and not isinstance(columns, str))
+    refuse_unless("columns", columns, fits, 'a list of names, such as ["id", "belief"]')
+    for name in columns or ():
+        if name not in known:
+            raise unknown("column of the ledger", str(name), known)
+
+
 def _write(table: pa.Table, path: Path) -> None:
     write_whole(path, lambda place: pq.write_table(table, place, compression="zstd"))
 
@@ -223,6 +241,7 @@ class Ledger:
     @classmethod
     def read(cls, folder: Path | str) -> "Ledger":
         """The ledger of a run folder (or its `ledger` folder)."""
+        refuse_other_kinds({"folder": FOLDER}, {"folder": folder})
         folder = Path(folder)
         folder = folder / LEDGER if (folder / LEDGER).is_dir() else folder
         parts = sorted(path.name for path in folder.glob("part-*.parquet"))
@@ -274,8 +293,12 @@ class Ledger:
                 "The ledger has no rows: let an epoch end, of batches whose ids are known. Processes that a trainer "
                 "forks keep theirs, so give out= there, and read Ledger.read(out)."
             )
+        for path in stored:
+            refuse_endless(path)
         # Pending rows may have columns that the parts do not have yet.
         schema = _unified([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
+        _refuse_texts(schema, self.folder)
+        _refuse_unknown(columns, schema.names)
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
         for pending in self.pending:
             rows = _with_schema(pending, schema)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from thresher.core.errors import SEED, refuse_other_kinds, whole
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.rule import Decision, Rule
 from thresher.core.schedules import Schedule
@@ -103,6 +104,7 @@ class LearnedCurriculum(Rule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        refuse_other_kinds({"classes": whole(2), "seed": SEED}, {"classes": self.classes, "seed": self.seed})
         trained_mentor(self.classes, self.seed)  # here, because a step must not wait for it
 
     def __call__(self, evidence: Evidence) -> Decision:

@@ -40,6 +40,7 @@ class RandomPicks(Rule):
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch", "round"})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_count(self.count)
 
     def __call__(self, evidence: Evidence) -> Tensor:

@@ -87,6 +87,7 @@ class HoldOut(Rule):
     share: float = 0.1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 < self.share < 1:
             raise ThresherError(f"HoldOut({self.share}) is not a share of the examples: give a number between 0 and 1.")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_other_fields
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Growing:
     rate: float = 0.999
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not 0 <= self.rate < 1:
             raise ThresherError(f"average=Growing({self.rate}) never moves: give a rate from 0 up to, but below, 1.")
 
@@ -44,6 +45,7 @@ class over:  # noqa: N801  # used like a function: average=over(1)
     epochs: float
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not self.epochs > 0:
             raise ThresherError(f"over({self.epochs}) averages nothing: give a number of epochs above 0.")
 

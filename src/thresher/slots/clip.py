@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_other_fields
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Clamped:
     bound: float
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not self.bound > 0:
             raise ThresherError(f"clip=Clamped({self.bound}) clamps everything away: give a number above 0.")
 

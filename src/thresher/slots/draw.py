@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_other_fields
 from thresher.core.examples import Examples
 from thresher.core.recipe import shuffled
 
@@ -26,6 +26,7 @@ class repeated:  # noqa: N801  # used like a function: repeated(10)
     times: int
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if self.times < 1:
             raise ThresherError(f"repeated({self.times}) draws nothing: give at least 1.")
 

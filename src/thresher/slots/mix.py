@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_other_fields
 from thresher.core.evidence import Evidence
 from thresher.core.recipe import MixFromSet, Pairing, Visits
 from thresher.core.rule import Reader
@@ -22,6 +22,7 @@ class Mixup(Reader):
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         _check_beta("Mixup", alpha=self.alpha)
 
     def __call__(self, evidence: Evidence) -> Pairing:
@@ -43,6 +44,7 @@ class ClusterMixup(MixFromSet):
     decided: ClassVar[Mapping[str, str]] = {"cluster": "FacilityLocation(fraction=0.5)"}
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         _check_beta("ClusterMixup", alpha=self.alpha)
 
     def draw(self, visits: Visits) -> Pairing | None:
@@ -66,6 +68,7 @@ class SameClassMixup(MixFromSet):
     blends_targets: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         _check_beta("SameClassMixup", a=self.a, b=self.b)
 
     def draw(self, visits: Visits) -> Pairing:

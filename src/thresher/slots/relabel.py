@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_other_fields
 from thresher.core.evidence import Evidence
 from thresher.core.recipe import Relabel
 from thresher.core.signals import given, predicted
@@ -42,6 +42,7 @@ class AverageLabels(Relabel):
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not 0 <= self.trust <= 1 or not self.temperature > 0:
             raise ThresherError(f"{type(self).__name__} needs trust between 0 and 1 and a temperature above 0.")
 
@@ -112,6 +113,7 @@ class labels_of_peer(Relabel):  # noqa: N801  # used like a function: labels_of_
     timeless: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if self.relabel.clock != "epoch":
             raise ThresherError("labels_of_peer asks once an epoch: give it TeacherLabels() or VoteLabels().")
 

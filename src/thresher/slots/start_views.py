@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_other_fields
 from thresher.core.recipe import View
 from thresher.slots.views import Chain, Colour, Flip
 
@@ -25,7 +25,8 @@ class CropResize:
     area: tuple[float, float] = (0.2, 1.0)
 
     def __post_init__(self) -> None:
-        if not 0 < self.area[0] <= self.area[1] <= 1:
+        refuse_other_fields(self)
+        if len(self.area) != 2 or not 0 < self.area[0] <= self.area[1] <= 1:
             raise ThresherError(f"CropResize needs shares of the image from above 0 to 1, not {self.area}.")
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
@@ -55,6 +56,7 @@ class Hue:
     turn: float = 0.1
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not 0 <= self.turn <= 0.5:
             raise ThresherError(f"Hue needs a turn from 0 to 0.5 of a circle, not {self.turn}.")
 
@@ -101,6 +103,7 @@ class Swap:
     chance: float = 0.3
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not 0 <= self.chance <= 1:
             raise ThresherError(f"Swap needs a chance from 0 to 1, not {self.chance}.")
 
@@ -118,6 +121,7 @@ class sometimes:  # noqa: N801  # used like a function: sometimes(0.2, Grey())
     view: View
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         if not 0 <= self.chance <= 1:
             raise ThresherError(f"sometimes needs a chance from 0 to 1, not {self.chance}.")
 

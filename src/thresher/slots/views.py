@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_other_fields
 from thresher.core.recipe import View
 
 
@@ -29,6 +29,7 @@ class PadCrop:
     mirrored: bool = False
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         _require(self.padding >= 0, f"PadCrop needs a padding of at least 0 pixels, not {self.padding}.")
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
@@ -47,6 +48,7 @@ class Shift:
     share: float = 0.1
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         _require(0 <= self.share <= 1, f"Shift needs a share from 0 to 1, not {self.share}.")
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
@@ -61,6 +63,7 @@ class Flip:
     chance: float = 0.5
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         _require(0 <= self.chance <= 1, f"Flip needs a chance from 0 to 1, not {self.chance}.")
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
@@ -85,6 +88,7 @@ class Colour:
     saturation: float = 0.4
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         bounds = self.brightness, self.contrast, self.saturation
         _require(min(bounds) >= 0, f"Colour needs bounds of at least 0, not {bounds}.")
 
@@ -114,6 +118,7 @@ class Affine:
     scale: float = 0.1
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         _require(0 <= self.scale < 1, f"Affine needs a scale from 0 to below 1, not {self.scale}.")
         _require(min(self.degrees, self.translate) >= 0, "Affine needs degrees and translate of at least 0.")
 
@@ -143,6 +148,7 @@ class Cutout:
     size: int = 8
 
     def __post_init__(self) -> None:
+        refuse_other_fields(self)
         _require(self.size >= 1, f"Cutout needs a size of at least 1 pixel, not {self.size}.")
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:

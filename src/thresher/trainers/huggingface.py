@@ -14,8 +14,9 @@ from transformers import Trainer, TrainerCallback
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_unless
 from thresher.core.examples import Examples
+from thresher.trainers.given import refuse_no_weigher
 from thresher.trainers.loggers import named_numbers
 from thresher.trainers.network import unwrapped
 from thresher.trainers.numbered import ID, WEIGHT, Numbered
@@ -96,6 +97,9 @@ def weighted(base: type[Any]) -> type[Any]:
     clean_dataset  items like those of train_dataset whose labels can be trusted, for weighers that look at some
     """
 
+    fits = isinstance(base, type) and issubclass(base, Trainer)
+    refuse_unless("base", base, fits, "a class of trainers, such as transformers.Trainer")
+
     class Weighted(base):  # type: ignore[misc]
         train_dataset: Any
         data_collator: Any
@@ -103,6 +107,7 @@ def weighted(base: type[Any]) -> type[Any]:
         _signature_columns: Any
 
         def __init__(self, *given: Any, weigher: Weigher, clean_dataset: Any = None, **named: Any):
+            refuse_no_weigher(weigher)
             told = inspect.signature(base.__init__).bind_partial(self, *given, **named).arguments
             refuse_other_losses(told)
             if told.get("train_dataset") is not None:  # before anything shuffles it or leaves out a part

@@ -5,6 +5,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch.optim import Optimizer
 
+from thresher.trainers.given import refuse_no_weigher
 from thresher.trainers.loggers import named_numbers
 from thresher.trainers.weigher import Weigher
 
@@ -17,6 +18,7 @@ class WeigherCallback(Callback):
     """
 
     def __init__(self, weigher: Weigher):
+        refuse_no_weigher(weigher)
         self.weigher = weigher
 
     def state_dict(self) -> dict[str, Any]:

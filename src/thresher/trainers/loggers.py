@@ -4,12 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from thresher.core.errors import ThresherError, needs_extra
+from thresher.core.errors import ThresherError, needs_extra, refuse_unless
 from thresher.engine.run import Run
 from thresher.engine.train import Moment
 
@@ -42,6 +43,11 @@ class Logger(ABC):
     def log(self, numbers: dict[str, float], epoch: int) -> None: ...
 
 
+def refuse_without(given: object, method: str, name: str, wanted: str) -> None:
+    """Refuse what cannot be logged to, before anything is trained."""
+    refuse_unless(name, given, callable(getattr(given, method, None)), wanted)
+
+
 class TensorBoard(Logger):
     """Scalars in a folder that `tensorboard --logdir` shows, or in a SummaryWriter that is given."""
 
@@ -51,6 +57,7 @@ class TensorBoard(Logger):
             from torch.utils.tensorboard import SummaryWriter
 
             where = SummaryWriter(str(where))
+        refuse_without(where, "add_scalar", "where", "a folder, or a SummaryWriter")
         self.writer = where
 
     def log(self, numbers: dict[str, float], epoch: int) -> None:
@@ -63,6 +70,7 @@ class WandB(Logger):
     """A run of Weights & Biases: what `wandb.init(...)` returned."""
 
     def __init__(self, run: Any):
+        refuse_without(run, "log", "run", "what wandb.init(...) returned")
         self.run = run
 
     def log(self, numbers: dict[str, float], epoch: int) -> None:
@@ -77,6 +85,7 @@ class MLflow(Logger):
             if find_spec("mlflow") is None:
                 raise ThresherError("MLflow is not installed: pip install mlflow, or give a client of it.")
             client = import_module("mlflow")
+        refuse_without(client, "log_metrics", "client", "mlflow, or a client with log_metrics()")
         self.client = client
 
     def log(self, numbers: dict[str, float], epoch: int) -> None:
@@ -85,6 +94,9 @@ class MLflow(Logger):
 
 def save_weights(trained: Run | nn.Module, path: Path | str) -> None:
     """The parameters and buffers of a run's network, or of a module, as a .safetensors file, tied ones once."""
+    refuse_unless("trained", trained, isinstance(trained, Run | nn.Module), "a run, or a torch.nn.Module")
+    fits = isinstance(path, str | PathLike) and not Path(path).is_dir()
+    refuse_unless("path", path, fits, "the file to write, such as model.safetensors")
     needs_extra("Saving weights", "export", "safetensors")
     from safetensors.torch import save_model
 

@@ -48,6 +48,8 @@ class Network:
 
 
 def with_ids(evidence: Evidence, ids: Tensor) -> Evidence:
+    if ids.is_floating_point() or ids.is_complex():
+        raise ThresherError(f"The ids are {str(ids.dtype).removeprefix('torch.')}: give whole numbers, one each.")
     if ids.shape != evidence.ids.shape:
         raise ThresherError(f"There are {len(evidence)} examples and ids of shape {list(ids.shape)}: give one id each.")
     others = {

@@ -5,6 +5,9 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from thresher.core.errors import refuse_unless
+from thresher.core.example_checks import takes_items
+
 ID, WEIGHT = "id", "weight"  # the columns of a batch that are about its examples and not for the model
 
 
@@ -16,6 +19,8 @@ class Numbered(Dataset[Any]):
     """
 
     def __init__(self, dataset: Any):
+        fits = takes_items(dataset) and callable(getattr(dataset, "__len__", None))
+        refuse_unless("dataset", dataset, fits, "one whose items are had by position, with a length")
         self.dataset = dataset
 
     def __len__(self) -> int:

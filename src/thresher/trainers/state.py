@@ -5,14 +5,15 @@ moment, which has the notes of all, and after loading it the first process has t
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, is_whole, refuse_unless
 from thresher.record.ledger import Ledger
 from thresher.trainers.epoch_notes import EpochNotes
 from thresher.trainers.processes import from_all, processes, rank
@@ -21,11 +22,21 @@ from thresher.trainers.written import Written
 VERSION = 1
 
 
-def checked(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A state that this version can read."""
-    if state.get("version") != VERSION:
-        raise ThresherError("This is not the state of a weigher: give what Weigher.state_dict() returned.")
-    return state
+FOREIGN = "This is not the state of a weigher{}: give what Weigher.state_dict() returned."
+
+
+@contextmanager
+def reading(state: Mapping[str, Any]) -> Iterator[None]:
+    """Refuse a state that this version cannot read, or whose parts are missing or of another kind."""
+    if not isinstance(state, Mapping) or state.get("version") != VERSION:
+        raise ThresherError(FOREIGN.format(""))
+    try:
+        refuse_unless("epoch", state["epoch"], is_whole(state["epoch"], 0), "what was saved")
+        yield
+    except ThresherError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:
+        raise ThresherError(FOREIGN.format(f" ({type(error).__name__}: {error!s:.60})")) from error
 
 
 def of_generator(draws: torch.Generator | None) -> dict[str, Any] | None:
@@ -60,6 +71,7 @@ def of_written(written: Written) -> dict[str, Any]:
 
 def into_written(written: Written, saved: Mapping[str, Any]) -> None:
     """Take over rows and records; parts of the folder that came after the state was saved are removed."""
+    written.begun = True
     parts: Sequence[str] = saved["parts"]
     missing = [name for name in parts if written.ledger.folder is None or not (written.ledger.folder / name).is_file()]
     if missing:

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, is_whole, refuse_unless
 from thresher.core.evidence import Evidence
-from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of, signals_of
 from thresher.core.seeding import derive, generator
@@ -23,6 +22,7 @@ from thresher.engine.weigh import Looked, decided, look
 from thresher.objectives import as_objective
 from thresher.trainers import state
 from thresher.trainers.epoch_notes import Told
+from thresher.trainers.given import as_set, refuse_other_batch, refuse_other_settings
 from thresher.trainers.network import Network, called, unwrapped, with_ids
 from thresher.trainers.processes import from_all, of_all, processes
 from thresher.trainers.recipes import recipe_for
@@ -56,7 +56,11 @@ class Weigher:
         seed: int = 0,
         out: Path | str | None = None,
     ):
-        self.train = None if train is None else _set(train, "train=")
+        refuse_other_settings(
+            noise_rate=noise_rate, epochs=epochs, clean_batch=clean_batch, objective=objective, classes=classes,
+            seed=seed, out=out,
+        )  # fmt: skip
+        self.train = None if train is None else as_set(train, "train=")
         known = classes if self.train is None else self.train.classes
         self.recipe: Recipe = recipe_for(what, noise_rate, known, epochs, objective)
         self.rule = _everything if self.recipe.each_batch is None else self.recipe.each_batch
@@ -90,7 +94,7 @@ class Weigher:
         """Look at these trusted examples from now on, where a rule reads such."""
         if "clean" not in needs_of(self.recipe):
             raise ThresherError("This method reads no clean set: leave it out, or choose another, such as l2rw.")
-        made = _set(clean, "clean=")
+        made = as_set(clean, "clean=")
         self.clean_batches = CleanStream(made, min(self.clean_size or 64, len(made)), self.seed)
 
     def epochs(self) -> Iterator[int]:
@@ -103,6 +107,7 @@ class Weigher:
 
     def begin_epoch(self, epoch: int) -> None:
         """Where a state was loaded from the middle of this epoch, go on from there."""
+        refuse_unless("epoch", epoch, is_whole(epoch, 0), "a whole number, of which the first is 0")
         if self.resumed and epoch == self.epoch and not self.ended:
             self.resumed = False
             return
@@ -132,6 +137,8 @@ class Weigher:
         outputs  of the model for these inputs, where the loop has made them
         weight   further weights [n], which multiply those of the rules
         """
+        refuse_other_batch(model, targets, ids=ids, weight=weight)
+        self.written.begin()
         network, own = unwrapped(model), self._network(model)
         if outputs is None and not self._looks_inside:
             outputs = called(model, inputs)
@@ -192,6 +199,8 @@ class Weigher:
         Gradients are averaged over the processes, so that each process counts its shares as often as there are others.
         """
         factor = torch.ones(len(evidence), device=evidence.ids.device) if weight is None else weight.float()
+        if len(factor) != len(evidence):
+            raise ThresherError(f"There are {len(evidence)} examples and {len(factor)} weights: give one each.")
         if self.recipe.each_epoch is not None and self.train is not None:
             if own.epoch is None:
                 own.epoch = EpochWeights(self.recipe.each_epoch, own.epoch_memory)
@@ -260,7 +269,11 @@ class Weigher:
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Go on from there; the weigher is made as the one was that was saved. `out=` loses what came afterwards."""
-        state.into_written(self.written, state.checked(saved)["written"])
+        with state.reading(saved):
+            self._go_on_from(saved)
+
+    def _go_on_from(self, saved: Mapping[str, Any]) -> None:
+        state.into_written(self.written, saved["written"])
         self.epoch, self.ended, self.resumed = saved["epoch"], saved["ended"], True
         self.counted = None if saved["counted"] is None else torch.tensor(saved["counted"])
         self.draws, self.saved_draws = None, saved["draws"]
@@ -283,12 +296,3 @@ def _joined(told: list[list[Told]]) -> list[Told]:
 def _everything(evidence: Evidence) -> Tensor:
     """Every example counts the same."""
     return torch.ones(len(evidence), device=evidence.ids.device)
-
-
-def _set(given: Any, name: str) -> Examples:
-    """Inputs and targets as the loop has them: class ids are not renumbered."""
-    if isinstance(given, Examples):
-        return given
-    if isinstance(given, tuple | list) and len(given) == 2:
-        return Examples(given[0], given[1], name=name)
-    raise ThresherError(f"{name} is a {type(given).__name__}: give the pair (inputs, targets), or Examples.")

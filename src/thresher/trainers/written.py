@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.files import write_whole
+from thresher.core.files import refuse_as_folder, write_whole
 from thresher.engine.loop.history import epoch_record
 from thresher.record.ledger import Ledger, epoch_table
 from thresher.record.outcome import write_outcome, write_trust
@@ -26,6 +27,19 @@ class Written:
         self.ledger = Ledger(None if self.folder is None else self.folder / LEDGER)
         self.history: list[dict[str, Any]] = []
         self.skipped = 0
+        self.begun = False  # or gone on with, from a saved state
+
+    def begin(self) -> None:
+        """Before the first step, refuse a folder in which another training is, whose rows would be among these."""
+        if self.begun or self.folder is None:
+            return
+        refuse_as_folder(self.folder)
+        if any((self.folder / LEDGER).glob("*.parquet")) and rank() == 0:
+            raise ThresherError(
+                f"{self.folder} holds a training already: choose another folder as out=, delete this one, or go on "
+                "from a saved state (load_state_dict)."
+            )
+        self.begun = True
 
     def add(self, networks: Sequence[Rows], epoch: int) -> None:
         """The rows of one epoch, whose number is from 0."""

@@ -34,10 +34,10 @@ def predict(
 
     Inputs are read and scaled as those that the run was trained on.
     """
-    from thresher.app.predictions import predictions, refuse_other_kinds, write_predictions
+    from thresher.app.predictions import predictions, refuse_to_write, write_predictions
     from thresher.door import open_run
 
-    refuse_other_kinds(out)
+    refuse_to_write(out, data)
     found = predictions(open_run(run, model=model, device=device), data, all_classes)
     write_predictions(found, out)
     if out is not None:

@@ -26,6 +26,8 @@ def find_device(wanted: torch.device | str | None) -> torch.device:
         if device.type == "cuda" and device.index is None and several():
             device = torch.device("cuda", torch.cuda.current_device())
         torch.empty(0, device=device)
+        if device.type == "meta":
+            raise RuntimeError("it holds no numbers")
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise ThresherError(f"There is no device '{name}' here ({reason}): choose another, such as cpu.") from error

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError, needs_extra, printable, refuse_endless
-from thresher.core.files import alone_in, check, damaged, parsed_json, write_whole
+from thresher.core.errors import ThresherError, needs_extra, refuse_endless
+from thresher.core.files import alone_in, check, damaged, parsed_json, refuse_as_folder, write_whole
 from thresher.engine.store.about import FORMAT, same_description, write_about
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import (
@@ -124,6 +124,7 @@ def refuse_lost_parts(folder: Path, parts: Sequence[str]) -> None:
     """Refuse a run whose ledger lacks one of its parts, or has one that cannot be read to its end."""
     for part in parts:
         try:
+            refuse_endless(folder / LEDGER / part)
             with pq.ParquetFile(folder / LEDGER / part) as file:
                 for _ in file.iter_batches():  # damage inside a page shows only when it is read
                     pass
@@ -143,6 +144,7 @@ class RunFolder:
     @contextmanager
     def opened(self) -> Iterator[dict[str, Any] | None]:
         """The last committed state, or None in a new folder, which is this process's alone until the block ends."""
+        refuse_as_folder(self.path)
         if not (self.path / CHECKPOINT).exists():
             self._refuse_foreign_files()
             self._make()
@@ -194,9 +196,6 @@ class RunFolder:
 
     def _make(self) -> None:
         """Make the folder now, so that a place that cannot be written to is known before training."""
-        if printable(str(self.path)) != str(self.path):
-            name = printable(str(self.path))
-            raise ThresherError(f"The folder {name} has a name that is no plain text: choose another name.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -236,8 +235,6 @@ class RunFolder:
         ours = {SETTINGS, HISTORY, LEDGER, STAGES, MODEL, NOISE_RATE, SHARDS, *OF_AN_AUDIT}
         if not self.path.exists():
             return
-        if not self.path.is_dir():
-            raise ThresherError(f"{self.path} is a file: choose a folder for the run.")
         foreign = [
             entry.name for entry in self.path.iterdir() if entry.name not in ours and not entry.name.startswith(".")
         ]

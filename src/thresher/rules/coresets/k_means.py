@@ -82,6 +82,7 @@ class KMeansPlusPlus(Rule):
     def __post_init__(self) -> None:
         if isinstance(self.by, str):
             object.__setattr__(self, "by", signal_or_pair_named(self.by))
+        super().__post_init__()
         check_count(self.count)
 
     def rounds(self, evidence: Evidence, parts: int) -> Rounds:
