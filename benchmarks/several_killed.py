@@ -116,7 +116,7 @@ def main() -> None:
             print(json.dumps(row), flush=True)
             if row.pop("in_time"):  # else the group had ended before
                 rows.append(row)
-    write(rows, told.out, threads=1)
+                write(rows, told.out, threads=1)
 
 
 if __name__ == "__main__":
