@@ -130,7 +130,7 @@ BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "a device": (lambda _: "/dev/zero", [], "pipe or a device"),
     "pickled objects": (objects, [], "allow_pickle"),
     "a header of a terabyte": (terabyte, [], "931"),
-    "blobs beyond memory": (lambda _: "blobs:1000000000000,5", [], "memory"),
+    "blobs beyond memory": (lambda _: "blobs:1000000000000,5", [], "256,000 GB"),
     "a model beyond memory": (table, ["--model", "mlp:100000000000"], "GB"),
     "a model of more numbers than torch counts": (table, ["--model", "mlp:99999999999999999999"], "GB"),
     "a million workers": (table, ["--workers", "1000000"], "too many"),
@@ -175,6 +175,7 @@ BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "a link to itself": (lambda folder: linked(folder, "link.png"), [], "cannot be read as an image"),
     "a pipe among images": (pipe_among_images, [], "a pipe or a device"),
     "a device among images": (lambda folder: linked(folder, "/dev/zero"), [], "a pipe or a device"),
+    "blobs of many classes": (lambda _: "blobs:1000,1000000000000", [], "64,000 GB"),
     "blobs of one class": (lambda _: "blobs:100,1", [], "at least 2 classes"),
     "no such file": (lambda folder: f"{folder}/[red]none.csv:label", [], "no file or folder"),
 }
@@ -231,6 +232,30 @@ def test_no_command_writes_to_a_path_that_is_no_text(command: str, joined: bool,
     assert result.exit_code == 2
     assert "no plain text" in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+WORLD = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29871"}
+LAUNCHES = {
+    "no number of processes": {**WORLD, "WORLD_SIZE": "two"},
+    "no process": {**WORLD, "RANK": ""},
+    "a process beyond them": {**WORLD, "RANK": "5"},
+    "no address": {**WORLD, "MASTER_ADDR": ""},
+    "a port that is none": {**WORLD, "MASTER_PORT": "99999999"},
+    "a place that is none": {**WORLD, "LOCAL_RANK": "first"},
+}
+
+
+@pytest.mark.parametrize("told", LAUNCHES.values(), ids=LAUNCHES)
+def test_what_torchrun_would_not_set_is_refused(
+    told: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    out = tmp_path / "run"
+    result = CliRunner().invoke(app, ["train", "--data", table(tmp_path), "--method", "standard", "--out", str(out)])
+    assert result.exit_code == 2, result.output
+    assert "start them by torchrun" in result.output
+    assert not out.exists()
 
 
 ENDLESS = {

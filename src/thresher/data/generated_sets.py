@@ -2,7 +2,7 @@
 
 import torch
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_beyond_memory
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
 from thresher.data.splits import Splits
@@ -15,7 +15,7 @@ def blobs(count: int = 1000, classes: int = 4, features: int = 16, *, seed: int 
     >>> train.input_shape, train.classes, len(train), len(test)
     ((16,), 3, 400, 100)
     """
-    _refuse_empty(count, classes, features)
+    _refuse_sizes(count, classes, features)
     if classes < 2:
         raise ThresherError(f"blobs need at least 2 classes, not {classes}: give more.")
     draws = generator(seed, "blobs")
@@ -34,7 +34,7 @@ def regression(count: int = 1000, features: int = 16, targets: int = 3, *, seed:
     >>> train.targets.shape[1], train.is_regression, len(test)
     (2, True, 100)
     """
-    _refuse_empty(count, features, targets)
+    _refuse_sizes(count, targets, features)
     draws = generator(seed, "regression")
     total = count + max(1, count // 4)
     inputs = torch.randn(total, features, generator=draws)
@@ -49,6 +49,9 @@ def _cut(examples: Examples, count: int) -> Splits:
     return Splits(examples.subset(everything[:count]), examples.subset(everything[count:]))
 
 
-def _refuse_empty(*sizes: int) -> None:
-    if min(sizes) < 1:
+def _refuse_sizes(count: int, outputs: int, features: int) -> None:
+    """Refuse a generated set that is empty or, with its draws, does not fit into memory."""
+    if min(count, outputs, features) < 1:
+        sizes = (count, outputs, features)
         raise ThresherError(f"The sizes of a generated set must be at least 1, not {sizes}: correct them.")
+    refuse_beyond_memory(4.0 * features * (4 * count + outputs), "The generated set", "give smaller sizes")

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import csv
@@ -98,6 +99,8 @@ class Issues:
                 raise ThresherError(f"The column {name} of the issues holds {found}: run the audit again.")
         if self.table.column("id").null_count:
             raise ThresherError("The issues have rows without an id: run the audit again.")
+        if len(pc.unique(self.table.column("id"))) < len(self.table):
+            raise ThresherError("The issues have ids that repeat: run the audit again.")
         self._check_classes()
 
     def _check_classes(self) -> None:

@@ -44,7 +44,7 @@ def train(
     The run's folder gets the settings (run.toml), the history, the ledger, a checkpoint and a report.
     A run that was stopped goes on when the same command is given again.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # as torchrun says
+    if os.environ.get("WORLD_SIZE", "1") != "1":  # as torchrun says
         from thresher.engine.several.launch import joined
 
         with joined() as ranks:
