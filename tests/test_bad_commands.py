@@ -337,6 +337,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], None], list[str], str]] = {
     "settings nested too deep": (deep, ["train", "--from", "run/run.toml", "--out", "new"], "is no TOML"),
     "a ledger that is a pipe": (endless_ledger, ["report", "run", "--out", "page.html"], "pipe or a device"),
     "texts as weights in a ledger": (texts_in_ledger, ["report", "run", "--out", "page.html"], "column weight holds"),
+    "a report in place of the data": (nothing, ["report", "run", "--out", "rows.csv"], "ends in .html"),
     "a list of changes that is none": (other_changes, ["correct", "copy", "--undo"], "is damaged"),
     "predictions in place of the data": (nothing, [*PREDICT, "rows.csv"], "would be replaced"),
 }

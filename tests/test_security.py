@@ -42,6 +42,22 @@ def test_a_pickle_as_checkpoint_is_refused_and_not_run(plain: bool, tmp_path: Pa
     assert not made.exists()
 
 
+def test_a_checkpoint_names_no_file_outside_of_its_ledger(tmp_path: Path) -> None:
+    import torch
+
+    run = tmp_path / "run"
+    call(out=run)
+    part, outside = next((run / "ledger").iterdir()), tmp_path / "theirs.parquet"
+    outside.write_bytes(part.read_bytes())
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    torch.save({**saved, "ledger": [f"../../{outside.name}"]}, run / "checkpoint.pt")
+    with pytest.raises(ThresherError, match="of the ledger is lost or damaged"):
+        open_run(run, model=net)
+    with pytest.raises(ThresherError, match="of the ledger is lost or damaged"):
+        call(out=run, epochs=2)
+    assert outside.exists()
+
+
 def test_no_command_opens_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a connection was opened")

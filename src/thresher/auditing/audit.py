@@ -1,6 +1,6 @@
 """The audit: every example gets a verdict from judges that did not see its target."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -16,20 +16,13 @@ from thresher.auditing.classes import Hearing, checked_probabilities, judged_as_
 from thresher.auditing.combine import combined, trust_of
 from thresher.auditing.duplicates import Alike, across_labels, digests, equal, similar
 from thresher.auditing.findings import Facts, issues_of_classes, issues_of_targets
-from thresher.auditing.given import Given, as_given
+from thresher.auditing.given import Given, as_given, refuse_other_settings
 from thresher.auditing.judges import forest, refuse_without_probabilities, split_into_folds, values_of
 from thresher.auditing.neighbours import Nearest, feature_space, nearest
 from thresher.auditing.networks import Watch, as_flat_inputs, judged_by_networks
 from thresher.auditing.store import Store
 from thresher.core.errors import (
-    FOLDER,
-    Kind,
     ThresherError,
-    function_of,
-    or_none,
-    refuse_class,
-    refuse_other_kinds,
-    refuse_unless,
 )  # fmt: skip
 from thresher.core.examples import Examples
 from thresher.core.tasks import CLASSES, REAL
@@ -38,9 +31,7 @@ from thresher.engine.device.placement import find_device
 from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.about import checksum, describe
 from thresher.methods import AUTO
-from thresher.methods import method as by_name
 from thresher.models import NamedModel, model_for
-from thresher.models.given import refuse_no_model
 from thresher.noise import noise_matrix, residual_rate
 from thresher.record.issues import Issues
 from thresher.record.outcome import keep_worst
@@ -91,7 +82,7 @@ def audit(
     >>> sorted(audit(X, y).column("id")[:3].tolist())
     [0, 1, 2]
     """
-    _refuse(estimator, model, {"out": out, "tell": tell, "method": method})
+    refuse_other_settings(estimator, model, {"out": out, "tell": tell, "method": method})
     given = as_given(data, y, target, test, groups)
     tell = tell or (lambda stage: None)  # noqa: ARG005
     how = changed(TrainSettings(epochs=None if "steps" in settings else EPOCHS, seed=seed), settings)
@@ -117,25 +108,6 @@ def audit(
         if method is not None:
             _leave_run(method, given, model, issues, Path(out), how, tell)
     return issues
-
-
-KINDS: dict[str, Kind] = {
-    "out": or_none(FOLDER),
-    "tell": or_none(function_of(1, "a function of a stage's name")),
-    "method": or_none((lambda each: isinstance(each, str), "the name of a method")),
-}
-
-
-def _refuse(estimator: Any, model: Any, given: Mapping[str, Any]) -> None:
-    """Refuse what is of a wrong kind, or would fail after the judges have been asked."""
-    refuse_class("estimator", estimator)
-    judges = estimator is None or all(callable(getattr(estimator, name, None)) for name in ("fit", "get_params"))
-    refuse_unless("estimator", estimator, judges, "a scikit-learn classifier or regressor")
-    refuse_other_kinds(KINDS, given)
-    if given["method"] not in (None, AUTO):
-        by_name(given["method"])
-    if not isinstance(model, str):
-        refuse_no_model(model)
 
 
 class _Judge:

@@ -1,5 +1,6 @@
 """What an audit is given, as one set of all examples."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,11 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thresher.auditing.judges import is_pandas
-from thresher.core.errors import ThresherError
+from thresher.core.errors import (
+    FOLDER,
+    Kind,
+    ThresherError,
+    function_of,
+    or_none,
+    refuse_class,
+    refuse_other_kinds,
+    refuse_unless,
+)  # fmt: skip
 from thresher.core.examples import Examples
 from thresher.core.joining import join
 from thresher.data.given import as_examples, examples_like
 from thresher.data.splits import Splits, is_held_out
+from thresher.methods import AUTO
+from thresher.methods import method as by_name
+from thresher.models.given import refuse_no_model
 
 Array = NDArray[Any]
 
@@ -76,3 +89,22 @@ def _group_values(data: Any, groups: Any) -> Array | None:
     if groups is None or isinstance(groups, str):
         return np.asarray(data[groups]) if groups is not None and is_pandas(data) else None
     return np.asarray(groups)
+
+
+KINDS: dict[str, Kind] = {
+    "out": or_none(FOLDER),
+    "tell": or_none(function_of(1, "a function of a stage's name")),
+    "method": or_none((lambda each: isinstance(each, str), "the name of a method")),
+}
+
+
+def refuse_other_settings(estimator: Any, model: Any, given: Mapping[str, Any]) -> None:
+    """Refuse what is of a wrong kind, or would fail after the judges have been asked."""
+    refuse_class("estimator", estimator)
+    judges = estimator is None or all(callable(getattr(estimator, name, None)) for name in ("fit", "get_params"))
+    refuse_unless("estimator", estimator, judges, "a scikit-learn classifier or regressor")
+    refuse_other_kinds(KINDS, given)
+    if given["method"] not in (None, AUTO):
+        by_name(given["method"])
+    if not isinstance(model, str):
+        refuse_no_model(model)

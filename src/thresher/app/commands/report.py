@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from thresher.core.errors import ThresherError
 from thresher.record.run_folder import HISTORY, ISSUES, LOOP, REPORT
 
 
@@ -24,6 +25,8 @@ def report(
     """
     from thresher.report import write_loop_report, write_report
 
+    if out is not None and out.suffix not in (".html", ".htm"):
+        raise ThresherError(f"{out} is no name of a page: choose one that ends in .html.")
     runs = [run for folder in runs for run in _runs_in(folder)]
     are_loops = all((run / LOOP).exists() and not _is_run(run) for run in runs)
     write = write_loop_report if are_loops else write_report

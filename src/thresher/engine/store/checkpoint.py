@@ -124,6 +124,8 @@ def refuse_lost_parts(folder: Path, parts: Sequence[str]) -> None:
     """Refuse a run whose ledger lacks one of its parts, or has one that cannot be read to its end."""
     for part in parts:
         try:
+            if Path(part).name != part:
+                raise ValueError("outside of the ledger")
             refuse_endless(folder / LEDGER / part)
             with pq.ParquetFile(folder / LEDGER / part) as file:
                 for _ in file.iter_batches():  # damage inside a page shows only when it is read
