@@ -1,18 +1,25 @@
 """What the doors beside `fit` may be given wrongly, as a table: weighers, loops, distillation, audits, settings."""
 
 import math
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from sklearn.svm import LinearSVC
 from tiny import examples, net
 from torch import nn
 
-from thresher import Ledger, Recipe, active_loop, audit, distil, fit
+from thresher import Examples, Ledger, Recipe, acquire, active_loop, audit, distil, fit, weigh
 from thresher.app.estimator import ThresherClassifier
+from thresher.data import scan
+from thresher.models import build
+from thresher.models.pretrained import load_weights
 from thresher.objectives import Huber
+from thresher.report import write_report
 from thresher.rules import ClipNorm, Debias, KeepSmallest
 from thresher.schedules import ramp
 from thresher.slots import Mixup, PadCrop
@@ -32,6 +39,29 @@ class Length:
 
     def __getitem__(self, place: int) -> Any:
         return X[0], 0
+
+
+SMALLEST = KeepSmallest(by="loss", fraction=0.5)
+
+
+def picked(**given: Any) -> object:
+    return acquire(KeepSmallest(by="confidence", count=3), net(), examples(), **given)
+
+
+def intervals() -> Any:
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame({"x": pandas.cut(X[:, 0], 3), "z": X[:, 1], "y": Y})
+
+
+def images() -> Examples:
+    return Examples(torch.zeros(12, 3, 8, 8, dtype=torch.uint8), torch.arange(12) % 3)
+
+
+def started_from_junk() -> object:
+    with tempfile.NamedTemporaryFile(suffix=".pt") as file:
+        file.write(b"junk")
+        file.flush()
+        return train("cnn9", images(), start=file.name)
 
 
 def train(model: Any = "mlp:4", data: Any = None, **settings: Any) -> object:
@@ -121,6 +151,20 @@ DOORS: dict[str, tuple[Callable[[], object], str]] = {
     "a length below 0": (lambda: train(data=Length(-1)), "length of the data"),
     "a length of decimals": (lambda: train(data=Length(3.5)), "length of the data"),
     "masked inputs": (lambda: train(data=(np.ma.masked_less(X, 0), Y)), "masked at"),
+    "text as batch of acquire": (lambda: picked(batch="a"), "batch"),
+    "no batch of acquire": (lambda: picked(batch=0), "at least 1"),
+    "text as precision of acquire": (lambda: picked(precision="float32"), "torch.float32"),
+    "text as labelled": (lambda: picked(labelled="a"), "Examples"),
+    "a number as on_disk": (lambda: picked(on_disk=3), "path of a folder"),
+    "nothing at once": (lambda: picked(signals_at_once=0), "above 0"),
+    "text as outputs": (lambda: weigh(SMALLEST, net(), examples().inputs, examples().targets, outputs="a"), "a tensor"),  # type: ignore[arg-type]
+    "a number as model to build": (lambda: build(3, input_shape=(4,), outputs=3), "a text"),  # type: ignore[arg-type]
+    "text as outputs to build": (lambda: build("mlp", input_shape=(4,), outputs="3"), "whole number"),  # type: ignore[arg-type]
+    "a number as folder to scan": (lambda: scan(3), "folder"),  # type: ignore[arg-type]
+    "a name as folders of a report": (lambda: write_report("runs", Path("p.html")), "a list of folders"),
+    "a start that is none": (started_from_junk, "holds no start"),
+    "weights that are none": (lambda: load_weights(net(), Path(__file__), ()), "cannot be read as weights"),
+    "intervals": (lambda: train(data=intervals(), target="y"), "Column x holds"),
     "text as a bound": (lambda: ClipNorm("a"), "a number"),  # type: ignore[arg-type]
     "a number as signal": (lambda: KeepSmallest(by=3, fraction=0.5), "signal"),  # type: ignore[arg-type]
     "text as yes or no": (lambda: Debias(hard="yes"), "True or False"),  # type: ignore[arg-type]

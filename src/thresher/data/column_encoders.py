@@ -177,7 +177,7 @@ def decoded(column: Any) -> Any:
     """A column of dictionary codes, such as a categorical of pandas, of views of texts or of dates, as plain values."""
     from pyarrow import compute
 
-    if pa.types.is_dictionary(column.type):
+    if pa.types.is_dictionary(column.type) and not isinstance(column.type.value_type, pa.ExtensionType):
         column = column.cast(column.type.value_type)
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
         return compute.cast(column, pa.timestamp("us"), safe=False)  # nanoseconds are cut

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, checked
 from thresher.core.files import expanded
 from thresher.data.decoded import Facts, in_bytes, in_time, read_images
 from thresher.data.folder_layout import UNLABELLED, Layout, Part, layout_of
@@ -154,6 +154,7 @@ class Scan:
         return [number for number, part in enumerate(self.layout.parts) for _ in part.paths]
 
 
+@checked
 def scan(folder: Path | str, size: int | None = None) -> Scan:
     """Look through a folder of images as `load` reads it; they are decoded, and are not when it is loaded next.
 

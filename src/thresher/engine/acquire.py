@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import FOLDER, SEED, Kind, ThresherError, or_none, refuse_other_kinds, whole
 from thresher.core.evidence import Evidence, Signal, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.files import refuse_as_folder
@@ -64,6 +65,10 @@ def acquire(
     tensor([1])
     """
     _refuse(rule, model, pool)
+    refuse_other_kinds(KINDS, {
+        "labelled": labelled, "average": average, "batch": batch, "workers": workers, "precision": precision,
+        "on_disk": on_disk, "signals_at_once": signals_at_once, "seed": seed, "objective": objective,
+    })  # fmt: skip
     given = {"average": average, "labelled": labelled}
     check_round(rule, pool, {name: source for name, source in given.items() if source is not None})
     where = next((tensor.device for tensor in model.parameters()), pool.targets.device)
@@ -82,6 +87,19 @@ def acquire(
         about = About(rule, sweep, model, average if "average" in needs else None, known)
         weights = about.weights(seen, signals_at_once if folder is None else math.inf, seed)
     return pool.ids[(weights > 0).to(pool.ids.device)]
+
+
+KINDS: dict[str, Kind] = {
+    "labelled": or_none((lambda each: isinstance(each, Examples), "Examples(inputs, targets)")),
+    "average": or_none((lambda each: isinstance(each, nn.Module), "a torch.nn.Module")),
+    "objective": or_none((callable, "a function that gives losses [n]")),
+    "batch": whole(1),
+    "workers": whole(0),
+    "precision": or_none((lambda each: isinstance(each, torch.dtype), "torch.float32 or torch.bfloat16")),
+    "on_disk": or_none(FOLDER),
+    "signals_at_once": (lambda each: isinstance(each, Real) and float(each) > 0, "a number of GiB above 0"),
+    "seed": SEED,
+}
 
 
 def _refuse(rule: object, model: object, pool: object) -> None:

@@ -91,6 +91,7 @@ def look(
 ) -> Looked:
     """The evidence that a rule reads about a batch, with its signals computed; arguments as those of `weigh`."""
     _refuse(rule, model, peer, average, objective, now)
+    refuse_unless("outputs", outputs, isinstance(outputs, Tensor | None), "a tensor, or None")
     examples = _batch(model, inputs, targets, classes, "the batch")
     device = examples.targets.device
     model_inputs, wanted = examples.as_model_input(examples.inputs), signals_of(rule)

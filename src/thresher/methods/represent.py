@@ -5,7 +5,6 @@ they were learned from and how, and runs on the same inputs share them.
 """
 
 import os
-import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -146,7 +145,7 @@ def read_start(file: Path) -> Start:
         return Start(**torch.load(file, map_location="cpu", weights_only=True))
     except FileNotFoundError:
         raise ThresherError(f"There is no start {file}: give the file of one, or represent:200.") from None
-    except (RuntimeError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+    except Exception as error:  # torch and pickle name no kinds of their own
         raise ThresherError(f"{file} holds no start: give the file of one, or represent:200.") from error
 
 

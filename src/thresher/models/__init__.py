@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError, refuse_beyond_memory, unknown
+from thresher.core.errors import ThresherError, checked, refuse_beyond_memory, unknown
 from thresher.core.examples import Examples
 from thresher.data.preparation import RowPreparation
 from thresher.models.cnn9 import CNN9
@@ -126,6 +126,7 @@ def names() -> list[str]:
     return [*MODELS, *(f"{name}{ending}" for ending in NORMS for name in _WITH_BATCH_NORM)]
 
 
+@checked
 def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module:
     """A fresh model for inputs of this shape (without the batch), giving this many outputs.
 

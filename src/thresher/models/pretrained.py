@@ -61,7 +61,9 @@ def _read(path: Path) -> dict[str, Tensor]:
     except ThresherError:
         raise
     except Exception as error:  # each format and each version raises others
-        raise ThresherError(f"{path} cannot be read as weights ({error}): give a .safetensors or .pth file.") from error
+        raise ThresherError(f"{path} cannot be read as weights: give a .safetensors or .pth file.") from error
+    if not isinstance(found, dict):
+        raise ThresherError(f"{path} holds a {type(found).__name__}: give the parameters of a model by name.")
     found = next((found[key] for key in ("state_dict", "model") if isinstance(found.get(key), dict)), found)
     return {name: value for name, value in found.items() if isinstance(value, Tensor)}
 

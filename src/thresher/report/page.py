@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from thresher.core.errors import ThresherError, needs_extra
+from thresher.core.errors import FOLDER, ThresherError, needs_extra, refuse_unless
 from thresher.core.files import caches, write_whole
 from thresher.report.charts import Figure
 from thresher.report.figures import disagreements, run_colours, run_figures, training_figures
@@ -41,6 +41,7 @@ def check_installed() -> None:
 def write_report(folders: Sequence[Path], out: Path) -> Path:
     """Write the report of these runs to `out`, whole or not at all, and return its path."""
     check_installed()
+    _refuse_no_folders(folders)
     if not folders:
         raise ThresherError("There is no run to report on: give at least one run folder.")
     return _written(page([read_run(Path(folder)) for folder in folders]), out)
@@ -51,9 +52,15 @@ def write_loop_report(folders: Sequence[Path], out: Path) -> Path:
     check_installed()
     from thresher.report.loops import loop_page, read_loop_record  # which stand on this file
 
+    _refuse_no_folders(folders)
     if not folders:
         raise ThresherError("There is no loop to report on: give at least one folder of active_loop.")
     return _written(loop_page([read_loop_record(Path(folder)) for folder in folders]), out)
+
+
+def _refuse_no_folders(folders: object) -> None:
+    fits = isinstance(folders, Sequence) and not isinstance(folders, str) and all(map(FOLDER[0], folders))
+    refuse_unless("folders", folders, fits, "a list of folders")
 
 
 def _written(html: str, out: Path) -> Path:

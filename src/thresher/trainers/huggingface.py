@@ -174,7 +174,10 @@ def saved_state(folder: Path) -> Any:
     """The weigher's state in a checkpoint."""
     if not (folder / STATE).is_file():
         raise ThresherError(f"{folder} has no {STATE}: resume from a checkpoint that this trainer has written.")
-    return torch.load(folder / STATE, map_location="cpu", weights_only=True)
+    try:
+        return torch.load(folder / STATE, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch and pickle name no kinds of their own
+        raise ThresherError(f"{folder / STATE} is damaged: resume from another checkpoint.") from error
 
 
 def numbered(dataset: Any) -> Any:
