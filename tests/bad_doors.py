@@ -145,7 +145,7 @@ DOORS: dict[str, tuple[Callable[[], object], str]] = {
     "text as patience": (lambda: classifier(early_stopping=True, n_iter_no_change="a"), "whole number"),
     "a noise rate that nobody reads": (lambda: classifier(noise_rate="many"), "share of the data"),
     "a number as ledger": (lambda: Ledger.read(3), "folder"),  # type: ignore[arg-type]
-    "a name too long for a folder": (lambda: loop(out="a" * 300), "can be no folder"),
+    "a name too long for a folder": (lambda: loop(out="a" * 300), "cannot be made"),
     "a device of no numbers": (lambda: train(device="meta"), "no numbers"),
     "a model of no numbers": (lambda: train(nn.Linear(16, 3, device="meta")), "device meta"),
     "a length below 0": (lambda: train(data=Length(-1)), "length of the data"),

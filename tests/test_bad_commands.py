@@ -146,6 +146,7 @@ BAD: dict[str, tuple[Callable[[Path], str], list[str], str]] = {
     "a class whose name is no text": (lambda folder: no_text(folder, b"caf\xe9"), [], "not UTF-8"),
     "a label of ten million": (arrays(X, Y * 10**7), [], "10.2 GB"),
     "no rows": (arrays(X[:0], Y[:0]), [], "no examples"),
+    "no real targets": (arrays(X[:0], X[:0]), [], "is empty"),
     "complex inputs": (arrays(X + 1j, Y), [], "real numbers"),
     "texts as inputs": (arrays(X.astype(str), Y), [], "real numbers"),
     "the same target everywhere": (arrays(X, np.ones(40)), [], "same target"),
@@ -302,6 +303,11 @@ def not_finite(run: Path) -> None:
     torch.save(saved, run / "checkpoint.pt")
 
 
+def forgotten(run: Path) -> None:
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    torch.save({**saved, "history": []}, run / "checkpoint.pt")
+
+
 def deep(run: Path) -> None:
     (run / "run.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
 
@@ -334,6 +340,7 @@ def other_changes(run: Path) -> None:
 PREDICT = ["predict", "run", "rows.csv", "--out"]
 FOLDERS: dict[str, tuple[Callable[[Path], None], list[str], str]] = {
     "parameters that are not finite": (not_finite, [*PREDICT, "said.csv"], "not finite"),
+    "no epoch in a finished run": (forgotten, [*PREDICT, "said.csv"], "without an epoch"),
     "settings nested too deep": (deep, ["train", "--from", "run/run.toml", "--out", "new"], "is no TOML"),
     "a ledger that is a pipe": (endless_ledger, ["report", "run", "--out", "page.html"], "pipe or a device"),
     "texts as weights in a ledger": (texts_in_ledger, ["report", "run", "--out", "page.html"], "column weight holds"),

@@ -49,7 +49,7 @@ def refuse_as_folder(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise ThresherError(f"{shown:.80} can be no folder ({error.strerror}): choose another.") from error
+        raise ThresherError(f"{shown:.80} cannot be made ({error.strerror}): choose another folder.") from error
     if not is_folder:
         raise ThresherError(f"{shown} is a file: choose a folder.")
 

@@ -145,6 +145,8 @@ def _classes(targets: list[Tensor], name: str) -> int:
 
 def _scale(training: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """The mean and the deviation, each [d], of real targets [n] or [n, d]."""
+    if not training.numel():
+        raise ThresherError(f"{name} is empty: give at least one example.")
     rows = training.reshape(len(training), -1) if training.ndim else training.reshape(1, 1)
     if len(rows) == 0 or not (torch.isfinite(rows) & (rows.abs() < LARGEST)).all():
         raise ThresherError(f"{name} has no targets, or some that are not finite or above {LARGEST:g}: correct them.")

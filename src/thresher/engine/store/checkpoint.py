@@ -94,6 +94,8 @@ def read_checkpoint(folder: Path, whole: bool = True) -> dict[str, Any]:
     except Exception as error:  # torch and pickle name no kinds of their own
         raise ThresherError(f"{file} is damaged and cannot be read: delete {folder} to start the run again.") from error
     check(state, Saved, file, start_again(folder))
+    if state["finished"] and not state["history"]:
+        raise damaged(file, "it is finished without an epoch", start_again(folder))
     return with_shards(folder, state) if whole else state
 
 
