@@ -308,6 +308,12 @@ def forgotten(run: Path) -> None:
     torch.save({**saved, "history": []}, run / "checkpoint.pt")
 
 
+def without_metric(run: Path) -> None:
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    del saved["history"][0]["metric"]
+    torch.save(saved, run / "checkpoint.pt")
+
+
 def deep(run: Path) -> None:
     (run / "run.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
 
@@ -341,6 +347,7 @@ PREDICT = ["predict", "run", "rows.csv", "--out"]
 FOLDERS: dict[str, tuple[Callable[[Path], None], list[str], str]] = {
     "parameters that are not finite": (not_finite, [*PREDICT, "said.csv"], "not finite"),
     "no epoch in a finished run": (forgotten, [*PREDICT, "said.csv"], "without an epoch"),
+    "an epoch without a metric": (without_metric, [*PREDICT, "said.csv"], "lacks 'metric'"),
     "settings nested too deep": (deep, ["train", "--from", "run/run.toml", "--out", "new"], "is no TOML"),
     "a ledger that is a pipe": (endless_ledger, ["report", "run", "--out", "page.html"], "pipe or a device"),
     "texts as weights in a ledger": (texts_in_ledger, ["report", "run", "--out", "page.html"], "column weight holds"),

@@ -134,13 +134,14 @@ def read_changes(folder: Path) -> tuple[list[Change], dict[str, Any]]:
         if not {"id", "old", "new"} <= set(first):
             raise ValueError(f"its first line is {','.join(first):.60}")
         found = [Change(int(id_), *map(_value, rest)) for id_, *rest in rows]
+        found = found if "file" in first else [_of_a_row(change) for change in found]
     except FileNotFoundError:
         raise ThresherError(f"{folder} is no corrected copy: give a folder that thresher correct wrote.") from None
     except (ValueError, KeyError, TypeError, StopIteration) as error:
         raise ThresherError(
             f"The list of changes in {folder} is damaged ({error!r}): correct the data again."
         ) from error
-    return found if "file" in first else [_of_a_row(change) for change in found], about
+    return found, about
 
 
 def forget_changes(folder: Path, *others: Path) -> None:

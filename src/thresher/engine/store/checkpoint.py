@@ -80,6 +80,9 @@ class Saved(TypedDict):
     shards: NotRequired[Shards]
 
 
+OF_AN_EPOCH = ("epoch", "steps", "metric", "score", "scores", "kept", "seconds")  # what every training notes
+
+
 def read_checkpoint(folder: Path, whole: bool = True) -> dict[str, Any]:
     """What the run in this folder saved last; no code that a file may hold is run.
 
@@ -96,6 +99,9 @@ def read_checkpoint(folder: Path, whole: bool = True) -> dict[str, Any]:
     check(state, Saved, file, start_again(folder))
     if state["finished"] and not state["history"]:
         raise damaged(file, "it is finished without an epoch", start_again(folder))
+    lost = next((name for record in state["history"] for name in OF_AN_EPOCH if name not in record), None)
+    if lost is not None:
+        raise damaged(file, f"an epoch lacks {lost!r}", start_again(folder))
     return with_shards(folder, state) if whole else state
 
 
