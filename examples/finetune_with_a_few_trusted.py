@@ -62,8 +62,7 @@ trusted, test = texts(24, [0], seed=1), texts(100, [0], seed=2)
 run = fit("l2rw", model, train, clean=trusted, clean_batch=24, test=test, epochs=EPOCHS, batch=60, seed=0,
           optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=4e-3))  # fmt: skip
 
-rows = run.ledger.table(["id", "signal"]).to_pydict()
-agreement = torch.zeros(len(train)).index_add_(0, torch.tensor(rows["id"]), torch.tensor(rows["signal"])) / EPOCHS
+ids, agreement = run.ledger.signals()  # of each text, the mean over the epochs
 for number, kind in enumerate(KINDS):
     print(f"{kind:18} mean agreement with the trusted texts {agreement[train.columns['kind'] == number].mean():+.3f}")
 

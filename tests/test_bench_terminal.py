@@ -11,10 +11,11 @@ from test_bench import TINY, made_up
 from typer.testing import CliRunner
 
 from thresher.__main__ import app
+from thresher.app.terminal import plain_console
 from thresher.bench.definition.grid import Entry, Job
 from thresher.bench.definition.suite import Scale, Suite
 from thresher.bench.pages import terminal
-from thresher.bench.pages.terminal import Display, plain_console, print_tables
+from thresher.bench.pages.terminal import Display, print_tables
 from thresher.bench.run.jobs import jobs_of
 from thresher.bench.run.results import append
 from thresher.bench.run.runner import RunOptions

@@ -587,6 +587,15 @@ def test_a_file_of_another_kind_and_a_missing_data_folder(tmp_path: Path) -> Non
         load("cifar10", data_dir=tmp_path / "nowhere")
 
 
+def test_a_folder_that_is_named_like_a_known_set_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    with pytest.warns(UserWarning, match=r"write \./digits"):
+        assert len(load("digits").train) == 1438
+    with pytest.raises(ThresherError, match="digits"):
+        load("./digits")  # the folder, which has no images
+
+
 def test_records_show_real_targets_in_the_unit_in_which_they_came(tmp_path: Path) -> None:
     prices = 5e6 + 1000 * torch.arange(20, dtype=torch.float64)
     rows = "\n".join(f"{place % 7},{price:.1f},{-price:.1f}" for place, price in enumerate(prices.tolist()))

@@ -18,7 +18,6 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.data import (
     ImageFiles,
-    Preparation,
     Splits,
     in_memory,
     load,
@@ -29,6 +28,7 @@ from thresher.data import (
 )
 from thresher.data import decoded as decoded_images
 from thresher.data.image_files import files_of, open_image, usual_size
+from thresher.data.preparation_record import preparation_from_record
 from thresher.engine.store.about import checksum
 
 RAMP = np.linspace(0, 1, 32 * 32).reshape(32, 32)
@@ -108,7 +108,7 @@ def test_all_files_of_a_set_are_scaled_alike_and_it_is_said(tmp_path: Path) -> N
             for side in (train, test)
             for file, pixels in zip(files_of(side.inputs), in_memory(side).inputs, strict=True)}  # fmt: skip
     assert seen == {number: round(400 * number / 4095 * 255) for number in range(10)}
-    again = Preparation.from_record(preparation_of(train).record()).examples(root / "b" / "1.png")
+    again = preparation_from_record(preparation_of(train).record()).examples(root / "b" / "1.png")
     assert int(in_memory(again).inputs[0, 0, 0, 0]) == seen[6]
     with pytest.warns(UserWarning, match="2 examples of .* are test examples"):
         clean = load_clean(f"{root}", Splits(train, test), f"{root}:8")

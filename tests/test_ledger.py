@@ -251,6 +251,18 @@ def test_trust_is_the_mean_over_epochs_and_networks() -> None:
     np.testing.assert_allclose(trust.numpy(), expected.to_numpy(), rtol=1e-6)
 
 
+def test_signals_are_the_means_of_the_visits(tmp_path: Path) -> None:
+    """Rows without a signal are left out, not counted as NaN; from memory and from a folder."""
+    for out in (None, tmp_path):
+        made = run(Recipe(peers=2, each_batch=from_peer(KEEP)), examples(45), out=out)
+        table = made.ledger.to_pandas()
+        assert table["signal"].isna().any()
+        expected = table.astype({"signal": float}).groupby("id")["signal"].mean()
+        ids, means = made.ledger.signals()
+        assert ids.tolist() == expected.index.tolist()
+        np.testing.assert_allclose(means.numpy(), expected.to_numpy(), rtol=1e-6)
+
+
 def test_residual_belief_is_one_minus_the_rank() -> None:
     losses = np.array([4.0, 1.0, 3.0, 2.0, 0.0])
     slow = [1 - sum(other < loss for other in losses) / 4 for loss in losses]

@@ -19,8 +19,8 @@ from thresher import Examples, Recipe, Run, acquire, audit, fit, open_run, signa
 from thresher.core import chunks
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence
-from thresher.core.tasks import mean_average_precision
 from thresher.corruption import corrupt
+from thresher.engine.loop.scores import mean_average_precision
 from thresher.methods import method
 from thresher.objectives import BinaryCrossEntropy, PositionCrossEntropy
 from thresher.rules import KeepSmallest, MetaGradient

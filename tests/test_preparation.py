@@ -23,6 +23,7 @@ from thresher.corruption import corrupt
 from thresher.data import Preparation, Splits, in_memory, load, load_with_pool, preparation_of, table
 from thresher.data.column_encoders import encoder_from_record, inputs_of
 from thresher.data.column_fitting import fit_columns
+from thresher.data.preparation_record import preparation_from_record
 
 ROWS = 40
 DRAWS = np.random.default_rng(0)
@@ -38,7 +39,7 @@ COLUMNS: dict[str, list[Any]] = {
 
 def through_json(preparation: Preparation) -> Preparation:
     text = json.dumps(preparation.record(), allow_nan=False)
-    read = Preparation.from_record(json.loads(text))
+    read = preparation_from_record(json.loads(text))
     assert json.dumps(read.record(), allow_nan=False) == text
     return read
 
@@ -300,4 +301,4 @@ def test_numbers_that_would_be_cut_to_whole_ones_are_refused() -> None:
 )
 def test_a_damaged_record_is_refused(record: dict[str, Any]) -> None:
     with pytest.raises(ThresherError, match="is damaged"):
-        Preparation.from_record(record)
+        preparation_from_record(record)

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from fake_run import write_fake_issues, write_fake_run
+from torch import nn
 
+from thresher import Examples, fit
 from thresher.record.issues import Issues
 from thresher.report import write_report
 
@@ -194,6 +197,39 @@ def test_every_kind_of_run_has_a_gallery(browser: Any, tmp_path: Path, kind: dic
     assert [int(row["id"]) for row in rows] == least[: len(rows)]
     page.locator(".card").first.click()
     assert ("x0" in page.locator("dialog").inner_text()) == ("pictures" in kind)
+    assert said == []
+    page.close()
+
+
+class Tokens(nn.Module):
+    """Predicts a token from itself alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(6, 4), nn.Linear(4, 6)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.head(self.words(ids))
+        return outputs
+
+
+def test_texts_are_sorted_by_their_agreement(browser: Any, tmp_path: Path) -> None:
+    """A language model has no labels to show; the order is that of the ledger."""
+    ids = torch.randint(0, 6, (20, 5), generator=torch.Generator().manual_seed(0))
+    train, clean = Examples(ids, ids.roll(-1, 1)), Examples(ids[:4], ids[:4])
+    run = fit("l2rw", Tokens, train, clean=clean, epochs=2, batch=10, device="cpu", out=tmp_path / "run")
+    told, means = run.ledger.signals()
+    page, said = browser.new_page(), []
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(write_report([tmp_path / "run"], tmp_path / "report.html").as_uri())
+    for order, name in ((means.argsort(), "lowest"), (means.argsort(descending=True), "highest")):
+        page.get_by_label("Sort by").select_option(label=f"{name} signal first")
+        rows = downloaded(page)
+        assert [int(row["id"]) for row in rows] == told[order].tolist()
+        assert "label" not in rows[0]
+        assert float(rows[0]["signal"]) == pytest.approx(float(means[order][0]), rel=1e-5)
+    page.locator(".card").first.click()
+    assert "signal, mean" in page.locator("dialog").inner_text()
     assert said == []
     page.close()
 

@@ -19,7 +19,6 @@ from thresher.core import errors
 from thresher.core.examples import Examples
 from thresher.corruption import corrupt
 from thresher.data import (
-    Preparation,
     Splits,
     TableOptions,
     column_encoders,
@@ -33,8 +32,10 @@ from thresher.data import (
     preparation_of,
     split,
 )
+from thresher.data.preparation_record import preparation_from_record
 from thresher.data.tables import table
-from thresher.engine.loop.history import measure, trimmed_r_squared
+from thresher.engine.loop.history import measure
+from thresher.engine.loop.scores import trimmed_r_squared
 from thresher.noise import CorrectedAccuracy
 from thresher.report.page import _caution
 from thresher.report.run_record import read_run
@@ -68,7 +69,7 @@ def test_ids_and_free_texts_are_carried_along_with_a_line_that_says_so(tmp_path:
     ]
     assert list(train.brought) == ["user_id", "path"]
     assert [train.brought["path"][at] for at in (7, 11)] == [f"scans/{int(train.ids[at])}.png" for at in (7, 11)]
-    read = Preparation.from_record(json.loads(json.dumps(preparation_of(train).record())))
+    read = preparation_from_record(json.loads(json.dumps(preparation_of(train).record())))
     assert read.carried == ("user_id", "path")  # type: ignore[attr-defined]
 
 
@@ -110,7 +111,7 @@ def test_missing_values_in_other_words(tmp_path: Path) -> None:
     numbers = load(f"{tmp_path / 't.parquet'}", options=TableOptions(na=("?", "unknown"))).train
     assert torch.equal(numbers.inputs, told.inputs)  # type: ignore[arg-type]
     raw = pd.DataFrame({"age": [1.0], "weight": ["?"], "kind": ["unknown"]})
-    read = Preparation.from_record(preparation_of(told).record())
+    read = preparation_from_record(preparation_of(told).record())
     assert read(raw)[0, 2:].tolist() == [1.0, 1.0, 0.0]  # type: ignore[index]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import Tensor, nn
@@ -202,6 +203,17 @@ def test_a_folder_is_written_that_the_report_reads(tmp_path: Path) -> None:
     assert Ledger.read(tmp_path).table().num_rows == N * EPOCHS
     assert (tmp_path / "examples.parquet").is_file()
     assert "<html" in write_report([tmp_path], tmp_path / "report.html").read_text()
+
+
+def test_a_folder_without_the_data_says_whom_the_report_shows(tmp_path: Path) -> None:
+    weigher = Weigher("prl-l", noise_rate=0.3, epochs=EPOCHS, out=tmp_path)
+    loop(weigher, net())
+    stored = pq.read_table(tmp_path / "examples.parquet")
+    ids, trust = weigher.ledger.trust()
+    assert stored["id"].to_pylist() == ids.tolist() == TRAIN.ids.tolist()
+    assert stored["trust"].to_pylist() == trust.tolist()
+    assert stored["target"].to_pylist() == Y.tolist()
+    assert '"signal":[' in write_report([tmp_path], tmp_path / "report.html").read_text()
 
 
 def test_a_weigher_under_autocast_leaves_gradients_to_the_training_pass() -> None:

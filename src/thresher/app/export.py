@@ -15,6 +15,7 @@ from thresher import data
 from thresher.app.folders import refuse_in_use, written_whole
 from thresher.core.errors import ThresherError, needs_extra
 from thresher.data.preparation import ArrayPreparation, ImagePreparation, Preparation, RowPreparation
+from thresher.data.preparation_record import preparation_from_record
 from thresher.data.table_files import missing_texts
 from thresher.engine.run import Run
 
@@ -66,7 +67,7 @@ def describe(run: Run) -> dict[str, Any]:
     """What export.json says: classes, preprocessing, and what goes in and comes out."""
     from thresher import __version__
 
-    preparation = Preparation.from_record(run.about["preparation"])
+    preparation = preparation_from_record(run.about["preparation"])
     classes = run.about["classes"]
     names = None if classes is None else run.class_names or [str(label) for label in range(classes)]
     return {
@@ -113,7 +114,7 @@ def _normalise(preparation: Preparation) -> dict[str, Any]:
 
 def _example(run: Run) -> Tensor:
     """Inputs of two examples, of the type that the networks take."""
-    preparation = Preparation.from_record(run.about["preparation"])
+    preparation = preparation_from_record(run.about["preparation"])
     dtype = preparation.dtype if isinstance(preparation, ArrayPreparation) else torch.float32
     return torch.zeros(2, *run.about["input_shape"], dtype=torch.float32 if dtype == torch.uint8 else dtype)
 

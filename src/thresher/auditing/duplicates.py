@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import Tensor
 from thresher.auditing.neighbours import Nearest
 from thresher.core.examples import Examples
 from thresher.data.image_files import files_of
+from thresher.data.overlap import digest
 
 Array = NDArray[Any]
 NEAR = 0.05  # of the median distance to the nearest neighbour
@@ -29,8 +29,8 @@ class Alike:
 def digests(examples: Examples) -> list[bytes]:
     """A checksum of each input [n]: of its file, or of its bytes."""
     if not examples.in_memory and (files := files_of(examples.inputs)):
-        return [_digest(file.read_bytes()) for file in files]
-    return [_digest(row.numpy().tobytes()) for batch in _each(examples) for row in batch]
+        return [digest(file.read_bytes()) for file in files]
+    return [digest(row.numpy().tobytes()) for batch in _each(examples) for row in batch]
 
 
 def equal(marks: Sequence[bytes]) -> list[Alike]:
@@ -68,7 +68,3 @@ def _each(examples: Examples) -> Iterator[Tensor]:
     import torch
 
     return examples.to("cpu").batches(torch.split(torch.arange(len(examples)), 256))
-
-
-def _digest(content: bytes) -> bytes:
-    return blake2b(content, digest_size=16).digest()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thresher.auditing.judges import is_frame
+from thresher.auditing.judges import is_pandas
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples, join
 from thresher.data.given import as_examples, examples_like
@@ -29,9 +29,9 @@ def as_given(data: Any, y: Any, target: str | None, test: Any, groups: Any) -> G
     """All examples of the data: where a loader held some out for testing, they come back."""
     raw, kept = None, _group_values(data, groups)
     if y is not None:
-        raw = data if is_frame(data) else np.asarray(data)
+        raw = data if is_pandas(data) else np.asarray(data)
         data, target = _with_target(data, y)
-    elif isinstance(groups, str) and is_frame(data):
+    elif isinstance(groups, str) and is_pandas(data):
         data = data.drop(columns=[groups])
     if isinstance(data, Splits):
         data, apart = whole(data)
@@ -64,7 +64,7 @@ def whole(splits: Splits) -> tuple[Examples, Examples | None]:
 
 
 def _with_target(inputs: Any, y: Any) -> tuple[Any, str | None]:
-    if is_frame(inputs):
+    if is_pandas(inputs):
         name = getattr(y, "name", None) or "target"
         name = name if name not in inputs.columns else f"{name} (given)"
         return inputs.assign(**{name: np.asarray(y)}), name
@@ -73,5 +73,5 @@ def _with_target(inputs: Any, y: Any) -> tuple[Any, str | None]:
 
 def _group_values(data: Any, groups: Any) -> Array | None:
     if groups is None or isinstance(groups, str):
-        return np.asarray(data[groups]) if groups is not None and is_frame(data) else None
+        return np.asarray(data[groups]) if groups is not None and is_pandas(data) else None
     return np.asarray(groups)

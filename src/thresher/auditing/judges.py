@@ -72,10 +72,10 @@ def values_of(estimator: Any, inputs: Any, targets: Array, parts: Sequence[tuple
 
 
 def _rows(inputs: Any, places: Array) -> Any:
-    return inputs.iloc[places] if is_frame(inputs) else inputs[places]
+    return inputs.iloc[places] if is_pandas(inputs) else inputs[places]
 
 
-def is_frame(inputs: Any) -> bool:
+def is_pandas(inputs: Any) -> bool:
     """Whether these are rows of pandas."""
     return type(inputs).__module__.partition(".")[0] == "pandas"
 

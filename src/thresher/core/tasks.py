@@ -1,7 +1,5 @@
 """What targets ask of a model: a class, real values, several labels at once, or a class at every position."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -114,37 +112,3 @@ def _shown(outputs: Tensor, targets: Tensor) -> Tensor:
             "[n, T, classes] for tokens, or [n, classes, h, w] for pixels."
         )
     return targets
-
-
-def label_scores(outputs: Tensor, targets: Tensor) -> dict[str, float]:
-    """The mean over labels of their average precision, the share of labels right, and of examples right in all."""
-    right = right_labels(outputs, targets)
-    return {
-        "mean_average_precision": mean_average_precision(outputs, targets),
-        "label_accuracy": float(right.double().mean()),
-        "exact_match": float(right.all(1).double().mean()),
-    }
-
-
-def mean_average_precision(outputs: Tensor, targets: Tensor) -> float:
-    """The mean over labels of the precision at each true example, from the highest output down.
-
-    Labels that no example has are left out; equal outputs are ranked as they come.
-
-    >>> mean_average_precision(torch.tensor([[3.0], [2.0], [1.0]]), torch.tensor([[1.0], [0.0], [1.0]]))
-    0.8333333333333333
-    """
-    order = outputs.argsort(dim=0, descending=True, stable=True)
-    true = (targets > 0.5).double().gather(0, order)
-    ranks = torch.arange(1, len(true) + 1, dtype=torch.float64, device=true.device)[:, None]
-    each = (true * true.cumsum(0) / ranks).sum(0) / true.sum(0).clamp_min(1)
-    known = (true.sum(0) > 0).double()
-    return float((each * known).sum() / known.sum().clamp_min(1))
-
-
-def position_scores(summaries: Tensor, tokens: bool) -> dict[str, float]:
-    """The share of all positions that are right, and their mean cross entropy, of tokens as perplexity."""
-    right, counted, losses = summaries.double().sum(0).tolist()
-    mean = losses / max(counted, 1.0)
-    scores = {"accuracy": right / max(counted, 1.0), "cross_entropy": mean}
-    return scores | ({"perplexity": math.exp(min(mean, 700.0))} if tokens else {})

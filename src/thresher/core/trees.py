@@ -101,7 +101,7 @@ def blendable(tree: Tree) -> bool:
     return all(leaf.is_floating_point() for leaf in leaves(tree))
 
 
-def images_in(tree: Tree) -> list[Tensor]:
+def image_leaves(tree: Tree) -> list[Tensor]:
     """The leaves that are batches of images [n, c, h, w]."""
     return [leaf for leaf in leaves(tree) if leaf.ndim == 4]
 

@@ -16,7 +16,7 @@ from thresher.data.column_encoders import plain_column
 from thresher.data.given import as_examples, examples_like
 from thresher.data.splits import Splits, only_classes, split, standardise_targets, whole_numbers
 from thresher.data.table_files import read_table
-from thresher.data.vector_files import INPUTS, first_of, read_npy, vector_column, vectors_in
+from thresher.data.vector_files import INPUTS, first_known, read_npy, vector_column, vectors_in
 
 Array = NDArray[Any]
 LABELS = ("labels", "targets", "y", "label", "target")
@@ -55,7 +55,7 @@ def _of_file(path: Path, option: str) -> Examples | None:
         return _from_npy(path, option)
     if path.suffix == ".npz":
         arrays = read_arrays(path)
-        return None if "train_images" in arrays or first_of(arrays, INPUTS) is None else _from_arrays(arrays, path)
+        return None if "train_images" in arrays or first_known(arrays, INPUTS) is None else _from_arrays(arrays, path)
     if path.suffix == ".parquet" and (column := vector_column(path)) is not None:
         return _from_parquet(path, column, option or "target")
     return None
@@ -80,7 +80,7 @@ def _beside(path: Path, name: str) -> Path:
 
 
 def _from_arrays(arrays: Mapping[str, Array], path: Path) -> Examples:
-    inputs, labels = first_of(arrays, INPUTS), first_of(arrays, LABELS)
+    inputs, labels = first_known(arrays, INPUTS), first_known(arrays, LABELS)
     assert inputs is not None
     if labels is None:
         raise ThresherError(f"{path} has {inputs} but no labels: save them as 'labels'.")

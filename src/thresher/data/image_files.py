@@ -171,3 +171,24 @@ def images_in(folder: Path) -> list[Path]:
     """The image files anywhere in a folder, sorted; hidden files, such as those of unpacked archives, are ignored."""
     files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
     return sorted(path for path in files if not is_ignored(path, folder))
+
+
+def image_paths(raw: Any) -> list[Path]:
+    """The image files that are meant by a path to one, by a folder, or by a list of paths."""
+    if isinstance(raw, (str, Path)):
+        path = Path(raw).expanduser()
+        if path.is_dir():
+            found = images_in(path)
+            if not found:
+                raise ThresherError(f"{path} has no images: give a folder that has some.")
+            return found
+        raw = [path]
+    if not isinstance(raw, Sequence) or not raw or not all(isinstance(each, (str, Path)) for each in raw):
+        raise ThresherError(
+            f"Images cannot be read from a {type(raw).__name__}: give a path to an image, a folder or a list of paths."
+        )
+    paths = [Path(each).expanduser() for each in raw]
+    missing = next((path for path in paths if not path.is_file()), None)
+    if missing is not None:
+        raise ThresherError(f"There is no file {missing}: check the path.")
+    return paths

@@ -1,6 +1,7 @@
 """Loading a set by its name or path: built-in and generated sets, well-known sets, and files of one's own."""
 
 import os
+import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -65,6 +66,7 @@ def load(
     if base in REGISTRY:
         if options is not None:
             options.refuse_if_given(base)
+        _tell_of_folder(base)
         return REGISTRY[base](option, folder, seed)
     return _from_path(path_of(base, folder), option, options or TableOptions(), skip_broken)
 
@@ -114,6 +116,12 @@ def base_and_option(name: str) -> tuple[str, str]:
     """A known name or a path, and the option after it; a known name goes before a path."""
     base, _, option = name.partition(":")
     return (base, option) if base in REGISTRY else path_and_option(name)
+
+
+def _tell_of_folder(known: str) -> None:
+    if Path(known).is_dir():
+        told = f"{known} is read as the known set of this name. For the folder {known} that lies here, write ./{known}."
+        warnings.warn(told, stacklevel=3)
 
 
 def path_of(base: str, folder: Path) -> Path:

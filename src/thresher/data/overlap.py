@@ -21,23 +21,23 @@ def overlapping(examples: Examples, others: Examples) -> Tensor:
     [False, True]
     """
     if examples.in_memory and others.in_memory:
-        digests, known = _row_digests(examples.inputs), set(_row_digests(others.inputs))
+        marks, known = _row_digests(examples.inputs), set(_row_digests(others.inputs))
     else:
-        digests, known = _file_digests(files_of(examples.inputs), files_of(others.inputs))
-    return torch.tensor([digest in known for digest in digests] or [False] * len(examples))
+        marks, known = _file_digests(files_of(examples.inputs), files_of(others.inputs))
+    return torch.tensor([mark in known for mark in marks] or [False] * len(examples))
 
 
 def _row_digests(inputs: Tree) -> list[bytes]:
     blocks = [leaf.cpu().reshape(len(leaf), -1).contiguous().view(torch.uint8).numpy() for leaf in leaves(inputs)]
-    return [_digest(b"".join(row.tobytes() for row in rows)) for rows in zip(*blocks, strict=True)]
+    return [digest(b"".join(row.tobytes() for row in rows)) for rows in zip(*blocks, strict=True)]
 
 
 def _file_digests(files: list[Path], others: list[Path]) -> tuple[list[bytes], set[bytes]]:
     """Checksums of the files and of the others; a file is only opened if one of the others has its size."""
     sizes, other_sizes = ([file.stat().st_size for file in each] for each in (files, others))
     shared = set(sizes) & set(other_sizes)
-    ours = [_digest(file.read_bytes()) if size in shared else b"" for file, size in zip(files, sizes, strict=True)]
-    theirs = {_digest(file.read_bytes()) for file, size in zip(others, other_sizes, strict=True) if size in shared}
+    ours = [digest(file.read_bytes()) if size in shared else b"" for file, size in zip(files, sizes, strict=True)]
+    theirs = {digest(file.read_bytes()) for file, size in zip(others, other_sizes, strict=True) if size in shared}
     return ours, theirs
 
 
@@ -49,9 +49,10 @@ def same_files(files: list[Path]) -> list[list[int]]:
     by_content: dict[bytes, list[int]] = defaultdict(list)
     for size, places in by_size.items():
         for place in places if len(places) > 1 and size else []:
-            by_content[_digest(files[place].read_bytes())].append(place)
+            by_content[digest(files[place].read_bytes())].append(place)
     return sorted(group for group in by_content.values() if len(group) > 1)
 
 
-def _digest(content: bytes) -> bytes:
+def digest(content: bytes) -> bytes:
+    """A checksum of 16 bytes."""
     return blake2b(content, digest_size=16).digest()

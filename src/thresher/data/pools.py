@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from thresher.core.examples import Examples
 from thresher.data.decoded import read_images
 from thresher.data.image_files import image_format, images_in
 from thresher.data.image_folders import labelled_images, unlabelled_images
+from thresher.data.overlap import digest
 from thresher.data.splits import path_and_option
 from thresher.data.table_files import TABLE_SUFFIXES, read_table
 from thresher.data.table_options import TableOptions
@@ -76,7 +76,7 @@ def _table(path: Path, target: str, options: TableOptions) -> Pooled:
     assert isinstance(examples.inputs, Tensor)
     assert isinstance(test.inputs, Tensor)
     content = [examples.inputs, examples.targets, labelled, test.inputs, test.targets]
-    return Pooled(examples, labelled, test, show, _digest(b"".join(part.numpy().tobytes() for part in content)))
+    return Pooled(examples, labelled, test, show, digest(b"".join(part.numpy().tobytes() for part in content)).hex())
 
 
 def plain_value(value: Any) -> Any:
@@ -114,8 +114,4 @@ def _folder(path: Path, size: int | None, skip_broken: bool) -> Pooled:
     def show(ids: Sequence[int]) -> list[dict[str, Any]]:
         return [{"image": files[id_ - first]} for id_ in ids]
 
-    return Pooled(examples, labelled, test, show, _digest(names.encode()))
-
-
-def _digest(content: bytes) -> str:
-    return blake2b(content, digest_size=16).hexdigest()
+    return Pooled(examples, labelled, test, show, digest(names.encode()).hex())

@@ -1,7 +1,7 @@
 """How raw data become inputs, as plain values: a run folder holds them as JSON, and a trained model reads new data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,8 +16,8 @@ from thresher.core.datasets import MapDataset, Seeded
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.trees import Tree, as_tree, is_tree, leaves, mapped, named_leaves
-from thresher.data.column_encoders import Encoder, Numbers, decoded, encoder_from_record, inputs_of
-from thresher.data.image_files import ImageFiles, image_format, images_in
+from thresher.data.column_encoders import Encoder, Numbers, decoded, inputs_of
+from thresher.data.image_files import ImageFiles, image_format, image_paths
 from thresher.data.image_pixels import Ranges
 from thresher.data.splits import Splits
 from thresher.data.table_files import UNKNOWN, read_rows, without_markers
@@ -45,27 +45,6 @@ class Preparation(ABC):
     @abstractmethod
     def record(self) -> dict[str, Any]:
         """All of it as values that JSON knows."""
-
-    @staticmethod
-    def from_record(record: Mapping[str, Any]) -> "Preparation":
-        """The preparation that `record()` described, exactly.
-
-        >>> words = Preparation.from_record({"kind": "arrays", "shape": [2], "dtype": "float32", "normalise": None})
-        >>> words([[1, 2]])
-        tensor([[1., 2.]])
-        """
-        kinds: dict[str, Callable[[Mapping[str, Any]], Preparation]] = {
-            RowPreparation.kind: _rows,
-            ImagePreparation.kind: _images,
-            ArrayPreparation.kind: _arrays,
-            TreePreparation.kind: _trees,
-        }
-        try:
-            return kinds[record["kind"]](record)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ThresherError(
-                f"The record of how inputs are prepared is damaged ({error!r}): restore it from a copy, or train again."
-            ) from error
 
     def examples(self, raw: Any) -> Examples:
         """The raw data as examples without labels (each target is 0); their `batches` are what the model takes.
@@ -125,7 +104,7 @@ class ImagePreparation(Preparation):
         return (3, self.size, self.size)
 
     def __call__(self, raw: Any) -> ImageFiles:
-        return ImageFiles(_image_paths(raw), self.size, self.ranges)
+        return ImageFiles(image_paths(raw), self.size, self.ranges)
 
     def record(self) -> dict[str, Any]:
         ranges = {"integers": list(self.ranges.integers), "reals": list(self.ranges.reals)}
@@ -237,26 +216,6 @@ def _as_trained(rows: Any, encoder: Encoder, name: str) -> Any:
         ) from error
 
 
-def _image_paths(raw: Any) -> list[Path]:
-    if isinstance(raw, (str, Path)):
-        path = Path(raw).expanduser()
-        if path.is_dir():
-            found = images_in(path)
-            if not found:
-                raise ThresherError(f"{path} has no images: give a folder that has some.")
-            return found
-        raw = [path]
-    if not isinstance(raw, Sequence) or not raw or not all(isinstance(each, (str, Path)) for each in raw):
-        raise ThresherError(
-            f"Images cannot be read from a {type(raw).__name__}: give a path to an image, a folder or a list of paths."
-        )
-    paths = [Path(each).expanduser() for each in raw]
-    missing = next((path for path in paths if not path.is_file()), None)
-    if missing is not None:
-        raise ThresherError(f"There is no file {missing}: check the path.")
-    return paths
-
-
 def _streamed(dataset: Any, wanted: tuple[int, ...] | None) -> MapDataset:
     """A torch Dataset as inputs, if its items have the shape that is wanted."""
     if isinstance(dataset, DataLoader | IterableDataset):
@@ -286,45 +245,5 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name)
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"{name} is not a dtype")
-    return dtype
-
-
 def _normalise_record(normalise: Normalise | None) -> list[dict[str, Any]] | None:
     return None if normalise is None else [{"dtype": _name(part.dtype), "values": part.tolist()} for part in normalise]
-
-
-def _normalise(record: Sequence[Mapping[str, Any]] | None) -> Normalise | None:
-    if record is None:
-        return None
-    mean, deviation = (torch.tensor(part["values"], dtype=_dtype(part["dtype"])) for part in record)
-    return mean, deviation
-
-
-def _rows(record: Mapping[str, Any]) -> RowPreparation:
-    return RowPreparation(
-        tuple(encoder_from_record(each) for each in record["columns"]),
-        tuple(record["targets"]),
-        carried=tuple(record.get("carried", ())),
-        na=tuple(record.get("na", ())),
-        sep=record.get("sep"),
-    )
-
-
-def _images(record: Mapping[str, Any]) -> ImagePreparation:
-    values = record.get("ranges", {})  # which runs of earlier versions lack
-    ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in values.items()})
-    return ImagePreparation(int(record["size"]), ranges, normalise=_normalise(record["normalise"]))
-
-
-def _trees(record: Mapping[str, Any]) -> TreePreparation:
-    dtypes = {name: _dtype(dtype) for name, dtype in record["dtypes"].items()}
-    return TreePreparation(dtypes, normalise=_normalise(record["normalise"]))
-
-
-def _arrays(record: Mapping[str, Any]) -> ArrayPreparation:
-    shape, dtype = tuple(map(int, record["shape"])), _dtype(record["dtype"])
-    return ArrayPreparation(shape, dtype, normalise=_normalise(record["normalise"]))

@@ -49,7 +49,7 @@ def _one_of(path: Path) -> NDArray[Any]:
     """Of several arrays, the one to predict."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            wanted = first_of(arrays.files, ("images", *INPUTS, "test_images"))
+            wanted = first_known(arrays.files, ("images", *INPUTS, "test_images"))
             if wanted is None and len(arrays.files) != 1:
                 raise ThresherError(f"{path} has several arrays: name the one to predict 'inputs'.")
             array: NDArray[Any] = arrays[wanted or arrays.files[0]]
@@ -58,7 +58,7 @@ def _one_of(path: Path) -> NDArray[Any]:
         raise ThresherError(f"{path} cannot be read ({error}): write it again with numpy.savez.") from error
 
 
-def first_of(names: Iterable[str], wanted: tuple[str, ...]) -> str | None:
+def first_known(names: Iterable[str], wanted: tuple[str, ...]) -> str | None:
     """The first of the wanted names that there is."""
     known = set(names)
     return next((name for name in wanted if name in known), None)

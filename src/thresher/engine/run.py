@@ -18,7 +18,7 @@ from thresher.core.one_output import one_output
 from thresher.core.recipe import Recipe, View, seen_through
 from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, predicted_classes
 from thresher.core.trees import Tree, call
-from thresher.data import Preparation
+from thresher.data.preparation_record import preparation_from_record
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.step.learner import evaluating
 from thresher.engine.store.checkpoint import Record
@@ -223,7 +223,7 @@ class Run:
         """Raw inputs as examples that the networks take: read and scaled as those that the run was trained on."""
         if isinstance(raw, Examples):
             return raw
-        made = Preparation.from_record(self.about["preparation"]).examples(raw)
+        made = preparation_from_record(self.about["preparation"]).examples(raw)
         shape = self.about.get("input_shape")
         if shape is not None and made.in_memory and list(made.input_shape) != list(shape):
             raise ThresherError(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
@@ -285,6 +286,18 @@ class Ledger:
 
     def trust(self) -> tuple[Tensor, Tensor]:
         """(ids, trust): the mean over epochs and networks of the belief in the given target, 0 to 1."""
-        means = self.table(["id", "belief"]).group_by("id").aggregate([("belief", "mean")]).sort_by("id")
-        ids, trust = means["id"].to_numpy(), means["belief_mean"].to_numpy()
-        return torch.from_numpy(ids.copy()), torch.from_numpy(trust.astype(np.float32))
+        return self._means("belief")
+
+    def signals(self) -> tuple[Tensor, Tensor]:
+        """(ids, means) over epochs and networks of what the batch rule looked at, such as l2rw's agreements.
+
+        NaN where no step visited an example, or the rule looked at nothing.
+        """
+        return self._means("signal")
+
+    def _means(self, column: str) -> tuple[Tensor, Tensor]:
+        rows = self.table(["id", column])
+        known = pc.if_else(pc.is_finite(rows[column]), rows[column], None)
+        means = rows.set_column(1, column, known).group_by("id").aggregate([(column, "mean")]).sort_by("id")
+        ids, values = means["id"].to_numpy(), means[f"{column}_mean"].to_numpy()
+        return torch.from_numpy(ids.copy()), torch.from_numpy(values.astype(np.float32))

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ from thresher.core.examples import Examples
 from thresher.core.files import damaged, read_arrays, reading, write_whole
 from thresher.core.signals import margins
 from thresher.core.tasks import CLASSES, REAL
-from thresher.core.trees import Tree, images_in, leaves
+from thresher.core.trees import Tree, image_leaves, leaves
 from thresher.data.image_files import files_of, open_image
 from thresher.record import run_folder
 from thresher.record.ledger import Ledger
@@ -58,6 +59,17 @@ def write_outcome(folder: Path, train: Examples, ledger: Ledger, validation: Exa
     if validation is not None and "teacher_output" in validation.columns:
         _write(folder / run_folder.TEACHER, _judged(validation))
     _write(folder / run_folder.EXAMPLES, _facts(train, trusted))
+
+
+def write_trust(folder: Path, ledger: Ledger) -> None:
+    """Write examples.parquet (id, trust, target) from a ledger alone, where nothing else of the data is known."""
+    ids, trust = ledger.trust()
+    columns = {"id": ids.numpy(), "trust": trust.numpy()}
+    known = ledger.table(where=pc.field("epoch") == 1).column_names
+    for name in (each for each in known if each == "target" or each.startswith("target_")):
+        given = ledger.table(["id", name]).group_by("id").aggregate([(name, "max")]).sort_by("id")
+        columns[name] = given[f"{name}_max"].to_numpy()
+    _write(folder / run_folder.EXAMPLES, pa.table(columns))
 
 
 def keep_worst(folder: Path, examples: Examples, ids: Iterable[int]) -> None:
@@ -207,7 +219,7 @@ def _shown(picked: Examples) -> Iterator[Tensor]:
     if isinstance(picked.inputs, Tensor):
         return iter(picked.inputs)
     if picked.in_memory:
-        return iter(next(iter([*images_in(picked.inputs), *leaves(picked.inputs)])))
+        return iter(next(iter([*image_leaves(picked.inputs), *leaves(picked.inputs)])))
     if picked.collate is not None:
         return iter(())  # its items need not be tensors
     items = Seeded(picked.inputs, picked.ids.tolist(), 0, 0)

@@ -68,6 +68,7 @@ window.examples = (() => {
   function verdict(gallery, row) {  // given, an arrow, and what is suggested or expected instead
     const {data} = gallery;
     const other = data.suggested ? digits(gallery.name("suggested", row)) : data.expected ? digits(data.expected[row]) : null;
+    if (!data.label) return null;
     const given = make("span", {className: "given", textContent: digits(gallery.name("label", row))});
     const same = other === null || other === given.textContent;
     const pair = make("span", {className: "pair"}, given);
@@ -80,6 +81,7 @@ window.examples = (() => {
     const trace = data.traces[place.get(row)] ?? [];
     const facts = make("span", {className: "facts"}, make("span", {textContent: `trust ${trusted(data.trust[row])}`}));
     if (data.probability?.[row] !== undefined && data.probability[row] !== null) facts.append(make("span", {textContent: percent(data.probability[row])}));
+    if (data.signal) facts.append(make("span", {textContent: `signal ${digits(data.signal[row] && Number(data.signal[row].toPrecision(3)))}`}));
     if (!gallery.pictured) facts.append(make("span", {textContent: gallery.title(row)}));
     const reason = data.reasons?.[data.reason[row]];
     return make("button", {type: "button", className: "card", title: gallery.title(row)},
@@ -92,12 +94,13 @@ window.examples = (() => {
   function details(gallery, row) {
     const {data, place} = gallery;
     const fact = (name, ...said) => make("div", {}, make("dt", {textContent: name}), make("dd", {}, ...said));
-    const facts = make("dl", {className: "known"}, fact("given", digits(gallery.name("label", row))));
+    const facts = make("dl", {className: "known"}, data.label ? fact("given", digits(gallery.name("label", row))) : null);
     const sure = data.probability?.[row] ?? null;
     if (data.suggested) facts.append(fact(data.told, digits(gallery.name("suggested", row)) + (sure === null ? "" : `, ${percent(sure)} sure`)));
     if (data.expected) facts.append(fact("expected", `${digits(data.expected[row])} (${digits(data.low[row])} to ${digits(data.high[row])})`));
     if (truth(gallery, row)) facts.append(fact("truth", truth(gallery, row)));
     facts.append(fact("trust", trusted(data.trust[row])));
+    if (data.signal) facts.append(fact("signal, mean", digits(data.signal[row])));
     if (data.issue) facts.append(fact("reason", data.reasons[data.reason[row]] ?? "no issue"), fact("weight", digits(data.weight[row])));
     for (const [name, values] of data.brought) facts.append(fact(name, digits(values[row])));
     facts.append(fact("number", String(data.id[row])));

@@ -29,9 +29,9 @@
       const all = [["id", (row) => data.id[row]]];
       if (data.file) all.push(["file", (row) => this.path(row)]);
       for (const [name, values] of data.brought) all.push([name, (row) => values[row]]);
-      all.push(["label", (row) => this.name("label", row)]);
+      if (data.label) all.push(["label", (row) => this.name("label", row)]);
       if (data.suggested) all.push([data.told, (row) => this.name("suggested", row)]);
-      for (const name of ["expected", "low", "high", "probability", "trust"]) if (data[name]) all.push([name, (row) => data[name][row]]);
+      for (const name of ["expected", "low", "high", "probability", "trust", "signal"]) if (data[name]) all.push([name, (row) => data[name][row]]);
       if (data.issue) all.push(["is_issue", (row) => Boolean(data.issue[row])], ["reason", (row) => data.reasons[data.reason[row]] ?? ""]);
       if (data.weight) all.push(["weight", (row) => data.weight[row]]);
       if (data.truth) all.push(["truth", (row) => this.name("truth", row)]);
@@ -39,7 +39,7 @@
     }
 
     name(column, row) {
-      const value = this.data[column][row];
+      const value = this.data[column]?.[row];
       return this.data.classes ? (this.data.classes[value] ?? "") : value ?? "";
     }
 
@@ -74,6 +74,7 @@
       if (data.reasons?.length) choose("reason", counted("reason", data.reasons)); else hide("reason");
       const sorts = [["worst", data.issue ? "worst first" : "least trusted first"], ["trust", "most trusted first"]];
       if (data.probability) sorts.push(["probability", "surest suggestion first"]);
+      if (data.signal) sorts.push(["low", "lowest signal first"], ["high", "highest signal first"]);
       if (data.expected) sorts.push(["distance", "farthest from expected first"]);
       sorts.push([data.file ? "path" : "id", data.file ? "path" : "number"]);
       choose("sort", sorts);
@@ -135,12 +136,14 @@
         if (find && !this.title(row).toLowerCase().includes(find) && String(data.id[row]) !== find) continue;
         rows.push(row);
       }
+      const last = (value, sign) => (value === null ? Infinity : sign * value);  // what no step saw comes last
       const by = {
+        low: (row) => last(data.signal[row], 1), high: (row) => last(data.signal[row], -1),
         trust: (row) => -data.trust[row], probability: (row) => -data.probability[row], id: (row) => data.id[row],
         distance: (row) => -Math.abs(data.label[row] - data.expected[row]),
       }[sort];
       if (sort === "path") rows.sort((one, other) => (this.path(one) < this.path(other) ? -1 : 1));
-      if (by) rows.sort((one, other) => by(one) - by(other) || one - other);
+      if (by) rows.sort((one, other) => (by(one) < by(other) ? -1 : by(one) > by(other) ? 1 : one - other));
       return rows;
     }
 

@@ -10,7 +10,16 @@ import numpy as np
 
 from thresher.record.issues import COLUMNS, OF_CLASSES, OF_TARGETS, Issues
 from thresher.record.outcome import stored_picture
-from thresher.report.run_record import CORRUPTED, UNKNOWN, Array, Columns, RunRecord, read_traces, rows_of
+from thresher.report.run_record import (
+    CORRUPTED,
+    UNKNOWN,
+    Array,
+    Columns,
+    RunRecord,
+    read_signals,
+    read_traces,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -87,6 +96,9 @@ def _of_run(run: RunRecord, most: int) -> Block | None:
     examples = {name: values[order] for name, values in run.examples.items()}
     block = _shared(examples["id"].tolist(), examples.get("file"), trust[order].tolist())
     block |= {"told": "predicted", "total": len(trust), "brought": []}
+    signals = read_signals(run.folder, examples["id"])
+    if signals is not None:
+        block["signal"] = _rounded(signals.tolist(), 6)
     columns = {"label": (examples, "target"), "suggested": (_last_predictions(run, examples["id"]), "prediction")}
     if "origin" in examples:
         block["corrupt"] = [None if known == UNKNOWN else int(known == CORRUPTED) for known in examples["origin"]]
@@ -95,6 +107,8 @@ def _of_run(run: RunRecord, most: int) -> Block | None:
         texts = {name: _targets(*place) for name, place in columns.items()}
         return block | {name: values for name, values in texts.items() if values}
     known = {name: source[column] for name, (source, column) in columns.items() if column in source}
+    if not known:  # several labels, or positions
+        return block
     highest = max((int(np.nanmax(values)) for values in known.values() if np.isfinite(values).any()), default=-1)
     block["classes"] = [run.class_name(label) for label in range(highest + 1)]
     return block | {name: _numbers(values) for name, values in known.items()}

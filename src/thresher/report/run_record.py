@@ -242,6 +242,16 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
         return columns
 
 
+def read_signals(folder: Path, ids: Array) -> Array | None:
+    """The mean signal of each of these examples over the run, as its batch rule saw it; None where none looked."""
+    if not any((folder / run_folder.LEDGER).glob("part-*.parquet")):
+        return None
+    known, signals = (values.numpy() for values in Ledger.read(folder).signals())
+    rows, found = rows_of(known, ids)
+    values = np.where(found, signals[rows], np.nan) if len(known) else np.full(len(ids), np.nan)
+    return values if np.isfinite(values).any() else None
+
+
 def read_traces(folder: Path, ids: Array) -> dict[int, list[float | None]]:
     """The trust in each of these examples, epoch by epoch: of the run itself, or of the trainings of an audit."""
     ledgers = [folder / run_folder.LEDGER, *sorted((folder / run_folder.AUDIT).glob(f"**/{run_folder.LEDGER}"))]

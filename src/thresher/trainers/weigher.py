@@ -272,7 +272,7 @@ class Weigher:
         self.saved = [Network.of_state(place, each, rule) for place, each in enumerate(saved["networks"])]
 
     def finish(self) -> None:
-        """Write what is left: trust in every example, and previews of the least trusted, where train= is known."""
+        """Write what is left: trust in every example, and where train= is known previews of the least trusted."""
         self.written.finish()
 
 

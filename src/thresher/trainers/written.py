@@ -11,7 +11,7 @@ from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.engine.loop.history import epoch_record
 from thresher.record.ledger import Ledger, epoch_table
-from thresher.record.outcome import write_outcome
+from thresher.record.outcome import write_outcome, write_trust
 from thresher.record.run_folder import HISTORY, LEDGER
 from thresher.trainers.processes import rank
 
@@ -42,7 +42,9 @@ class Written:
             write_whole(self.folder / HISTORY, lambda path: path.write_text(lines, encoding="utf-8"))
 
     def finish(self) -> None:
-        if self.folder is None or self.train is None or not self.history or rank() > 0:
+        if self.folder is None or not self.history or rank() > 0:
             return
-        if len(self.ledger.trust()[0]) == len(self.train):
+        if self.train is None:
+            write_trust(self.folder, self.ledger)
+        elif len(self.ledger.trust()[0]) == len(self.train):
             write_outcome(self.folder, self.train, self.ledger)

@@ -34,7 +34,7 @@ def list_suites(results: Results = Path("results")) -> None:
     """List every suite, its scales, and how many results of each are stored."""
     from rich.table import Table
 
-    from thresher.bench.pages.terminal import plain_console
+    from thresher.app.terminal import plain_console
     from thresher.bench.run.jobs import jobs_of, missing_jobs
     from thresher.bench.run.results import read, results_file
     from thresher.bench.suites import SUITES
@@ -68,7 +68,8 @@ def run(
     results: Results = Path("results"),
 ) -> None:
     """Run the missing jobs of a suite; every result is stored at once, and a second call goes on from there."""
-    from thresher.bench.pages.terminal import plain_console, run_and_show
+    from thresher.app.terminal import plain_console
+    from thresher.bench.pages.terminal import run_and_show
     from thresher.bench.run.jobs import jobs_of, missing_jobs
     from thresher.bench.run.results import read, results_file
     from thresher.bench.run.runner import RunOptions
@@ -104,10 +105,11 @@ def show(
     results: Results = Path("results"),
 ) -> None:
     """Print the paper's numbers beside ours, and write them as a page with plots."""
+    from thresher.app.terminal import plain_console
     from thresher.bench.compare.rows import compare
     from thresher.bench.pages.page import write_page
     from thresher.bench.pages.side_by_side import insert_tables_in_pages, side_by_side
-    from thresher.bench.pages.terminal import plain_console, print_tables
+    from thresher.bench.pages.terminal import print_tables
     from thresher.bench.run.results import read, results_file
     from thresher.bench.suites import find_suite
 

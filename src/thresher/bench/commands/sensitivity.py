@@ -74,8 +74,9 @@ def sensitivity(
 def _run_and_show(suite: "Suite", out: Path, options: "RunOptions") -> None:
     from rich.table import Table
 
+    from thresher.app.terminal import plain_console
     from thresher.bench.pages.sensitivity import HEADS, write_sensitivity
-    from thresher.bench.pages.terminal import plain_console, run_and_show
+    from thresher.bench.pages.terminal import run_and_show
     from thresher.bench.run.jobs import jobs_of, missing_jobs
     from thresher.bench.run.results import read, results_file
     from thresher.bench.suites.sensitivity import SCALE

@@ -22,11 +22,6 @@ from thresher.bench.run.sharing import shared_gpu
 LEAST_WIDTHS = {"method": 12, "paper": 7}  # of the columns whose text may break into lines
 
 
-def plain_console(**options: Any) -> Console:
-    """A console that prints every string as it is: names and paths may look like rich's markup or emoji codes."""
-    return Console(markup=False, emoji=False, highlight=False, **options)
-
-
 def run_and_show(jobs: Sequence[Job], path: Path, options: RunOptions, console: Console) -> list[dict[str, Any]]:
     """Run every job and show its progress; after an interrupt say where the results are."""
     try:

@@ -20,6 +20,7 @@ from thresher.data.features import FEATURES
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.loop.rounds import decided_in_parts, parts_for
 from thresher.engine.step.learner import Taps
+from thresher.engine.step.step import with_peers
 from thresher.engine.step.teacher import Teacher
 
 
@@ -68,7 +69,7 @@ def decide_epoch(
     asked = (recipe.each_epoch, relabel)
     evidence = [epoch_evidence(asked, learner, train, columns, validation, sweeper, now) for learner in learners]
     if "peer" in needs_of(asked):
-        evidence = _with_peers(evidence)
+        evidence = with_peers(evidence)
     in_parts = None if relabel is not None else _in_parts(recipe, learners, train, columns, evidence, sweeper, now)
     if in_parts is not None:
         _checked(in_parts, learners)
@@ -80,12 +81,6 @@ def decide_epoch(
         seen = [each.replace(columns={**each.columns, **own}) for each, own in zip(evidence, given, strict=True)]
         new_targets = [one_hot_if_ids(relabel(each), train.classes).detach() for each in seen]
     return EpochDecisions(evidence, decisions, new_targets)
-
-
-def _with_peers(evidence: Sequence[Evidence]) -> list[Evidence]:
-    """Each network's evidence, with that of the next one as its peer's."""
-    others = [*evidence[1:], evidence[0]]
-    return [each.replace(others={**each.others, "peer": peer}) for each, peer in zip(evidence, others, strict=True)]
 
 
 def _decide(rule: RuleLike, learners: Sequence[Seen], evidence: Sequence[Evidence]) -> list[Decision]:

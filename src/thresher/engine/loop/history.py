@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
 from thresher.core.signals import loss
-from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, label_scores, position_scores, share_right
+from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, share_right
 from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.scores import label_scores, position_scores, r_squared, robust_scores
 from thresher.engine.step.learner import Learner, evaluating
 from thresher.engine.store.checkpoint import Record
 from thresher.record.ledger import EpochRows, Note, residual_belief
 
 LISTED = 1000  # classes whose recalls the record of an epoch lists: of 10,000 they would take 200 kB
-LEAST_SPREAD = 1e-30  # of targets, so that every score is a number that files can hold
 Columns = Mapping[str, np.ndarray[Any, Any]]
 Truth = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -217,7 +217,7 @@ def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
     [0.75, 0.5, 1.0, 0.0]
     """
     if examples.is_regression:
-        return _r_squared(outputs, examples.targets) | _robust(outputs, examples)
+        return r_squared(outputs, examples.targets) | robust_scores(outputs, examples)
     if examples.task == LABELS:
         return label_scores(outputs, examples.targets)
     if examples.task == POSITIONS:
@@ -237,44 +237,6 @@ def measure(outputs: Tensor, examples: Examples) -> dict[str, float]:
         "balanced_accuracy": float(balanced),
         **{f"recall_{label}": recall for label, (recall, total) in enumerate(found) if total and classes <= LISTED},
     }
-
-
-def _r_squared(outputs: Tensor, targets: Tensor) -> dict[str, float]:
-    """R² = 1 - Σ(y-ŷ)² / Σ(y-ȳ)² of each target, and their mean as `r2`; very negative where a target is constant."""
-    outputs, targets = outputs.double(), targets.double()
-    residual = (targets - outputs).square().sum(0)
-    spread = (targets - targets.mean(0)).square().sum(0)
-    each = (1 - residual / spread.clamp_min(LEAST_SPREAD)).tolist()
-    scores: dict[str, Any] = {"r2": sum(each) / len(each)}
-    if len(each) > 1:
-        scores |= {f"r2_{place}": value for place, value in enumerate(each)}
-    return scores
-
-
-def _robust(outputs: Tensor, examples: Examples) -> dict[str, float]:
-    residuals = (examples.targets.double() - outputs.double()).cpu()
-    unit = torch.ones(1) if examples.target_scale is None else examples.target_scale[1]
-    return {
-        "trimmed_r2": trimmed_r_squared(residuals, examples.targets.double().cpu()),
-        "median_error": float((residuals.abs() * unit).median(0).values.mean()),
-    }
-
-
-def trimmed_r_squared(residuals: Tensor, targets: Tensor) -> float:
-    """1 - Σ r² / Σ (y-m)² over the smaller half of the squares of each sum, the mean over the targets [n, d].
-
-    m is the mean of the half of the targets that lie closest together (least trimmed squares, Rousseeuw 1984).
-
-    >>> y = torch.tensor([[0.0], [1.0], [2.0], [3.0], [900.0]])
-    >>> trimmed_r_squared(torch.tensor([[0.5], [0.5], [0.5], [0.5], [897.0]]), y)
-    0.625
-    """
-    half = len(targets) // 2 + 1
-    residual = residuals.square().sort(0).values[:half].sum(0)
-    ordered = (targets - targets.median(0).values).sort(0).values  # around 0, so that sums of squares keep digits
-    sums, squares = (torch.cat([torch.zeros_like(each[:1]), each.cumsum(0)]) for each in (ordered, ordered.square()))
-    spread = (squares[half:] - squares[:-half]) - (sums[half:] - sums[:-half]).square() / half
-    return float((1 - residual / spread.min(0).values.clamp_min(LEAST_SPREAD)).mean())
 
 
 def metric_of(examples: Examples) -> str:

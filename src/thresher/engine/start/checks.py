@@ -3,7 +3,6 @@
 A recipe is checked by what it declares, and the model by a dry run on an example or two of every set.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,28 +14,25 @@ from thresher.core.evidence import HOW_TO_GIVE, Prepared, looks_at_head
 from thresher.core.examples import Examples
 from thresher.core.objective import Objective
 from thresher.core.one_output import OneOutput, adapted, one_output
-from thresher.core.recipe import MixFromSet, Recipe, seen_through
+from thresher.core.recipe import Recipe, seen_through
 from thresher.core.rule import (
     Rule,
     RuleLike,
     asked_about,
     columns_of,
-    decided_of,
-    gives_of,
-    in_epoch,
     needs_of,
     parts,
     signals_of,
 )
 from thresher.core.seeding import generator, preserved
 from thresher.core.tasks import LABELS, POSITIONS, REAL, expected_shape
-from thresher.core.trees import Tree, call, images_in, leaves, shapes
+from thresher.core.trees import Tree, call, image_leaves, leaves, shapes
 from thresher.engine.device.placement import as_written
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
+from thresher.engine.start.slot_checks import check_mix_and_relabel, check_teacher
 from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import evaluating
-from thresher.engine.step.teacher import TEACHER_OUTPUT
 
 DERIVATIVES = (Prepared.GRADIENT_NORM, Prepared.CLEAN_AGREEMENT)
 
@@ -50,18 +46,12 @@ def check_recipe(recipe: Recipe, objective: Objective, train: Examples, given: M
         )
     _check_given(recipe, train, given)
     _check_clocks(recipe)
-    _check_mix(recipe, task)
-    if recipe.relabel is not None and task not in recipe.relabel.tasks:
-        name, known = type(recipe.relabel).__name__, recipe.relabel.tasks[0]
-        raise ThresherError(f"{name} is defined for {known} only: choose another relabelling for {task}.")
-    for column, giver in sorted(decided_of((recipe.mix, recipe.relabel)).items()):
-        if column not in gives_of(recipe.each_epoch):
-            raise ThresherError(
-                f"This recipe reads the column {column!r}, which no rule of its each_epoch gives: "
-                f"put one there, such as {giver}."
-            )
+    if recipe.mix is not None or recipe.relabel is not None:
+        check_mix_and_relabel(recipe, task)
     _check_sets(train, given)
-    _check_teacher(recipe, objective, train, given)
+    _check_derivatives(recipe, objective)
+    if "teacher" in needs_of(recipe):
+        check_teacher(recipe, objective, train, given)
 
 
 def check_run(recipe: Recipe, epochs: float) -> None:
@@ -80,25 +70,8 @@ def check_run(recipe: Recipe, epochs: float) -> None:
         )
 
 
-def _check_mix(recipe: Recipe, task: str) -> None:
-    """Refuse partners that this task, or the recipe's other slots, cannot give."""
-    mix = in_epoch(math.inf, recipe.mix)
-    name = type(mix).__name__
-    if recipe.peers > 1 and decided_of(mix):
-        raise ThresherError(
-            f"{name} mixes one batch for all networks, by what the rule of one decided: "
-            "leave peers at 1, or choose another mix."
-        )
-    if not isinstance(mix, MixFromSet):
-        return
-    if task not in mix.tasks:
-        raise ThresherError(f"{name} is defined for {mix.tasks[0]} only: choose another mix for {task}.")
-    if mix.blends_targets and (recipe.relabel is not None or "teacher" in needs_of(recipe)):
-        raise ThresherError(f"{name} blends given targets, which relabel or a teacher replaces: leave one of them out.")
-
-
-def _check_teacher(recipe: Recipe, objective: Objective, train: Examples, given: Mapping[str, object]) -> None:
-    """Refuse a teacher that cannot say what is asked of it."""
+def _check_derivatives(recipe: Recipe, objective: Objective) -> None:
+    """Refuse derivatives of single examples by an objective that reads more than outputs."""
     if objective.layers or objective.needs or objective.columns:
         for signal in signals_of(recipe):
             if signal.prepared in DERIVATIVES:
@@ -106,29 +79,6 @@ def _check_teacher(recipe: Recipe, objective: Objective, train: Examples, given:
                     f"{signal.name} is taken through outputs alone, and {type(objective).__name__} reads more: choose "
                     "another objective, or a rule that ranks by loss or output_gradient_norm."
                 )
-    if "teacher" not in needs_of(recipe):
-        return
-    teacher, validation = given.get("teacher"), given.get("validation")
-    if isinstance(teacher, nn.Module):
-        known = dict(teacher.named_modules())
-        for layer in objective.teacher_layers:
-            if layer not in known:
-                raise ThresherError(
-                    f"The objective reads the teacher's layer {layer!r}: name one of teacher.named_modules()."
-                )
-        return
-    if objective.teacher_layers:
-        raise ThresherError("The objective reads layers of the teacher: pass the network itself as teacher= to fit().")
-    asked = {"training": train, **({"validation": validation} if "validation" in needs_of(recipe) else {})}
-    for name, examples in asked.items():
-        assert isinstance(examples, Examples)
-        said, shape = examples.columns.get(TEACHER_OUTPUT), (len(examples), train.outputs)
-        if said is None:
-            raise ThresherError(f"The {name} set lacks its teacher: {HOW_TO_GIVE['teacher']}")
-        if tuple(said.shape) != shape:
-            raise ThresherError(
-                f"The column {TEACHER_OUTPUT} of the {name} set has shape {list(said.shape)}: make it {list(shape)}."
-            )
 
 
 def check_round(rule: RuleLike, pool: Examples, given: Mapping[str, object]) -> None:
@@ -244,7 +194,7 @@ def try_model(
 
 
 def _try_views(recipe: Recipe, inputs: Tree, seed: int) -> None:
-    if recipe.views and not isinstance(inputs, Tensor) and not images_in(inputs):
+    if recipe.views and not isinstance(inputs, Tensor) and not image_leaves(inputs):
         raise ThresherError(f"Views augment images, and the inputs have none ({shapes(inputs)}): leave augment= out.")
     for view in recipe.views:
         seen = seen_through(view, inputs, generator(seed, "check", device=leaves(inputs)[0].device))
