@@ -13,7 +13,6 @@ import json
 import multiprocessing
 import os
 import random
-import signal
 import tempfile
 import time
 from multiprocessing.process import BaseProcess
@@ -88,8 +87,7 @@ def one_try(draws: random.Random, folder: Path, whole: Path, length: dict[int, f
     time.sleep(moment)
     killed = processes[victim]
     in_time = killed.is_alive()
-    assert killed.pid is not None
-    os.kill(killed.pid, signal.SIGKILL)
+    killed.kill()
     seconds = ended(processes)
     history = folder / "history.jsonl"
     saved = len(history.read_text().splitlines()) if history.is_file() else 0

@@ -126,8 +126,8 @@ def _read(rows: list[dict[str, Any]]) -> list[str]:
     return [
         "",
         "Examples a second that all processes together read, each its part of every batch, and with so many workers of "
-        "its own: images of 64 × 64 pixels in a folder of PNG files, and rows of 784 numbers of a Hugging Face dataset "
-        "(Arrow, mapped into memory).",
+        "its own, beside other work on the machine: images of 64 × 64 pixels in a folder of PNG files, and rows of 784 "
+        "numbers of a Hugging Face dataset (Arrow, mapped into memory).",
         "",
         "| what | " + " | ".join(f"{count} process{'es' * (count > 1)}" for count in counts) + " |",
         "|---" * (len(counts) + 1) + "|",
