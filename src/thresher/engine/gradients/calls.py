@@ -15,9 +15,8 @@ from torch.func import functional_call
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.overrides import TorchFunctionMode
 
-from thresher.engine.gradients.broadcast import BY_ELEMENT, COPYING, Broadcast, copies
 from thresher.engine.gradients.formulas import BY_POSITION, any_layer, formula_of
-from thresher.engine.gradients.layers import NotFactored, Share
+from thresher.engine.gradients.layers import BY_ELEMENT, COPYING, Broadcast, NotFactored, Share, copies
 from thresher.engine.gradients.outer import Outer
 
 ATTENTION = inspect.signature(F.multi_head_attention_forward)

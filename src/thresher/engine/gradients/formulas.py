@@ -2,7 +2,7 @@
 
 A layer without one is asked alone, by vmap over it, if it owns all its parameters itself and takes one tensor to one
 tensor, example by example: the norms that transformers bring along, PReLU, a layer of one's own. The rest of the model
-is not run again. Parameters beside layers, such as class tokens, count as layers of their own (`broadcast.py`).
+is not run again. Parameters beside layers, such as class tokens, count as layers of their own (`Broadcast`).
 """
 
 from collections import Counter
@@ -17,12 +17,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from thresher.core.errors import ThresherError
-from thresher.engine.gradients.broadcast import Broadcast, broadcast
 from thresher.engine.gradients.convolution import convolution
 from thresher.engine.gradients.layers import (
+    Broadcast,
     NotFactored,
     Share,
     batch_norm,
+    broadcast,
     group_norm,
     in_chunks,
     kept,
