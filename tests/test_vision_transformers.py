@@ -114,6 +114,24 @@ def test_norms_agreements_and_weighted_gradients_are_exact(name: str, n: int) ->
     check(tiny(name).double(), inputs.double(), targets, rtol=1e-9)
 
 
+class Lowered(nn.Module):
+    """A model under autocast to bfloat16."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs: Tensor = self.model(images)
+        return outputs.float()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_under_autocast_to_bfloat16(name: str) -> None:
+    check(Lowered(tiny(name)), *images(4, 16 if name == "ConvNeXt" else 8), rtol=0.02)  # of numbers with eight bits
+
+
 @pytest.mark.parametrize("name", ["torchvision", "timm", "transformers"])
 def test_where_only_the_class_token_is_tuned(name: str) -> None:
     model = tiny(name).double()

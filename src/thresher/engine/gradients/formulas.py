@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+from torch.nn.utils.parametrize import is_parametrized
 
 from thresher.core.errors import ThresherError
 from thresher.engine.gradients.convolution import convolution
@@ -97,7 +98,7 @@ def trainable(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     for name, layer in model.named_modules():
         own = {key: value for key, value in layer.named_parameters(name, recurse=False) if value.requires_grad}
         alone = {key: value for key, value in own.items() if owners[value] == 1}
-        if formula_of(layer) is any_layer and any(layer.children()):
+        if formula_of(layer) is any_layer and any(layer.children()) and not is_parametrized(layer):
             yield from ((key, Broadcast(value)) for key, value in alone.items())
         elif alone or (own and not any(layer.children())):
             yield name, layer
@@ -124,7 +125,7 @@ def _uncovered(layer: nn.Module) -> str | None:
 def _not_alone(layer: nn.Module) -> str | None:
     """Why a layer without a formula of its own cannot be looked at by itself."""
     kind = type(layer).__name__
-    if isinstance(layer, nn.RNNBase | nn.ParameterList | nn.ParameterDict):
+    if isinstance(layer, nn.RNNBase | nn.ParameterList | nn.ParameterDict) or is_parametrized(layer):
         return f"is a {kind}, which has no formula"
     if layer._forward_pre_hooks or layer._forward_hooks:
         return f"is a {kind} with hooks, which has no formula"
