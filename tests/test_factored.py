@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import per_example
 from torch import Tensor, nn
-from torch.nn.utils import prune, spectral_norm, weight_norm
+from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from thresher import ThresherError
@@ -369,6 +369,8 @@ def test_supported_names_the_first_layer_without_a_formula() -> None:
             supported(nn.MultiheadAttention(4, 2, **more))
         )
     assert supported(nn.Sequential(nn.PReLU())) is None
+    made = parametrizations.weight_norm(nn.Linear(2, 2))
+    assert supported(nn.Sequential(made)) == "0 is a ParametrizedLinear, which has no formula"
     with pytest.raises(NotFactored, match="LSTM"):
         record(nn.Sequential(nn.LSTM(2, 2)))
 

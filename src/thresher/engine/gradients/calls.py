@@ -16,10 +16,11 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.overrides import TorchFunctionMode
 
 from thresher.engine.gradients.formulas import BY_POSITION, any_layer, formula_of
-from thresher.engine.gradients.layers import NotFactored, Share
+from thresher.engine.gradients.layers import BY_ELEMENT, COPYING, Broadcast, NotFactored, Share, copies
 from thresher.engine.gradients.outer import Outer
 
 ATTENTION = inspect.signature(F.multi_head_attention_forward)
+SEEN_INSIDE = Broadcast | nn.Embedding | NonDynamicallyQuantizableLinear
 PLAIN = {"bias_k": None, "bias_v": None, "add_zero_attn": False, "use_separate_proj_weight": False}
 
 
@@ -68,20 +69,22 @@ def own_parameters(layer: nn.Module) -> list[nn.Parameter]:
 class Inside(TorchFunctionMode):
     """Inside its `with` block, notes what layers compute by functions of torch, where their hooks do not show it.
 
-    Those are the lookups of embeddings that do more than look up, such as scaled ones, and the projections of
-    nn.MultiheadAttention.
+    Those are the lookups of embeddings that do more than look up, such as scaled ones, the projections of
+    nn.MultiheadAttention, and parameters that the model itself gives to all examples.
     """
 
     def __init__(self, layers: Sequence[tuple[str, nn.Module]], note: Callable[..., Tensor | None]):
         super().__init__()
+        self.examples = 0
         self.owners: dict[Tensor, tuple[str, nn.Module]] = {}
         self.note = note
         for name, layer in layers:
             if isinstance(layer, nn.MultiheadAttention):
                 self.owners[cast(Tensor, layer.in_proj_weight)] = name, layer
-            elif isinstance(layer, nn.Embedding | NonDynamicallyQuantizableLinear) and type(layer) is not nn.Embedding:
+            elif isinstance(layer, SEEN_INSIDE) and type(layer) is not nn.Embedding:
                 self.owners[layer.weight] = name, layer
         self.layers = {layer for _, layer in self.owners.values()}
+        self.broadcasts = {parameter for parameter, (_, layer) in self.owners.items() if isinstance(layer, Broadcast)}
 
     def __contains__(self, layer: nn.Module) -> bool:
         return layer in self.layers
@@ -102,8 +105,21 @@ class Inside(TorchFunctionMode):
             given.apply_defaults()
             if all(given.arguments[name] == plain for name, plain in PLAIN.items()) and args[0].ndim == 3:
                 return attended(SimpleNamespace(**given.arguments), self._projected)
+        if self.broadcasts and (function in COPYING or function in BY_ELEMENT):
+            return self._broadcast(function, args, named)
         result = function(*args, **named)
         return result if function is not F.embedding else self._noted(args[1], args[0], result)
+
+    def _broadcast(self, function: Any, args: Any, named: Any) -> Any:
+        """What the call gives, with a parameter among its arguments expanded to copies that are noted."""
+        for place, parameter in enumerate(args):
+            if not isinstance(parameter, Tensor) or parameter not in self.broadcasts:
+                continue
+            made = copies(function, args, named, place, self.examples)
+            if made is not None:
+                self._noted(parameter, made, made)
+                return made if function in COPYING else function(*args[:place], made, *args[place + 1 :])
+        return function(*args, **named)
 
     def _projected(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return self._noted(weight, inputs, F.linear(inputs, weight, bias))
@@ -188,6 +204,13 @@ def uses_inside(layer: nn.Module, inputs: Tensor) -> Counter[Tensor]:
     if not torch.equal(first, second):
         raise NotFactored(f"A {type(layer).__name__} does not do the same at every forward pass.")
     return uses_of(first)
+
+
+def used_elsewhere(name: str, layer: nn.Module) -> str:
+    """The refusal of a parameter that the model uses where no formula sees it."""
+    if isinstance(layer, Broadcast):
+        return f"The model does not only expand {name} over the examples, or add it to them or multiply them by it."
+    return f"A parameter of {name} is also used outside that layer."
 
 
 def _batched(layer: nn.Module) -> int:

@@ -17,7 +17,7 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from thresher.engine.gradients.calls import Call, Inside, takes_one_tensor_to_one, uses_inside, uses_of
+from thresher.engine.gradients.calls import Call, Inside, takes_one_tensor_to_one, used_elsewhere, uses_inside, uses_of
 from thresher.engine.gradients.formulas import supported, trainable
 from thresher.engine.gradients.layers import NotFactored, Share, kept
 from thresher.engine.gradients.outer import Outer, outer_share
@@ -85,7 +85,7 @@ class Recorder:
         """Note how many examples the model gets: the rows of its first tensor."""
         leaves = args if len(args) == 1 and isinstance(args[0], Tensor) else tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
-        self._examples = tensors[0].shape[0] if tensors else 0
+        self._examples = self._inside.examples = tensors[0].shape[0] if tensors else 0
 
     def _note(self, name: str, layer: nn.Module, args: Any, kwargs: Any, output: Any) -> Tensor | None:
         """Note a call; an output that all examples share, such as that of positions, is given to each of them."""
@@ -154,7 +154,7 @@ class Recorder:
             reached += uses_inside(call.layer, call.inputs) if call.has_no_formula else Counter(call.parameters)
         for name, layer in self._layers:
             if any(uses[parameter] > reached[parameter] for parameter in layer.parameters(recurse=False)):
-                raise NotFactored(f"A parameter of {name} is also used outside that layer.")
+                raise NotFactored(used_elsewhere(name, layer))
 
     def _refuse(self, rows: int) -> None:
         if not self._calls:

@@ -2,7 +2,7 @@
 
 A layer without one is asked alone, by vmap over it, if it owns all its parameters itself and takes one tensor to one
 tensor, example by example: the norms that transformers bring along, PReLU, a layer of one's own. The rest of the model
-is not run again.
+is not run again. Parameters beside layers, such as class tokens, count as layers of their own (`Broadcast`).
 """
 
 from collections import Counter
@@ -15,13 +15,16 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+from torch.nn.utils.parametrize import is_parametrized
 
 from thresher.core.errors import ThresherError
 from thresher.engine.gradients.convolution import convolution
 from thresher.engine.gradients.layers import (
+    Broadcast,
     NotFactored,
     Share,
     batch_norm,
+    broadcast,
     group_norm,
     in_chunks,
     kept,
@@ -44,6 +47,7 @@ FORMULAS: dict[type[nn.Module], Formula] = {
     nn.GroupNorm: group_norm,
     nn.BatchNorm1d: batch_norm,
     nn.BatchNorm2d: batch_norm,
+    Broadcast: broadcast,
 }
 # Layers of packages that may not be installed, by their full names.
 BY_NAME: dict[str, Formula] = {"transformers.pytorch_utils.Conv1D": transposed_linear}
@@ -86,14 +90,17 @@ def refuse_batch_norm(model: nn.Module) -> None:
 
 
 def trainable(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The layers that own a trainable parameter, by name.
+    """The layers that own a trainable parameter, by name; each parameter beside layers stands for itself.
 
     Left out are those that only hold what a layer inside them uses, such as the bias of a decoder.
     """
     owners = Counter(parameter for layer in model.modules() for parameter in layer.parameters(recurse=False))
     for name, layer in model.named_modules():
-        own = [parameter for parameter in layer.parameters(recurse=False) if parameter.requires_grad]
-        if own and (not any(layer.children()) or any(owners[parameter] == 1 for parameter in own)):
+        own = {key: value for key, value in layer.named_parameters(name, recurse=False) if value.requires_grad}
+        alone = {key: value for key, value in own.items() if owners[value] == 1}
+        if formula_of(layer) is any_layer and any(layer.children()) and not is_parametrized(layer):
+            yield from ((key, Broadcast(value)) for key, value in alone.items())
+        elif alone or (own and not any(layer.children())):
             yield name, layer
 
 
@@ -118,7 +125,7 @@ def _uncovered(layer: nn.Module) -> str | None:
 def _not_alone(layer: nn.Module) -> str | None:
     """Why a layer without a formula of its own cannot be looked at by itself."""
     kind = type(layer).__name__
-    if isinstance(layer, nn.RNNBase | nn.ParameterList | nn.ParameterDict) or any(layer.children()):
+    if isinstance(layer, nn.RNNBase | nn.ParameterList | nn.ParameterDict) or is_parametrized(layer):
         return f"is a {kind}, which has no formula"
     if layer._forward_pre_hooks or layer._forward_hooks:
         return f"is a {kind} with hooks, which has no formula"

@@ -5,9 +5,9 @@ example i. It gives the share of each trainable parameter, or for a matrix the o
 of (`outer.py`), which several uses of one matrix have in common.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -17,6 +17,9 @@ from thresher.core.errors import ThresherError
 
 # What a formula may hold at once beside its result: on the CPU what stays in cache, elsewhere what keeps kernels large.
 CPU_BLOCK, DEVICE_BLOCK = 8 * 2**20, 256 * 2**20
+# How a model gives a parameter of its own to all its examples.
+COPYING: set[Any] = {Tensor.expand, Tensor.repeat}
+BY_ELEMENT: set[Any] = {torch.add, Tensor.add, Tensor.add_, torch.mul, Tensor.mul, Tensor.mul_}
 
 
 class NotFactored(ThresherError):  # noqa: N818
@@ -40,6 +43,17 @@ class Share:
     def squares(self) -> Tensor | None:
         """Each example's squared gradient norm [n]."""
         return self.squared if self.formed is None else torch.linalg.vector_norm(self.formed, dim=1).square()
+
+
+class Broadcast(nn.Module):
+    """Stands for a parameter that a model itself gives to all its examples, such as the class token of a transformer.
+
+    As a layer, its outputs are the copies [n, ...] that the parameter is expanded to, one for each example.
+    """
+
+    def __init__(self, parameter: nn.Parameter):
+        super().__init__()
+        self.weight = parameter
 
 
 def layer_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
@@ -97,6 +111,14 @@ def batch_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) ->
     return _affine(layer.weight, layer.bias, inputs, deltas, by_channel, normalise)
 
 
+def broadcast(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
+    """Broadcast: δ summed over what the parameter is repeated along, except the examples."""
+    parameter = cast(Tensor, layer.weight)
+    repeated = [place for place, size in enumerate(_aligned(parameter, deltas.shape)) if place and size == 1]
+    dtype = _wide(deltas)
+    return [kept(parameter, deltas.sum(repeated, keepdim=True, dtype=dtype) if repeated else deltas.to(dtype))]
+
+
 def _affine(
     weight: Tensor,
     bias: Tensor | None,
@@ -132,6 +154,27 @@ def kept(parameter: Tensor, gradients: Tensor) -> Share:
         return flat @ direction.to(flat.dtype).reshape(-1)
 
     return Share(parameter, lambda weights: weights.to(flat.dtype) @ flat, along, None, flat)
+
+
+def copies(function: Any, args: Sequence[Any], named: Mapping[str, Any], place: int, examples: int) -> Tensor | None:
+    """The copies [examples, ...] of the parameter args[place] that this call makes of it; None if it makes none."""
+    parameter: Tensor = args[place]
+    if function in COPYING:
+        if place or parameter.shape[:1] != (1,):
+            return None
+        made: Tensor = function(*args, **named)
+        return made if made.shape == (examples, *parameter.shape[1:]) else None
+    other = args[1 - place] if function in BY_ELEMENT and len(args) == 2 and not named else None
+    if not isinstance(other, Tensor) or other.ndim < max(2, parameter.ndim) or other.shape[0] != examples:
+        return None
+    first, *rest = _aligned(parameter, other.shape)
+    fits = all(size in (1, wanted) for size, wanted in zip(rest, other.shape[1:], strict=True))
+    return parameter.expand(other.shape) if first == 1 and fits else None
+
+
+def _aligned(parameter: Tensor, shape: Sequence[int]) -> list[int]:
+    """The shape of the parameter, with ones before it for the dimensions that it lacks."""
+    return [1] * (len(shape) - parameter.ndim) + list(parameter.shape)
 
 
 def in_chunks(function: Callable[..., Tensor], held: int, *rows: Tensor) -> Tensor:
