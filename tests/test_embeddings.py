@@ -153,9 +153,9 @@ def test_a_run_on_embeddings_predicts_files_arrays_and_datasets(tmp_path: Path) 
     np.testing.assert_array_equal(run.predict_proba(Pairs(inputs)), run.predict_proba(inputs))
     with pytest.raises(ThresherError, match=r"inputs of shape \[5\], and the model was trained on \[128\]"):
         run.predict(Pairs(inputs[:, :5]))
-    for wrong in (DataLoader(Pairs(inputs)), Endless()):
-        with pytest.raises(ThresherError, match="pass a map-style Dataset"):
-            run.predict(wrong)
+    assert run.predict(DataLoader(Pairs(inputs), batch_size=7)).tolist() == wanted
+    with pytest.raises(ThresherError, match="pass a map-style Dataset"):
+        run.predict(Endless())
 
 
 def test_the_head_is_indifferent_to_the_scale_of_embeddings() -> None:

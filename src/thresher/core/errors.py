@@ -99,6 +99,8 @@ def refuse_unless(name: str, value: object, fits: bool, wanted: str) -> None:
     Traceback (most recent call last):
     thresher.core.errors.ThresherError: until=3 is a value of type int: give a function of an epoch's record.
     """
+    if not fits and isinstance(value, Real) and value != value:
+        raise ThresherError(f"{name}={value} is not a number: give {wanted}.")
     if not fits:
         shown = repr(value)
         told = f"{name}={shown} is a value" if len(shown) <= 40 and "\n" not in shown else f"{name} is a value"

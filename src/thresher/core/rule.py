@@ -215,7 +215,7 @@ class warmup(Rule):  # noqa: N801  # used like a function: warmup(5, rule)
     is a mix, and nothing is mixed at first.
     """
 
-    epochs: int
+    epochs: float
     then: Any
     before: Any = None
 
