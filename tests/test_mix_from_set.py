@@ -80,7 +80,7 @@ def test_nothing_is_mixed_before_its_time_and_everything_from_then_on(mix: Any) 
 def test_a_mix_that_never_begins_is_refused(given: tuple[Any, Any]) -> None:
     with pytest.raises(ThresherError, match="is not a warm-up"):
         warmup(*given)
-    with pytest.raises(ThresherError, match="epochs=Mixup.* give a number"):
+    with pytest.raises(ThresherError, match=r"epochs=Mixup.* give a number"):
         warmup(Mixup(), 3)  # type: ignore[arg-type]
 
 
