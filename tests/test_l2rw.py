@@ -93,14 +93,14 @@ class DropPath(nn.Module):
 
 
 class Gain(nn.Module):
-    """A layer that the factored way does not take: it has a parameter of its own and layers inside."""
+    """A parameter beside layers; the factored way does not take it where it is squared before it meets the examples."""
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, squared: bool = True):
         super().__init__()
-        self.scale, self.inner = nn.Parameter(torch.rand(width)), nn.Tanh()
+        self.scale, self.inner, self.squared = nn.Parameter(torch.rand(width)), nn.Tanh(), squared
 
     def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.inner(inputs * self.scale)
+        outputs: Tensor = self.inner(inputs * (self.scale.square() if self.squared else self.scale))
         return outputs
 
 
@@ -145,8 +145,9 @@ CASES = {
     "resnet20-gn": Case(lambda: build("resnet20-gn", input_shape=(1, 4, 4), outputs=3), FACTORED),
     "PReLU": Case(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.PReLU(), nn.Linear(8, 3)), FACTORED),
     "a gain of one's own": Case(
-        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), Gain(8), nn.Linear(8, 3)), FORWARD
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), Gain(8, squared=False), nn.Linear(8, 3)), FACTORED
     ),
+    "a squared gain": Case(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), Gain(8), nn.Linear(8, 3)), FORWARD),
     "attention": Case(
         lambda: nn.Sequential(nn.Flatten(1, 2), Attention(4), Gain(4), nn.Flatten(), nn.Linear(16, 3)), FORWARD
     ),
