@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from thresher.core.examples import Examples
-from thresher.core.files import damaged, read_json, write_whole
+from thresher.core.files import read_json, write_whole
 from thresher.record.outcome import save_previews
 from thresher.record.run_folder import LOOP, PICKS, Loop
 
@@ -41,7 +41,4 @@ def read_loop(folder: Path) -> dict[str, Any] | None:
         stored: dict[str, Any] = read_json(path, Loop, fix)
     except FileNotFoundError:
         return None
-    for name in ("by", "seed"):
-        if name not in stored["identity"]:
-            raise damaged(path, f"its identity lacks {name!r}", fix)
     return stored

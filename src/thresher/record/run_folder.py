@@ -1,6 +1,6 @@
 """The names of all files and folders that a run folder may hold, and what its records are made of."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 # Of every run
 SETTINGS = "run.toml"
@@ -80,11 +80,20 @@ class LoopRound(TypedDict):
     picked: list[int]
     clean_picks: float | None
     seconds: float | None
+    by: NotRequired[str | None]
+
+
+class LoopIdentity(TypedDict):
+    """What tells one loop from another, as far as it is read again."""
+
+    by: str | None
+    seed: int
+    avoid: NotRequired[str | None]
 
 
 class Loop(TypedDict):
     """What the folder of a loop remembers."""
 
-    identity: dict[str, Any]
+    identity: LoopIdentity
     class_names: NotRequired[list[str] | None]
     rounds: list[LoopRound]
