@@ -15,11 +15,12 @@ from thresher.app.settings import Settings, table_options
 from thresher.app.train_job import TrainJob, prepare_job, start
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
+from thresher.core.files import damaged
 from thresher.data.pools import Pooled, load_with_pool
 from thresher.door import open_run
 from thresher.engine.run import Run
 from thresher.record.loop import read_loop, save_picks, write_loop
-from thresher.record.run_folder import ISSUES, SETTINGS
+from thresher.record.run_folder import HISTORY, ISSUES, SETTINGS, WRITE_ANEW
 from thresher.report.run_record import read_history
 
 if TYPE_CHECKING:
@@ -112,7 +113,10 @@ def remember(asked: Asked, by: str | None = None) -> None:
         last_asked[asked.last_round] = by
     rounds: list[dict[str, Any]] = []
     for round_ in range(asked.last_round + 1):
-        last = read_history(round_folder(asked.folder, round_))[-1]
+        folder = round_folder(asked.folder, round_)
+        last = read_history(folder)[-1]
+        if "metric" not in last:
+            raise damaged(folder / HISTORY, "its last epoch lacks 'metric'", WRITE_ANEW)
         picked = [answer.id for answer in asked.answers if answer.round == round_ + 1]
         found = {name: last.get(name) for name in ("metric", "score", "train_score")}
         found |= {"round": round_, "labelled": len(asked.labelled(round_)), "epochs": last.get("epoch")}

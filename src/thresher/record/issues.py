@@ -38,7 +38,8 @@ KINDS = {  # of the columns that are read again
     "id": pa.types.is_integer, "trust": pa.types.is_floating, "weight": pa.types.is_floating,
     "is_issue": pa.types.is_boolean, "reason": pa.types.is_string, "suggested": pa.types.is_string,
     "probability": pa.types.is_floating, "expected": pa.types.is_floating, "file": pa.types.is_string,
-    "label": _is_label, DIMENSION: pa.types.is_integer, LIKELIER: pa.types.is_floating,
+    "label": _is_label, "row": pa.types.is_integer, "low": pa.types.is_floating, "high": pa.types.is_floating,
+    DIMENSION: pa.types.is_integer, LIKELIER: pa.types.is_floating,
 }  # fmt: skip
 OF_CLASSES = ("label", "suggested", "probability")  # names as text, and the suggested one's probability
 OF_TARGETS = ("label", "expected", "low", "high")  # numbers, in the unit of the data
@@ -97,6 +98,9 @@ class Issues:
             if name in self.table.column_names and not fits(self.table.schema.field(name).type):
                 found = self.table.schema.field(name).type
                 raise ThresherError(f"The column {name} of the issues holds {found}: run the audit again.")
+        for name, column in zip(self.table.column_names, self.table.columns, strict=True):
+            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                raise ThresherError(f"The column {name} of the issues has NaN: run the audit again.")
         if self.table.column("id").null_count:
             raise ThresherError("The issues have rows without an id: run the audit again.")
         if len(pc.unique(self.table.column("id"))) < len(self.table):

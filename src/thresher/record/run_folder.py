@@ -57,7 +57,7 @@ class Epoch(TypedDict, total=False):
     steps: int
     batch: int
     skipped: float | None
-    metric: str | None
+    metric: str
     score: float | None
     loss: float | None
     kept: float | None
@@ -75,7 +75,7 @@ class LoopRound(TypedDict):
     """What is kept of one round of active learning."""
 
     labelled: int
-    metric: str | None
+    metric: str
     score: float | None
     picked: list[int]
     clean_picks: float | None

@@ -119,7 +119,7 @@ def clean_share(record: Round) -> float | None:
 
 
 def _figures(groups: Mapping[str, Sequence[LoopRecord]], colours: Mapping[str, str]) -> list[Figure]:
-    metric = next(iter(groups.values()))[0].rounds[-1]["metric"] or "score"
+    metric = next(iter(groups.values()))[0].rounds[-1]["metric"]
     plans = [
         ("score", f"{metric.capitalize()} against labels bought", f"{metric} on the test set", is_share(metric),
          "Every round trains from scratch on all labels bought so far."),

@@ -231,6 +231,9 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
         known = pq.read_schema(folder / ledger.parts[0]).names
         names = [name for name in known if name in shown or name.startswith(("prediction_", "target_"))]
         columns = _as_arrays(ledger.table(names, pc.field("epoch") == last))
+        pairs = [("weight", "id"), ("prediction", "target")]  # columns of which no run writes one alone
+        if any((one in columns) != (other in columns) for one, other in pairs):
+            raise ValueError(f"it has the columns {', '.join(known)}")
         if "origin" in examples:
             rows, found = rows_of(examples["id"], columns["id"])
             columns["origin"] = np.where(found, examples["origin"][rows], UNKNOWN)
