@@ -17,8 +17,9 @@ from thresher.bench.run.results import append, read
 LINES = 25
 ROW = {
     "suite": "demo", "scale": "small", "cell": "one", "method": "standard", "seed": 0, "settings": {}, "status": "ok",
-    "reason": None, "commit": None, "versions": {}, "machine": {}, "metric": "accuracy", "last": 0.5, "best": 0.5,
-    "clean_share": None, "seconds": 1.0, "columns": {},
+    "reason": None, "commit": None, "dirty": False, "versions": {}, "metric": "accuracy", "last": 0.5, "best": 0.5,
+    "clean_share": None, "seconds": 1.0, "scores": [], "columns": {},
+    "machine": {"cpu": "any", "cores": 2, "threads": 1, "jobs": 1, "gpu": None},
 }  # fmt: skip
 APPENDING = """
 import sys

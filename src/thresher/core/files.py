@@ -210,7 +210,7 @@ def misfit(value: Any, kind: Any, where: str = "it") -> str | None:
         return None if any(misfit(value, each) is None for each in kinds) else misfit(value, near, where)
     if not isinstance(value, _plain(origin or kind)) or (isinstance(value, bool) and kind in (int, float)):
         return f"{where} is {KINDS.get(type(value).__name__, type(value).__name__)}"
-    if kind is int and not -LARGEST < value < LARGEST:
+    if isinstance(value, int) and kind in (int, float) and not -LARGEST < value < LARGEST:
         return f"{where} is a number that is too large"
     if is_typeddict(kind):
         inside = get_type_hints(kind)

@@ -42,6 +42,8 @@ class Pooled:
         targets, labelled = self.examples.targets.clone(), self.labelled.clone()
         place = {id_: at for at, id_ in enumerate(self.examples.ids.tolist())}
         for id_, label in answers.items():
+            if id_ not in place:
+                raise ThresherError(f"The answers name id {id_}, which is not in the data: restore them from a copy.")
             targets[place[id_]], labelled[place[id_]] = label, True
         given = replace(self.examples, targets=targets)
         return given.subset(labelled), None if labelled.all() else given.subset(~labelled)

@@ -81,6 +81,7 @@ class LoopRound(TypedDict):
     clean_picks: float | None
     seconds: float | None
     by: NotRequired[str | None]
+    round: NotRequired[int]
 
 
 class LoopIdentity(TypedDict):

@@ -12,6 +12,16 @@ from thresher.core.errors import ThresherError, refuse_endless
 from thresher.core.files import misfit
 
 
+class Machine(TypedDict):
+    """What a result was computed on."""
+
+    cpu: str
+    cores: int
+    threads: int
+    jobs: int
+    gpu: str | None
+
+
 class Result(TypedDict):
     """What every stored result has."""
 
@@ -23,9 +33,6 @@ class Result(TypedDict):
     settings: dict[str, Any]
     status: str
     reason: str | None
-    commit: NotRequired[str | None]
-    versions: NotRequired[dict[str, Any]]
-    machine: NotRequired[dict[str, Any]]
 
 
 class Good(Result):
@@ -37,7 +44,11 @@ class Good(Result):
     clean_share: float | None
     seconds: float
     columns: dict[str, list[float | None]]
-    scores: NotRequired[list[float | None]]
+    scores: list[float]
+    commit: str | None
+    dirty: bool | None
+    versions: dict[str, Any]
+    machine: Machine
     spread: NotRequired[float | None]
     examples_per_second: NotRequired[float | None]
 

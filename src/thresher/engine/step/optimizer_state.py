@@ -26,6 +26,8 @@ def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
             if not isinstance(value, Tensor) or value.shape not in (parameter.shape, torch.Size([])):
                 raise ValueError(f"{name} of the optimizer fits no parameter")
     for group, own in zip(optimizer.param_groups, here, strict=True):
+        if len({frozenset(optimizer.state[each]) for each in group["params"] if each in optimizer.state}) > 1:
+            raise ValueError("the optimizer knows less of one parameter than of others")
         rate = float(group["lr"])
         group.update(own)
         group["lr"] = own["lr"].fill_(rate) if isinstance(own["lr"], Tensor) else rate
