@@ -97,12 +97,24 @@ def read_checkpoint(folder: Path, whole: bool = True) -> dict[str, Any]:
     except Exception as error:  # torch and pickle name no kinds of their own
         raise ThresherError(f"{file} is damaged and cannot be read: delete {folder} to start the run again.") from error
     check(state, Saved, file, start_again(folder))
-    if state["finished"] and not state["history"]:
-        raise damaged(file, "it is finished without an epoch", start_again(folder))
-    lost = next((name for record in state["history"] for name in OF_AN_EPOCH if name not in record), None)
-    if lost is not None:
-        raise damaged(file, f"an epoch lacks {lost!r}", start_again(folder))
+    wrong = _odd_epochs(state)
+    if wrong is not None:
+        raise damaged(file, wrong, start_again(folder))
     return with_shards(folder, state) if whole else state
+
+
+def _odd_epochs(state: Mapping[str, Any]) -> str | None:
+    """What no training would have noted of its epochs, in words, or None."""
+    if state["finished"] and not state["history"]:
+        return "it is finished without an epoch"
+    for record in state["history"]:
+        lost = next((name for name in OF_AN_EPOCH if name not in record), None)
+        if lost is not None:
+            return f"an epoch lacks {lost!r}"
+        score = record["score"]
+        if score is not None and record["metric"].endswith("accuracy") and not 0 <= score <= 1:
+            return f"an epoch has the {record['metric']} {score:g}"
+    return None
 
 
 def with_shards(folder: Path, state: dict[str, Any], mesh: Any = None) -> dict[str, Any]:
