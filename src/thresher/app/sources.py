@@ -63,6 +63,8 @@ def source_of(run: Path, issues: Issues, given: str | None = None) -> Source:
 def rows_of(issues: Issues) -> list[int]:
     """The row of each example in the file that it came from, in the order of the issues."""
     rows: list[Any] = issues.column("row" if "row" in issues.table.column_names else "id").tolist()
+    if any(row is None or row < 0 for row in rows):
+        raise ThresherError("The issues name rows that no file has: run the audit again.")
     return [int(row) for row in rows]
 
 

@@ -80,6 +80,7 @@ class Saved(TypedDict):
     shards: NotRequired[Shards]
 
 
+WHERE_KNOWN = ("clean_share", "clean_weight", "train_score")  # what a training notes of an epoch if it can be told
 OF_AN_EPOCH = ("epoch", "steps", "metric", "score", "scores", "kept", "seconds")  # what every training notes
 
 
@@ -97,6 +98,9 @@ def read_checkpoint(folder: Path, whole: bool = True) -> dict[str, Any]:
     except Exception as error:  # torch and pickle name no kinds of their own
         raise ThresherError(f"{file} is damaged and cannot be read: delete {folder} to start the run again.") from error
     check(state, Saved, file, start_again(folder))
+    for record in state["history"]:
+        for name in WHERE_KNOWN:
+            record.setdefault(name, None)
     wrong = _odd_epochs(state)
     if wrong is not None:
         raise damaged(file, wrong, start_again(folder))
