@@ -189,7 +189,7 @@ def test_refused_in_one_sentence(data: Callable[[Path], str], options: list[str]
     told = ["train", "--data", data(tmp_path), "--epochs", "1", "--out", str(out), *method, *options]
     result = CliRunner().invoke(app, told)
     assert result.exit_code == 2, result.output
-    assert words in result.output
+    assert words in " ".join(result.output.split())  # a line may end within them, after a long path
     assert "Traceback" not in result.output
     assert not out.exists()
 
