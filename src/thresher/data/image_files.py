@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".pgm", ".tif", ".tiff"}
 SYSTEM_NAMES = ("__MACOSX", "Thumbs.db", "desktop.ini")  # what systems leave in folders and archives
 MOST_PIXELS = 89_478_485  # of an image, a quarter of a gigabyte: what Pillow warns about as a decompression bomb
+ONE_BY_ONE = Lock()  # filters of warnings belong to all threads, and several of them decode
 LARGEST = 64  # pixels of an image where no size is chosen
 LOOKED_AT = 200  # files that say which size images have
 # What Pillow raises for files that are damaged, no images, or too large to be opened safely.
@@ -116,7 +118,7 @@ def open_file(path: Path) -> Iterator["Image"]:
 
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError("a pipe or a device")  # which may never end
-    with warnings.catch_warnings():
+    with ONE_BY_ONE, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # at which it is refused here
         opened = Image.open(path)
     with opened as image:
