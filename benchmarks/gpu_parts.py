@@ -19,7 +19,8 @@ from thresher import Examples, Moment, Recipe, fit
 from thresher.engine.loop import history, training
 from thresher.engine.loop.batches import BatchSource, Sweeper, TrainStream
 from thresher.engine.step.learner import Learner
-from thresher.engine.step.step import Passes, Step
+from thresher.engine.step.passes import Passes
+from thresher.engine.step.step import Step
 from thresher.objectives import NearUniform
 from thresher.record.ledger import EpochRows
 

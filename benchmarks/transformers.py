@@ -39,7 +39,8 @@ from thresher.engine.device.placement import autocast_on
 from thresher.engine.start.gradient_trial import choose_strategy
 from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import Learner
-from thresher.engine.step.step import Passes, Step
+from thresher.engine.step.passes import Passes
+from thresher.engine.step.step import Step
 from thresher.objectives import PositionCrossEntropy
 from thresher.record.ledger import EpochRows
 from thresher.rules import KeepSmallest, MetaGradient

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import thresher
 from thresher import Examples, Recipe, fit
 from thresher.core.evidence import Evidence
-from thresher.engine.step.learner import fused_where_possible, step_unless
+from thresher.engine.step.optimizer import fused_where_possible, step_unless
 from thresher.rules import ClipNorm, product
 from thresher.slots.mix import Pairing
 
@@ -42,11 +42,11 @@ def test_law_2_only_the_step_differentiates_for_training() -> None:
     mentor = "rules/mentor.py"  # which is taught its curriculum from generated losses, before any training
     assert files_that(lambda name, _: name.endswith(".backward")) == {"engine/step/step.py", mentor}
     assert files_that(lambda name, count: name.endswith(".step") and count == 0) <= {
+        "engine/step/optimizer.py",
         "engine/step/learner.py",
-        "engine/step/step.py",
         mentor,
     }
-    assert files_that(lambda name, _: name.split(".")[-1] == "step_unless") == {"engine/step/step.py"}
+    assert files_that(lambda name, _: name.split(".")[-1] == "step_unless") == {"engine/step/learner.py"}
     # For signals only: the gradient of the outputs, the norms of single examples, and the clean set's gradient.
     gradients = ("factored", "formulas", "unfactored")
     allowed = {"engine/step/step.py", *(f"engine/gradients/{name}.py" for name in gradients)}

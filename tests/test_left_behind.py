@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from thresher import Recipe, ThresherError, fit, signals, weigh
 from thresher.core.evidence import Evidence
 from thresher.core.rule import Decision, RuleLike
-from thresher.engine.step.optimizer_state import load_optimizer
+from thresher.engine.step.optimizer import load_optimizer
 from thresher.methods import method
 from thresher.objectives import CrossEntropy
 from thresher.rules import (

@@ -13,8 +13,7 @@ from torch import Tensor, nn, optim
 from thresher.core.errors import ThresherError
 from thresher.engine.plan import make_optimizer
 from thresher.engine.settings import TrainSettings
-from thresher.engine.step.learner import Kernels, fused_where_possible, step_unless
-from thresher.engine.step.optimizer_state import load_optimizer
+from thresher.engine.step.optimizer import Kernels, fused_where_possible, load_optimizer, step_unless
 
 MOMENTUM = partial(optim.SGD, lr=0.1, momentum=0.9)
 MAKERS: dict[str, Callable[..., optim.Optimizer]] = {

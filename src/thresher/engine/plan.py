@@ -18,7 +18,7 @@ from thresher.core.rule import in_epoch
 from thresher.core.schedules import Schedule, check_schedule, cosine, ramp, step
 from thresher.engine.device.placement import Autocast, Precision, autocast_on, find_device, precision_on
 from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM, OWN_MIX, TrainSettings
-from thresher.engine.step.learner import MakeOptimizer
+from thresher.engine.step.optimizer import MakeOptimizer
 from thresher.slots.mix import NAMED_MIXES
 from thresher.slots.views import NAMED_VIEWS
 

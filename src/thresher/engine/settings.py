@@ -17,7 +17,7 @@ from thresher.core.errors import ThresherError, is_number, unknown
 from thresher.core.objective import ObjectiveLike
 from thresher.core.recipe import Averaging, MixLike, View
 from thresher.core.schedules import Schedule
-from thresher.engine.step.learner import MakeOptimizer
+from thresher.engine.step.optimizer import MakeOptimizer
 
 DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM = 128, 60, 0.9
 ELSEWHERE = {"lr": "learning_rate", "batch_size": "batch", "num_epochs": "epochs", "train": "data"}  # what others say

@@ -20,7 +20,7 @@ from thresher.data.features import FEATURES
 from thresher.engine.loop.batches import Sweeper
 from thresher.engine.loop.rounds import decided_in_parts, parts_for
 from thresher.engine.step.learner import Taps
-from thresher.engine.step.step import with_peers
+from thresher.engine.step.passes import with_peers
 from thresher.engine.step.teacher import Teacher
 
 

@@ -34,8 +34,9 @@ from thresher.engine.start.ready_teacher import with_teacher_output
 from thresher.engine.start.together import check_several, check_sharded, share_learner
 from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import Learner
+from thresher.engine.step.passes import Passes
 from thresher.engine.step.shared import SharedStep
-from thresher.engine.step.step import Passes, Step
+from thresher.engine.step.step import Step
 from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 from thresher.engine.store.about import identity
 from thresher.engine.store.checkpoint import Record

@@ -1,16 +1,13 @@
 """A learner: one network with its objective, its moving average, and an optimizer that can skip a step."""
 
 import copy
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.optim import SGD, Adam, AdamW, Optimizer
-from torch.optim import optimizer as of_all
 from torch.utils.hooks import RemovableHandle
 
 from thresher.core.errors import ThresherError
@@ -19,10 +16,9 @@ from thresher.core.one_output import OneOutput, adapt
 from thresher.core.recipe import Averaging
 from thresher.engine.device.placement import as_written, shard_of
 from thresher.engine.several.ranks import Ranks
-from thresher.engine.step.optimizer_state import copied, load_optimizer, put_back
+from thresher.engine.step.optimizer import Kernels, MakeOptimizer, load_optimizer, made, step_unless
 
 LAST_INPUTS = "inputs of the last Linear layer"  # the name under which taps keep them
-MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
 class Taps:
@@ -71,27 +67,6 @@ class Taps:
             handle.remove()
 
 
-def _made(make_optimizer: MakeOptimizer, trainable: list[nn.Parameter]) -> Optimizer:
-    """The optimizer, refused where it would not move these parameters."""
-    try:
-        made = make_optimizer(trainable)
-    except ThresherError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise ThresherError(
-            f"The optimizer cannot be made ({error}): pass lambda parameters: torch.optim.SGD(parameters, lr=0.1)."
-        ) from error
-    if isinstance(made, Optimizer):
-        ours = set(map(id, trainable))
-        if any(id(each) not in ours for group in made.param_groups for each in group["params"]):
-            raise ThresherError(
-                "The optimizer moves other parameters than the model's: make it of the parameters that it is given."
-            )
-        if not all(math.isfinite(float(group["lr"])) for group in made.param_groups):
-            raise ThresherError("The optimizer has a learning rate that is not finite: give it a number.")
-    return made
-
-
 class Learner:
     """One network in training."""
 
@@ -120,7 +95,7 @@ class Learner:
         trainable = [p for p in [*model.parameters(), *objective.parameters()] if p.requires_grad]
         if not trainable:
             raise ThresherError("The model has no trainable parameter: call requires_grad_() on what should learn.")
-        self.optimizer = fused_where_possible(_made(make_optimizer, trainable))
+        self.optimizer = made(make_optimizer, trainable)
         self.kernels = Kernels(self.optimizer)
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.has_statistics = any(isinstance(layer, _BatchNorm) for layer in model.modules())
@@ -205,8 +180,18 @@ class Learner:
         self.batch_memory = {name: value.to(device) for name, value in saved["batch_memory"].items()}
         self.epoch_memory = {name: value.to(device) for name, value in saved["epoch_memory"].items()}
 
+    def move(self, skip: Tensor | None) -> None:
+        """One step of the optimizer and of the average; none where the device scalar `skip` is 1."""
+        if not self.kernels.step(skip):
+            if skip is None:
+                self.optimizer.step()
+            else:
+                step_unless(skip, self.optimizer)
+            self.kernels.ready()  # so that the second step does what all later ones do
+        self._move_average(skip)
+
     @torch.no_grad()
-    def move_average(self, skip: Tensor | None) -> None:
+    def _move_average(self, skip: Tensor | None) -> None:
         """average ← rate · average + (1 - rate) · model, for parameters and buffers, unless the step was skipped."""
         if self.average is None or self.rate is None:
             return
@@ -241,130 +226,3 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-def fused_where_possible(optimizer: Optimizer) -> Optimizer:
-    """Use the fused kernels where the optimizer has them and the caller did not choose otherwise: they can skip a step.
-
-    On CUDA the learning rate becomes a device scalar, which a captured step reads anew each time.
-    """
-    if not isinstance(optimizer, Optimizer):
-        raise ThresherError("optimizer= must be a function of the parameters that returns a torch.optim.Optimizer.")
-    if isinstance(optimizer, torch.optim.LBFGS | torch.optim.ASGD | torch.optim.Rprop | torch.optim.SparseAdam):
-        raise ThresherError(f"{type(optimizer).__name__} cannot skip a step: choose Adam, AdamW, SGD or RMSprop.")
-    if isinstance(optimizer, SGD) and any(group["momentum"] and group["dampening"] for group in optimizer.param_groups):
-        raise ThresherError("SGD with dampening cannot skip its first step: leave dampening out.")
-    for group in optimizer.param_groups:
-        if _can_fuse(optimizer, group):
-            group["fused"] = True
-            device = group["params"][0].device
-            if device.type == "cuda":
-                group["lr"] = torch.tensor(float(group["lr"]), device=device)
-                if "capturable" in group:
-                    group["capturable"] = True
-            if isinstance(optimizer, SGD) and group["momentum"]:
-                # A skipped first step would otherwise leave the buffers uninitialised.
-                for parameter in group["params"]:
-                    optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return optimizer
-
-
-def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
-    """One optimizer step, undone where the device scalar `skip` is 1: parameters and state stay as they were."""
-    if all(group.get("fused") for group in optimizer.param_groups):
-        optimizer.found_inf, optimizer.grad_scale = skip, None  # type: ignore[attr-defined]
-        optimizer.step()
-        return
-    before = copied(optimizer)
-    optimizer.step()
-    put_back(optimizer, before, skip)
-
-
-class Kernels:
-    """The fused kernels of an optimizer, on lists of its tensors that are made once instead of in every step.
-
-    The numbers are those of `optimizer.step()`, whose bookkeeping costs as much as the kernels of a small network. It
-    makes the first step, and all where it could do more than the kernels: hooks, a schedule around it, `amsgrad`. On
-    CUDA it makes all: there a step is captured once, and bookkeeping costs nothing afterwards.
-    """
-
-    def __init__(self, optimizer: Optimizer):
-        self.optimizer = optimizer
-        self.state: Any = None  # of the optimizer, as it was when the lists were made
-        self.lists: list[tuple[dict[str, Any], list[Tensor], list[list[Tensor]], Tensor | None]] = []
-
-    def step(self, skip: Tensor | None) -> bool:
-        """Make the step, or leave it as it is where the scalar `skip` is 1; False where the optimizer has to."""
-        if self.optimizer.state is not self.state and not self.ready():
-            return False
-        gradients = [[p.grad for p in parameters if p.grad is not None] for _, parameters, _, _ in self.lists]
-        found = sum(map(len, gradients))
-        if self._does_more() or found < sum(len(parameters) for _, parameters, _, _ in self.lists):
-            return False
-        with torch.no_grad():
-            for (group, parameters, kept, steps), own in zip(self.lists, gradients, strict=True):
-                self._call(group, parameters, own, kept, steps, skip)
-        return True
-
-    def ready(self) -> bool:
-        """Whether there are lists now: of optimizers whose kernels are known, once every parameter has its state."""
-        kept = ("momentum_buffer",) if type(self.optimizer) is SGD else ("step", "exp_avg", "exp_avg_sq")
-        if type(self.optimizer) not in (Adam, AdamW, SGD) or self._does_more():
-            return False
-        made = []
-        for group in self.optimizer.param_groups:
-            parameters = group["params"]
-            states = [self.optimizer.state[each] for each in parameters if each in self.optimizer.state]
-            names = kept if group.get("momentum") != 0 else ()
-            kinds = {(p.device.type, p.dtype) for p in parameters}
-            if not group.get("fused") or group.get("amsgrad") or len(kinds) != 1 or kinds.pop()[0] != "cpu":
-                return False
-            if names and (
-                len(states) < len(parameters) or any(name not in state for state in states for name in names)
-            ):
-                return False
-            steps = torch.stack([state["step"] for state in states]) if "step" in names else None
-            for state, own in zip(states, () if steps is None else steps.unbind(), strict=False):
-                state["step"] = own  # so that one operation counts for all parameters
-            made.append((group, parameters, [[state[name] for state in states] for name in names], steps))
-        self.lists, self.state = made, self.optimizer.state
-        return True
-
-    def _does_more(self) -> bool:
-        one = self.optimizer
-        hooks = one._optimizer_step_pre_hooks or one._optimizer_step_post_hooks
-        hooks = hooks or of_all._global_optimizer_pre_hooks or of_all._global_optimizer_post_hooks
-        return bool(hooks) or "step" in vars(one) or len(one.param_groups) != len(self.lists or one.param_groups)
-
-    def _call(
-        self,
-        group: dict[str, Any],
-        parameters: list[Tensor],
-        gradients: list[Tensor],
-        kept: list[list[Tensor]],
-        steps: Tensor | None,
-        skip: Tensor | None,
-    ) -> None:
-        how = {name: group[name] for name in ("lr", "weight_decay", "maximize")} | {"found_inf": skip}
-        if steps is None:
-            momenta = kept[0] if kept else []
-            of_sgd = {name: group[name] for name in ("momentum", "dampening", "nesterov")}
-            torch._fused_sgd_(parameters, gradients, momenta, is_first_step=False, grad_scale=None, **how, **of_sgd)
-            return
-        each, means, squares = kept
-        (beta1, beta2), kernel = group["betas"], torch._fused_adam_
-        if group["decoupled_weight_decay"]:
-            kernel = torch._fused_adamw_
-        steps += 1 if skip is None else 1 - skip
-        kernel(
-            parameters, gradients, means, squares, [], each, amsgrad=False, beta1=beta1, beta2=beta2,
-            eps=group["eps"], grad_scale=None, **how,
-        )  # fmt: skip
-
-
-def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:
-    if type(optimizer) not in (Adam, AdamW, SGD) or group.get("differentiable") or group.get("foreach"):
-        return False
-    if group.get("fused") is False:
-        return False
-    return all(p.is_floating_point() and shard_of(p) is p for p in group["params"])  # type: ignore[attr-defined]

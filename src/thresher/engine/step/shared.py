@@ -14,7 +14,8 @@ from thresher.engine.several.gather import SharedPairing, whole_evidence
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import Learner
-from thresher.engine.step.step import Step, with_peers
+from thresher.engine.step.passes import with_peers
+from thresher.engine.step.step import Step
 
 
 class SharedStep(Step):

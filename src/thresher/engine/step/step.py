@@ -7,157 +7,21 @@ are there from the beginning, so that signals and rules are about them.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import note_stage
-from thresher.core.evidence import Evidence, Now, Signal, looks_at_head
+from thresher.core.evidence import Evidence, Now, Signal
 from thresher.core.recipe import MixFromSet, Pairing, Recipe, seen_through
-from thresher.core.rule import Decision, ask, in_epoch, needs_of, signals_of
+from thresher.core.rule import Decision, ask, in_epoch
 from thresher.core.tasks import LABELS, POSITIONS, share_right
-from thresher.core.trees import Tree, call, concatenated
-from thresher.engine.device.placement import Autocast
-from thresher.engine.gradients.strategy import Strategy
-from thresher.engine.several.gather import CleanOfAll
+from thresher.core.trees import Tree
 from thresher.engine.step.blend import Blend
-from thresher.engine.step.forward import Batch, Pass, check_first_step, forward_pass, read_all
-from thresher.engine.step.learner import Learner, Taps, step_unless
-from thresher.engine.step.teacher import Teacher
+from thresher.engine.step.forward import Batch, Pass, check_first_step
+from thresher.engine.step.learner import Learner
+from thresher.engine.step.passes import Passes
 from thresher.record.ledger import EpochRows, Note
-
-
-def with_peers(seen: Sequence[Evidence]) -> list[Evidence]:
-    """Each network's evidence, with that of the next one as its peer's."""
-    others = [*seen[1:], seen[0]]
-    return [own.replace(others={**own.others, "peer": peer}) for own, peer in zip(seen, others, strict=True)]
-
-
-class Passes:
-    """How the networks of a recipe look at batches: which signals and whose other evidence its batch rules read."""
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        learners: Sequence[Learner],
-        classes: int | None,
-        autocast: Autocast,
-        strategy: Strategy | None,
-        teacher: Teacher | None,
-        of_clean: CleanOfAll | None = None,
-    ):
-        self.learners, self.classes, self.autocast, self.strategy = learners, classes, autocast, strategy
-        self.of_clean = of_clean
-        relabel = recipe.relabel_on("batch")
-        asked = (recipe.each_batch, relabel)
-        self.asks = any(part is not None for part in asked)
-        self.weighs = recipe.each_batch is not None or recipe.each_epoch is not None
-        self.wanted, self.needs = signals_of((*asked, recipe.mix)), needs_of(asked)
-        self.of_head = tuple(signal for signal in self.wanted if looks_at_head([signal]))
-        self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
-        inside = strategy is not None or bool(self.of_head)
-        self.looks_inside = bool(learners[0].objective.layers) or (inside and recipe.mix is None)
-        own = next(learners[0].objective.parameters(), None)
-        sharded = learners[0].sharded  # then gradients of shards come from an ordinary backward pass
-        self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None or sharded
-
-    def before_rules(
-        self, batches: Sequence[Batch], views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
-    ) -> list[Pass]:
-        """For each network its pass over its batch, with the other evidence its rules read and the signals computed."""
-        passes = [self._pass(*own, views, now, clean, mixes) for own in zip(self.learners, batches, strict=True)]
-        seen = [
-            self._with_average(learner, own.evidence, batch, views[:1], now)
-            for learner, own, batch in zip(self.learners, passes, batches, strict=True)
-        ]
-        if "peer" in self.needs:
-            seen = with_peers(seen)
-        for evidence in seen:
-            read_all(evidence, self.wanted)
-        return [
-            own if own.evidence is evidence else replace(own, evidence=evidence)
-            for own, evidence in zip(passes, seen, strict=True)
-        ]
-
-    def _pass(
-        self, learner: Learner, batch: Batch, views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
-    ) -> Pass:
-        """A pass to learn from; where the batch will be mixed, one for the rules alone, if any are asked."""
-        if mixes and not self.asks:
-            return self._unseen(learner, batch, now)
-        how: dict[str, Any] = {"views": views, "keep_graph": self.keeps_graph}
-        if mixes:
-            how = {"views": views[:1], "leave_no_trace": True}
-        elif self.strategy is None:
-            how["through"] = learner.through
-        with torch.set_grad_enabled(not mixes or self.strategy is not None):
-            return forward_pass(
-                learner.model, learner.objective, learner.taps, batch, wanted=self.wanted, autocast=self.autocast,
-                strategy=self.strategy, clean=clean, teacher=self.teacher, classes=self.classes,
-                memory=learner.batch_memory, of_clean=self.of_clean, **how, **vars(now),
-            )  # fmt: skip
-
-    def _unseen(self, learner: Learner, batch: Batch, now: Now) -> Pass:
-        """Evidence about a batch that no rule looks at before it is mixed."""
-        empty = torch.empty(0, device=batch.ids.device)
-        evidence = Evidence(
-            ids=batch.ids, targets=batch.targets, objective=learner.objective, raw_outputs=empty, inputs=batch.inputs,
-            columns=batch.columns, classes=self.classes, **vars(now),
-        )  # fmt: skip
-        return Pass(evidence, empty, {}, None)
-
-    def _with_average(
-        self, learner: Learner, evidence: Evidence, batch: Batch, views: Sequence[Tree], now: Now
-    ) -> Evidence:
-        """Evidence with the average's beside it, where rules read that."""
-        if "average" not in self.needs or learner.average is None:
-            return evidence
-        with torch.no_grad():
-            average = forward_pass(
-                learner.average, learner.objective, learner.average_taps or Taps(learner.average), batch,
-                views=views, autocast=self.autocast, classes=self.classes, wanted=self.of_head, **vars(now),
-            ).evidence  # fmt: skip
-        return evidence.replace(others={**evidence.others, "average": average})
-
-    def to_learn(
-        self,
-        learner: Learner,
-        seen: Pass,
-        views: Sequence[Tree],
-        targets: Tensor,
-        weights: Tensor,
-        blend: Blend | None,
-    ) -> list[Evidence]:
-        """The evidence of each view that the losses come from: the pass's own, or of a new pass over mixed inputs."""
-        evidence = seen.evidence
-        if blend is None:
-            if len(views) == 1:
-                return [evidence if targets is evidence.targets else evidence.replace(targets=targets)]
-            outputs, layers = seen.outputs, seen.layers
-        else:
-            views = blend.of_inputs(views)
-            with self.autocast(), learner.taps.watching():
-                outputs = call(learner.model, concatenated(views), through=learner.through).float()
-            layers = learner.taps.take()
-            targets = blend.of_targets(targets, self.classes, weights if self.weighs else None)
-            evidence = evidence.replace(columns=blend.of_columns(evidence.columns, self.classes))
-        trained = []
-        for place, part in enumerate(outputs.chunk(len(views))):
-            kept = {name: value.chunk(len(views))[place] for name, value in layers.items()}
-            each = evidence.replace(raw_outputs=part, targets=targets, inputs=views[place], layers=kept, known={})
-            trained.append(self._with_teacher(each))
-        if "view" in learner.objective.needs:
-            following = [*trained[1:], trained[0]]
-            pairs = zip(trained, following, strict=True)
-            trained = [each.replace(others={**each.others, "view": other}) for each, other in pairs]
-        return trained
-
-    def _with_teacher(self, evidence: Evidence) -> Evidence:
-        if self.teacher is None:
-            return evidence
-        with self.autocast():
-            return evidence.replace(others={**evidence.others, "teacher": self.teacher(evidence)})
 
 
 class Step:
@@ -312,13 +176,7 @@ class Step:
                 clip(parameters)
             else:
                 nn.utils.clip_grad_norm_(parameters, clip)
-        if not learner.kernels.step(skip):
-            if skip is None:
-                learner.optimizer.step()
-            else:
-                step_unless(skip, learner.optimizer)
-            learner.kernels.ready()  # so that the second step does what all later ones do
-        learner.move_average(skip)
+        learner.move(skip)
 
     def _note(self, batch: Batch, evidence: Evidence, weights: Tensor) -> Note:
         given = evidence if evidence.targets is batch.targets else evidence.replace(targets=batch.targets)

@@ -29,7 +29,7 @@ from thresher.data import Splits, is_held_out, preparation_of
 from thresher.data.image_files import files_of
 from thresher.engine.plan import Plan
 from thresher.engine.step.learner import Learner
-from thresher.engine.step.optimizer_state import ABOUT_DEVICE
+from thresher.engine.step.optimizer import ABOUT_DEVICE
 from thresher.models import NamedModel
 from thresher.record.run_folder import MODEL
 
