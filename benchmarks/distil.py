@@ -22,7 +22,7 @@ from timing import write
 from torch import Tensor
 
 from thresher import Examples, Recipe
-from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.loop.training import Training
 from thresher.engine.plan import make_plan
 from thresher.engine.settings import TrainSettings

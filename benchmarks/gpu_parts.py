@@ -17,7 +17,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from thresher import Examples, Moment, Recipe, fit
 from thresher.engine.loop import history, training
-from thresher.engine.loop.batches import BatchSource, Sweeper, TrainStream
+from thresher.engine.loop.feed import BatchSource, TrainStream
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.passes import Passes
 from thresher.engine.step.step import Step

@@ -53,14 +53,14 @@ def files_of_a_step() -> list[str]:
     calls, found = 0, list[str]()
     step: Callable[..., None] = Step.__call__
 
-    def watched_step(*given: Any) -> None:
+    def watched_step(*given: Any, **named: Any) -> None:
         nonlocal calls
         calls += 1
         if calls != 40:
-            step(*given)
+            step(*given, **named)
             return
         with watched() as files:
-            step(*given)
+            step(*given, **named)
         found.extend(files)
 
     Step.__call__ = watched_step  # type: ignore[method-assign]

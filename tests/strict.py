@@ -61,14 +61,14 @@ def strictly(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[tuple[str, A
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a copy to the host makes it wait")
 
-    def call(self: Step, *args: Any) -> None:
+    def call(self: Step, *args: Any, **named: Any) -> None:
         self.is_first = False  # the first step of a run is looked at, which waits
         with Strict() as mode, pytest.MonkeyPatch.context() as patch:
             for name in ("tensor", "as_tensor"):
                 patch.setattr(torch, name, partial(_made_there, getattr(torch, name)))
             for name in ("cpu", "numpy", "tolist", "item", "__bool__", "__float__", "__int__", "__array__"):
                 patch.setattr(Tensor, name, refuse)
-            original(self, *args)
+            original(self, *args, **named)
         notes.append(mode.done)
 
     monkeypatch.setattr(Step, "__call__", call)

@@ -22,7 +22,7 @@ from thresher.core.evidence import Evidence
 from thresher.core.schedules import Schedule
 from thresher.engine.device import capture
 from thresher.engine.device.capture import Aside, Captured, obstacle, phase
-from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.objectives import CrossEntropy, LayerPair, NearUniform, Objective, Variational
 from thresher.rules import KeepSmallest, product, warmup
 from thresher.slots.mix import Mixup, Pairing
@@ -241,7 +241,7 @@ def test_a_padded_sweep_gives_the_same_outputs(monkeypatch: pytest.MonkeyPatch, 
             shapes.append(len(inputs["index"]))
             return self.function(**inputs)
 
-    monkeypatch.setattr("thresher.engine.loop.batches.Captured", Direct)
+    monkeypatch.setattr("thresher.engine.loop.sweeper.Captured", Direct)
     train, objective = examples(), CrossEntropy()
     model = nn.Sequential(nn.Flatten(), nn.Linear(train.inputs[0].numel(), 3))
     positions = torch.arange(count)

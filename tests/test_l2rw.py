@@ -27,7 +27,7 @@ from thresher.data import take_clean
 from thresher.data.loading import digits
 from thresher.engine import weigh as weigh_module
 from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
-from thresher.engine.loop.batches import CleanStream
+from thresher.engine.loop.feed import CleanStream
 from thresher.engine.start.gradient_trial import choose_strategy
 from thresher.engine.step.forward import Batch
 from thresher.methods import clean_only, fine_tune

@@ -19,7 +19,7 @@ import thresher
 from thresher import Recipe, fit, signals, weigh
 from thresher.core.evidence import Evidence
 from thresher.engine.gradients.strategy import Factored
-from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.objectives import CrossEntropy
 from thresher.rules import ClipNorm, Decision, KeepLargest, KeepSmallest, Rule, Uniform, from_peer, per_class, product
 from thresher.slots.mix import Pairing

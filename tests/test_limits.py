@@ -15,7 +15,7 @@ from thresher.core import seeding
 from thresher.core.evidence import Evidence
 from thresher.core.rule import Decision
 from thresher.core.schedules import cosine, ramp
-from thresher.engine.loop.batches import TrainStream
+from thresher.engine.loop.feed import TrainStream
 from thresher.methods import METHODS
 from thresher.rules import ClipNorm, KeepSmallest, Uniform, every, from_peer, once, per_class, product, warmup
 from thresher.slots.average import Growing

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from thresher import Examples, Recipe, fit, weigh
 from thresher.core.errors import ThresherError
 from thresher.core.recipe import shuffled
-from thresher.engine.loop.batches import TrainStream
+from thresher.engine.loop.feed import TrainStream
 from thresher.methods import method
 from thresher.record.ledger import Ledger
 from thresher.report import write_report

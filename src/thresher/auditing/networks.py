@@ -13,7 +13,7 @@ from thresher.auditing.neighbours import feature_space, nearest, votes
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.signals import features
-from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.plan import epochs_for
 from thresher.engine.settings import TrainSettings
 from thresher.engine.start.checks import first_of

@@ -22,8 +22,8 @@ from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, n
 from thresher.core.seeding import generator, preserved, seed_global
 from thresher.core.tasks import CLASSES, REAL
 from thresher.engine.device.placement import Precision, autocast_on, several
-from thresher.engine.loop.batches import Sweeper
 from thresher.engine.loop.rounds import decided_in_parts, parts_for
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.several.shards import Shards
 from thresher.engine.start.checks import check_round, first_of, output_width

@@ -19,7 +19,7 @@ from thresher.core.recipe import Recipe, View, seen_through
 from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, predicted_classes
 from thresher.core.trees import Tree, call
 from thresher.data.preparation_record import preparation_from_record
-from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.step.learner import evaluating
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective

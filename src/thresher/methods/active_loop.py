@@ -27,8 +27,8 @@ from thresher.core.rule import RuleLike, needs_of
 from thresher.core.seeding import derive, generator
 from thresher.engine.acquire import acquire
 from thresher.engine.device.placement import find_device
-from thresher.engine.loop.batches import Sweeper
 from thresher.engine.loop.history import measure
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.run import Run
 from thresher.engine.start.checks import check_round
 from thresher.engine.store.about import describe

@@ -6,7 +6,7 @@ from torch import Tensor
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
-from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.run import Run
 from thresher.methods.method import Trainer
 from thresher.objectives import ForwardCorrection, as_objective, transition_from_anchors

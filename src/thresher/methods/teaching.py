@@ -20,7 +20,7 @@ from thresher.core.seeding import derive, preserved
 from thresher.core.targets import one_hot_if_ids
 from thresher.core.tasks import CLASSES
 from thresher.data import Predictions, read_predictions
-from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.run import Run
 from thresher.engine.start.checks import check_recipe, try_sets
 from thresher.engine.step.teacher import TEACHER_OUTPUT, from_probabilities

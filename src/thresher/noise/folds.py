@@ -12,7 +12,7 @@ from thresher.core.recipe import Recipe
 from thresher.core.seeding import generator
 from thresher.core.signals import loss
 from thresher.core.tasks import CLASSES, REAL
-from thresher.engine.loop.batches import Sweeper
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.train import train_recipe
 from thresher.noise.audit_rate import audit_rate
 from thresher.noise.estimate import Estimate

@@ -11,8 +11,8 @@ from thresher.core.examples import Examples
 from thresher.core.objective import Objective
 from thresher.core.recipe import Recipe
 from thresher.core.rule import RuleLike, columns_of, signals_of
-from thresher.engine.loop.batches import Sweeper
 from thresher.engine.loop.epoch import decide_epoch
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.start.gradient_trial import last_linear
 from thresher.engine.step.learner import Taps
 from thresher.engine.weigh import uncached

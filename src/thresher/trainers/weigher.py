@@ -15,7 +15,7 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of, signals_of
 from thresher.core.seeding import derive, generator
 from thresher.core.trees import one_tensor
-from thresher.engine.loop.batches import CleanStream
+from thresher.engine.loop.feed import CleanStream
 from thresher.engine.start.checks import check_recipe
 from thresher.engine.step.step import note_of, shares_of
 from thresher.engine.weigh import Looked, decided, look

@@ -17,8 +17,8 @@ from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
 from thresher.core.signals import features
 from thresher.core.targets import one_hot_if_ids
 from thresher.data.features import FEATURES
-from thresher.engine.loop.batches import Sweeper
 from thresher.engine.loop.rounds import decided_in_parts, parts_for
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.step.learner import Taps
 from thresher.engine.step.passes import with_peers
 from thresher.engine.step.teacher import Teacher

@@ -12,8 +12,8 @@ from thresher.core.evidence import Evidence
 from thresher.core.examples import Examples
 from thresher.core.signals import loss
 from thresher.core.tasks import CLASSES, LABELS, POSITIONS, REAL, share_right
-from thresher.engine.loop.batches import Sweeper
 from thresher.engine.loop.scores import label_scores, position_scores, r_squared, robust_scores
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.step.learner import Learner, evaluating
 from thresher.engine.store.checkpoint import Record
 from thresher.record.ledger import EpochRows, Note, residual_belief

@@ -17,14 +17,13 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import columns_of, needs_of, schedules_of
 from thresher.core.schedules import Schedule, observers_of
 from thresher.core.seeding import derive, preserved, seed_global
-from thresher.core.trees import Tree
 from thresher.engine.device.capture import Captured, obstacle, phase
 from thresher.engine.device.placement import shard_of
 from thresher.engine.loop.batch_norm import renew_averages
-from thresher.engine.loop.batches import BatchSource, CleanStream, Sweeper, TrainStream, streamed
 from thresher.engine.loop.epoch import EpochDecisions, decide_epoch
+from thresher.engine.loop.feed import Feed, Given
 from thresher.engine.loop.history import Columns, Scores, epoch_record, fill_unseen
-from thresher.engine.loop.partners import drawn_partners
+from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.plan import Plan
 from thresher.engine.several.gather import CleanOfAll, NotesOfAll
 from thresher.engine.several.ranks import Ranks
@@ -32,7 +31,6 @@ from thresher.engine.several.shards import Shards
 from thresher.engine.start.checks import Tried, check_recipe, check_run, first_of, try_model, try_sets
 from thresher.engine.start.ready_teacher import with_teacher_output
 from thresher.engine.start.together import check_several, check_sharded, share_learner
-from thresher.engine.step.forward import Batch
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.passes import Passes
 from thresher.engine.step.shared import SharedStep
@@ -41,7 +39,7 @@ from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 from thresher.engine.store.about import identity
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
-from thresher.record.ledger import EpochRows, Ledger, epoch_table, last_visits, steps_at_once
+from thresher.record.ledger import EpochRows, Ledger, epoch_table, steps_at_once
 
 Value = TypeVar("Value")
 
@@ -59,58 +57,52 @@ class Training:
         ranks: Ranks | None = None,
     ):
         self.recipe, self.plan, self.ranks = recipe, plan, ranks
-        train, needs = sets["train"], needs_of(recipe)
-        objective = as_objective(recipe.objective, train.task)
-        said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
-        given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average, "teacher": said}
-        given["view"] = len(recipe.views) > 1 or None
-        check_recipe(recipe, objective, train, given)
-        check_run(recipe, plan.epochs)
-        if ranks is not None:
-            check_several(ranks, recipe, objective, models, plan.batch)
-        clean = sets.get("clean") if "clean" in needs else None
-        self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
-        device = train.targets.device
-        tried = try_model(recipe, models[0], objective.to(device), train, plan.seed, clean, plan.clean_batch)
-        try_sets(models[0], sets, plan.seed)
-        schedules = schedules_of(recipe)
-        self.observers = observers_of(schedules, train, plan.epochs) if schedules else []  # may refuse: before hooks
-        if ranks is not None and ranks.sharded:
-            check_sharded(tried)
-        self.learners = _learners(recipe, models, train, plan, tried, ranks)
-        self.refusal = obstacle(self.learners[0].optimizer, device) if plan.captured else "it was not asked for"
-        if ranks is not None and plan.captured:
-            self.refusal = "in several processes the host adds up gradients during the backward pass"
+        tried = _tried(recipe, models, sets, plan, teacher, ranks)
+        schedules, needs = schedules_of(recipe), needs_of(recipe)
+        self.observers = observers_of(schedules, sets["train"], plan.epochs) if schedules else []  # may refuse
+        self.learners = _learners(recipe, models, sets["train"], plan, tried, ranks)
+        self.refusal = self._why_uncaptured()
         captured = self.refusal is None
+        objective = self.learners[0].objective
         taught = Teacher(teacher, objective.teacher_layers) if "teacher" in needs else None
-        at_once = max(1024 if captured else 512, plan.batch)
         self.sweeper = Sweeper(
-            at_once, plan.autocast, plan.workers, tried.in_sweep, captured, plan.channels_last, taught,
-            shards=None if ranks is None else Shards(ranks), signals_at_once=plan.settings.signals_at_once,
+            max(1024 if captured else 512, plan.batch), plan.autocast, plan.workers, tried.in_sweep, captured,
+            plan.channels_last, taught, None if ranks is None else Shards(ranks), plan.settings.signals_at_once,
         )  # fmt: skip
         self.sets = dict(sets)
         if taught is not None and taught.network is not None:
             asked = partial(self.sweeper, taught.network, objective)
             self.sets |= with_teacher_output(sets, lambda examples: asked(examples).outputs)
-        self.train = train = self.sets["train"]
-        every = 1 if captured else steps_at_once(plan.batch, train.outputs)
-        together = None if ranks is None else NotesOfAll(ranks, plan.batch)
-        self.rows = [EpochRows(train, every, together) for _ in models]
-        of_clean = None if ranks is None else CleanOfAll(ranks, plan.clean_batch)
-        passes = Passes(recipe, self.learners, train.classes, plan.autocast, tried.in_step, taught, of_clean)
-        of_step = (recipe, passes, self.rows, plan.batch, plan.clean_batch)
-        self.step = Step(*of_step) if ranks is None else SharedStep(*of_step, ranks=ranks)
+        self.train = self.sets["train"]
+        self.step = self._make_step(tried, taught)
         self.generator = torch.Generator(self.device)
         self.captured = Captured(self._one_step, (self.generator,)) if captured else None
         self.scalars = {s: torch.zeros((), dtype=torch.float64, device=self.device) for s in schedules}
-        self.visits = TrainStream(train, recipe.draw, plan.batch, plan.seed)
-        read = columns_of(recipe) if passes.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
-        self.source = BatchSource(train, sorted(read), plan.channels_last, clean)
+        read = columns_of(recipe) if self.step.passes.teacher is None else columns_of(recipe) | {TEACHER_OUTPUT}
+        self.feed = Feed(recipe, self.train, sets.get("clean") if "clean" in needs else None, sorted(read), plan, ranks)
         self.now = Now(0, plan.epochs, self.generator, self.scalars)
         self.epoch, self.steps_done, self.finished, self.stopped = 0, 0, False, False
         self.history: list[Record] = []
         self.ledger = Ledger()
         self.scores = Scores(self.sets, self.learners, self.sweeper, plan.keep_best)
+
+    def _why_uncaptured(self) -> str | None:
+        """Why the step is not captured as a CUDA graph; None where it is."""
+        if not self.plan.captured:
+            return "it was not asked for"
+        if self.ranks is not None:
+            return "in several processes the host adds up gradients during the backward pass"
+        return obstacle(self.learners[0].optimizer, self.plan.device)
+
+    def _make_step(self, tried: Tried, taught: Teacher | None) -> Step:
+        recipe, plan, ranks, train = self.recipe, self.plan, self.ranks, self.train
+        every = 1 if self.refusal is None else steps_at_once(plan.batch, train.outputs)
+        together = None if ranks is None else NotesOfAll(ranks, plan.batch)
+        self.rows = [EpochRows(train, every, together) for _ in self.learners]
+        of_clean = None if ranks is None else CleanOfAll(ranks, plan.clean_batch)
+        passes = Passes(recipe, self.learners, train.classes, plan.autocast, tried.in_step, taught, of_clean)
+        of_step = (recipe, passes, self.rows, plan.batch, plan.clean_batch)
+        return Step(*of_step) if ranks is None else SharedStep(*of_step, ranks=ranks)
 
     @property
     def device(self) -> torch.device:
@@ -127,48 +119,22 @@ class Training:
             scalar.fill_(self._settled(schedule)(epoch, plan.epochs))
         self.now = Now(epoch, plan.epochs, self.generator, self.scalars)
         decided = self._decided()
-        decisions = None if decided is None else decided.decisions
         at_most = None if plan.steps is None else plan.steps - self.steps_done
-        order = self.visits.order(epoch, decisions, at_most)
-        clean = self.clean.order(epoch, len(order))
-        drawn, mix = None, self.recipe.mix
-        if mix is not None:
-            columns = {} if decisions is None else decisions[0].columns
-            drawn = drawn_partners(mix, self.train, order, columns, epoch, plan.seed)
-        inputs, clean_inputs, partner_inputs = (
-            streamed(examples, self._own(places), len(order), seed=plan.seed, epoch=epoch, workers=plan.workers)
-            for examples, places in (
-                (self.train, order),
-                (self.clean.clean, clean),
-                (self.train, None if drawn is None else drawn.partner),
-            )
-        )
-        rows = last_visits(order, len(self.train))
-        key = None if self.captured is None else self._recorded_for(epoch, drawn is None)
+        feed = self.feed.of_epoch(epoch, None if decided is None else decided.decisions, at_most)
+        key = None if self.captured is None else self._recorded_for(epoch, feed.has_partners)
         alike = self.ranks is None or self.ranks.is_first or self.step.draws_as_one()
         rank = () if alike or self.ranks is None else (self.ranks.rank,)  # for masks of dropout
         with preserved(self.device):
-            steps = zip(order.unbind(), rows.unbind(), inputs, clean_inputs, partner_inputs, strict=True)
-            for done, (index, place, own, own_clean, own_partner) in enumerate(steps):
+            for done, given in enumerate(feed.steps):
                 if plan.schedule is not None:
                     for learner in self.learners:
-                        learner.set_learning_rate(plan.schedule(epoch + done / len(order), plan.epochs))
+                        learner.set_learning_rate(plan.schedule(epoch + done / feed.count, plan.epochs))
                 seed_global(self.device, plan.seed, epoch, done, *rank)
-                with raised_in(partial(self._place_of, index, done)):
-                    self._take_step(
-                        key,
-                        index=index,
-                        rows=place,
-                        inputs=own,
-                        clean=None if clean is None else clean[done],
-                        clean_inputs=own_clean,
-                        partner=None if drawn is None else drawn.partner[done],
-                        share=None if drawn is None else drawn.share[done],
-                        partner_inputs=own_partner,
-                    )
+                with raised_in(partial(self._place_of, given.positions, done)):
+                    self._take_step(key, **given._asdict())
                 self.steps_done += 1
-                yield done + 1, len(order)
-        self._end_epoch(started, len(order), decided, self.step.sees_only_blends(epoch, drawn is not None))
+                yield done + 1, feed.count
+        self._end_epoch(started, feed.count, decided, self.step.sees_only_blends(epoch, feed.has_partners))
 
     def _place_of(self, positions: Tensor, done: int) -> str:
         first = ", ".join(map(str, self.train.ids[positions[:3]].tolist()))
@@ -178,10 +144,10 @@ class Training:
         """What the recipe decides about the whole set before the first step, where it has anything that does."""
         if self.recipe.each_epoch is None and self.recipe.relabel_on("epoch") is None:
             return None
-        columns, validation = self.source.columns, self.sets.get("validation")
+        columns, validation = self.feed.source.columns, self.sets.get("validation")
         with raised_in("each_epoch"):
             made = decide_epoch(self.recipe, self.learners, self.train, columns, validation, self.sweeper, self.now)
-        self.source.begin(made.decisions, made.new_targets)
+        self.feed.source.begin(made.decisions, made.new_targets)
         return made
 
     def _settled(self, schedule: Schedule) -> Schedule:
@@ -190,9 +156,9 @@ class Training:
             schedule = observer.fill_in(schedule)
         return schedule
 
-    def _recorded_for(self, epoch: int, unmixed: bool) -> Hashable:
+    def _recorded_for(self, epoch: int, with_partners: bool) -> Hashable:
         """What a captured step takes for granted in this epoch."""
-        return (*phase(self.recipe, epoch), unmixed, *map(frozenset, self.source.decided))
+        return (*phase(self.recipe, epoch), with_partners, *map(frozenset, self.feed.source.decided))
 
     def _take_step(self, key: Hashable, **given: Any) -> None:
         if self.captured is None:
@@ -203,34 +169,8 @@ class Training:
             self.refusal = self.captured.refusal
             warnings.warn(f"The step runs without a CUDA graph: {self.refusal}", stacklevel=2)
 
-    def _one_step(
-        self,
-        index: Tensor,
-        rows: Tensor,
-        inputs: Tree | None,
-        clean: Tensor | None,
-        clean_inputs: Tree | None,
-        partner: Tensor | None,
-        share: Tensor | None,
-        partner_inputs: Tree | None,
-    ) -> None:
-        weights, wholes = self.source.weights_at(index), list[Batch]()
-        if self.ranks is not None:
-            whole = self.source.batch(index, rows, torch.empty(0))  # whose inputs no process has
-            wholes = self.source.as_decided(whole, index, len(self.learners))
-            own = (self._own(each, 0) for each in (index, rows, clean, partner, share))
-            index, rows, clean, partner, share = own  # type: ignore[assignment]
-        batch = self.source.batch(index, rows, inputs)
-        batches = self.source.as_decided(batch, index, len(self.learners))
-        trusted, partners = self.source.clean_batch(clean, clean_inputs), self.source.partners(partner, partner_inputs)
-        self.step(batch, batches, weights, self.now, trusted, partners, share, wholes)
-
-    def _own(self, rows: Tensor | None, along: int = 1) -> Tensor | None:
-        """Of rows [steps, batch], or [batch] along 0, those of this process; all where there are too few to share."""
-        if self.ranks is None or rows is None or rows.shape[along] < self.ranks.count:
-            return rows
-        part = self.ranks.part(rows.shape[along])
-        return rows.narrow(along, part.start, part.stop - part.start)
+    def _one_step(self, **given: Any) -> None:
+        self.step(now=self.now, **self.feed.batches(Given(**given), len(self.learners)))
 
     def _end_epoch(self, started: float, steps: int, decided: EpochDecisions | None, blended: bool) -> None:
         """Write the ledger's rows of the epoch and its record, and refuse to go on where training diverged."""
@@ -297,8 +237,8 @@ class Training:
             "steps_done": self.steps_done,
             "finished": self.finished,
             "stopped": self.stopped,
-            "carry": self.visits.carry,
-            "clean_carry": self.clean.carry,
+            "carry": self.feed.visits.carry,
+            "clean_carry": self.feed.clean.carry,
             "best": self.scores.best,
             "observed": [observer.state() for observer in self.observers],
             "shifts": [rows.shift.cpu() for rows in self.rows] if self.train.classes else [],
@@ -311,8 +251,8 @@ class Training:
             rows.shift.copy_(shift)
         self.epoch, self.steps_done = saved["epoch"], saved["steps_done"]
         self.finished, self.stopped = saved["finished"], saved["stopped"]
-        self.visits.carry, self.scores.best, self.history = saved["carry"], saved["best"], list(saved["history"])
-        self.clean.carry = saved["clean_carry"]
+        self.feed.visits.carry, self.scores.best, self.history = saved["carry"], saved["best"], list(saved["history"])
+        self.feed.clean.carry = saved["clean_carry"]
         for observer, state in zip(self.observers, saved["observed"], strict=True):
             observer.load_state(state)
         self.ledger.parts = list(saved["ledger"])
@@ -324,6 +264,33 @@ class Training:
     def close(self) -> None:
         for learner in self.learners:
             learner.remove_hooks()
+
+
+def _tried(
+    recipe: Recipe,
+    models: Sequence[nn.Module],
+    sets: Mapping[str, Examples],
+    plan: Plan,
+    teacher: nn.Module | None,
+    ranks: Ranks | None,
+) -> Tried:
+    """What a trial of the model found, once everything was checked that can be before anything is trained."""
+    train = sets["train"]
+    objective = as_objective(recipe.objective, train.task)
+    said = train.columns.get(TEACHER_OUTPUT) if teacher is None else teacher
+    given = {**sets, "peer": recipe.peers > 1 or None, "average": recipe.average, "teacher": said}
+    given["view"] = len(recipe.views) > 1 or None
+    check_recipe(recipe, objective, train, given)
+    check_run(recipe, plan.epochs)
+    if ranks is not None:
+        check_several(ranks, recipe, objective, models, plan.batch)
+    clean = sets.get("clean") if "clean" in needs_of(recipe) else None
+    objective = objective.to(train.targets.device)
+    tried = try_model(recipe, models[0], objective, train, plan.seed, clean, plan.clean_batch)
+    try_sets(models[0], sets, plan.seed)
+    if ranks is not None and ranks.sharded:
+        check_sharded(tried)
+    return tried
 
 
 def _learners(

@@ -1,32 +1,125 @@
-"""Batches: their order in an epoch, what a step has to know about their examples, and sweeps over whole sets."""
+"""What the steps of an epoch are given: which examples, in which order, with which clean ones and partners."""
 
-import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from thresher.core.errors import ThresherError
-from thresher.core.evidence import Signal, Swept
 from thresher.core.examples import Examples
-from thresher.core.objective import Objective
-from thresher.core.one_output import one_output
-from thresher.core.recipe import Draw
-from thresher.core.rule import Decision
-from thresher.core.seeding import generator, preserved
-from thresher.core.tasks import POSITIONS, summary
+from thresher.core.recipe import Draw, MixFromSet, Pairing, Recipe, Visits
+from thresher.core.rule import Decision, in_epoch
+from thresher.core.seeding import generator
 from thresher.core.trees import Tree, mapped, selected
-from thresher.engine.device.capture import Captured
-from thresher.engine.device.placement import Autocast, as_written
-from thresher.engine.gradients.strategy import Strategy
-from thresher.engine.several.shards import Shards
-from thresher.engine.step.forward import Batch, forward_pass, read_all
-from thresher.engine.step.learner import Taps, evaluating
-from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
+from thresher.engine.plan import Plan
+from thresher.engine.several.ranks import Ranks
+from thresher.engine.step.forward import Batch
+from thresher.record.ledger import last_visits
+
+
+class Given(NamedTuple):
+    """What one step is given: positions [batch] of examples, clean examples and partners, and what streams bring."""
+
+    positions: Tensor
+    rows: Tensor  # of the ledger's notes: the positions, where an example is visited last
+    inputs: Tree | None
+    clean: Tensor | None
+    clean_inputs: Tree | None
+    partner: Tensor | None
+    share: Tensor | None
+    partner_inputs: Tree | None
+
+
+@dataclass(frozen=True)
+class EpochFeed:
+    """What the steps of one epoch are given."""
+
+    steps: Iterator[Given]
+    count: int
+    has_partners: bool
+
+
+class Feed:
+    """Which examples each step sees; of several processes, this one's part of them."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        train: Examples,
+        clean: Examples | None,
+        columns: Sequence[str],
+        plan: Plan,
+        ranks: Ranks | None,
+    ):
+        self.train, self.mix, self.plan, self.ranks = train, recipe.mix, plan, ranks
+        self.visits = TrainStream(train, recipe.draw, plan.batch, plan.seed)
+        self.clean = CleanStream(clean, plan.clean_batch, plan.seed)
+        self.source = BatchSource(train, columns, plan.channels_last, clean)
+
+    def of_epoch(self, epoch: int, decisions: Sequence[Decision] | None, at_most: int | None) -> EpochFeed:
+        """The steps of an epoch, no more than so many."""
+        order = self.visits.order(epoch, decisions, at_most)
+        clean = self.clean.order(epoch, len(order))
+        drawn = self._drawn_partners(order, {} if decisions is None else decisions[0].columns, epoch)
+        partner, share = (None, None) if drawn is None else (drawn.partner, drawn.share)
+        rows = last_visits(order, len(self.train))
+        inputs, clean_inputs, partner_inputs = (
+            self._streamed(examples, positions, len(order), epoch)
+            for examples, positions in ((self.train, order), (self.clean.clean, clean), (self.train, partner))
+        )
+        columns = (order, rows, inputs, clean, clean_inputs, partner, share, partner_inputs)
+        each = (repeat(None, len(order)) if column is None else column for column in columns)
+        return EpochFeed((Given(*step) for step in zip(*each, strict=True)), len(order), drawn is not None)
+
+    def batches(self, given: Given, networks: int) -> dict[str, Any]:
+        """What the step is called with: the batch, as each network gets it, its weights, clean ones and partners."""
+        source, wholes = self.source, list[Batch]()
+        weights = source.weights_at(given.positions)
+        if self.ranks is not None:
+            whole = source.batch(given.positions, given.rows, torch.empty(0))  # whose inputs no process has
+            wholes = source.as_decided(whole, given.positions, networks)
+        index, rows, clean, partner, share = (
+            self._own(each, 0) for each in (given.positions, given.rows, given.clean, given.partner, given.share)
+        )
+        assert index is not None
+        assert rows is not None
+        batch = source.batch(index, rows, given.inputs)
+        return {
+            "batch": batch,
+            "batches": source.as_decided(batch, index, networks),
+            "epoch_weights": weights,
+            "clean": source.clean_batch(clean, given.clean_inputs),
+            "partners": source.partners(partner, given.partner_inputs),
+            "share": share,
+            "wholes": wholes,
+        }
+
+    def _drawn_partners(self, order: Tensor, decided: Mapping[str, Tensor], epoch: int) -> Pairing | None:
+        """Partners and shares [steps, batch] for an epoch in this order, or None where none come from the whole set."""
+        mix = in_epoch(epoch, self.mix)
+        if not isinstance(mix, MixFromSet):
+            return None
+        return mix.draw(Visits(order, self.train, decided, epoch, generator(self.plan.seed, "mix", epoch)))
+
+    def _streamed(
+        self, examples: Examples | None, order: Tensor | None, steps: int, epoch: int
+    ) -> Iterable[Tree | None]:
+        """The inputs that a stream brings for each step; a set in memory is gathered inside the step."""
+        positions = self._own(order)
+        if examples is None or positions is None or examples.in_memory:
+            return repeat(None, steps)
+        return examples.batches(positions, seed=self.plan.seed, epoch=epoch, workers=self.plan.workers)
+
+    def _own(self, rows: Tensor | None, along: int = 1) -> Tensor | None:
+        """Of rows [steps, batch], or [batch] along 0, those of this process; all where there are too few to share."""
+        if self.ranks is None or rows is None or rows.shape[along] < self.ranks.count:
+            return rows
+        part = self.ranks.part(rows.shape[along])
+        return rows.narrow(along, part.start, part.stop - part.start)
 
 
 class BatchSource:
@@ -169,15 +262,6 @@ class CleanStream:
         return taken
 
 
-def streamed(
-    examples: Examples | None, order: Tensor | None, steps: int, *, seed: int, epoch: int, workers: int
-) -> Iterable[Tree | None]:
-    """The inputs that a stream brings for each step; a set in memory is gathered inside the step."""
-    if examples is None or order is None or examples.in_memory:
-        return [None] * steps
-    return examples.batches(order, seed=seed, epoch=epoch, workers=workers)
-
-
 def queued(carry: Tensor, drawn: Tensor) -> Tensor:
     """The remainder, then those drawn; those in both come last, so that no batch holds an example twice.
 
@@ -190,108 +274,3 @@ def queued(carry: Tensor, drawn: Tensor) -> Tensor:
     repeated[carry] = True
     repeated = repeated[drawn]
     return torch.cat([carry, drawn[~repeated], drawn[repeated]])
-
-
-@dataclass(frozen=True)
-class Sweeper:
-    """How to sweep: how many examples at once, in which precision, with how many loading workers, captured or not."""
-
-    batch: int = 512
-    autocast: Autocast = nullcontext
-    workers: int = 0
-    strategy: Strategy | None = None
-    captured: bool = False
-    channels_last: bool = False
-    teacher: Teacher | None = None  # for objectives that ask it
-    shards: Shards | None = None  # among several processes
-    signals_at_once: float = math.inf  # GiB that a rule of an epoch may see, which is else asked in parts
-    captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
-
-    def __call__(
-        self,
-        model: nn.Module,
-        objective: Objective,
-        examples: Examples,
-        *,
-        wanted: Sequence[Signal] = (),
-        taps: Taps | None = None,
-        positions: Tensor | None = None,
-    ) -> Swept:
-        """Outputs [n, ...] and the wanted signals of the examples (at these positions), in order.
-
-        Of classes at every token or pixel only a summary [n, 3] is kept.
-        """
-        found: list[list[Tensor]] = []
-        self.each(found.append, model, objective, examples, wanted=wanted, taps=taps, positions=positions)
-        outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
-        return Swept(outputs, dict(zip(wanted, values, strict=True)))
-
-    def each(
-        self,
-        take: Callable[[list[Tensor]], object],
-        model: nn.Module,
-        objective: Objective,
-        examples: Examples,
-        *,
-        wanted: Sequence[Signal] = (),
-        taps: Taps | None = None,
-        positions: Tensor | None = None,
-        by_prediction: bool = False,
-    ) -> None:
-        """Hand over outputs and wanted signals of a few examples at a time, in order."""
-        device = examples.targets.device
-        places = torch.arange(len(examples), device=device) if positions is None else positions
-        n = len(places)
-        if self.captured and examples.in_memory:  # every row has the one shape that was captured
-            places = torch.cat([places, places[:1].expand(-n % self.batch)])
-        batches = torch.split(places, self.batch)
-        rows = batches if self.shards is None else self.shards.of(batches)
-        strategy = self.strategy if self.strategy is not None and set(self.strategy.norms) & set(wanted) else None
-        see = self._seen(model, objective, examples, wanted, taps or Taps(model), strategy, by_prediction)
-        grad = torch.set_grad_enabled(strategy is not None)
-        with preserved(device), evaluating(model), evaluating(objective), as_written(), grad:
-            done = 0
-            stream = [None] * len(rows) if examples.in_memory else examples.batches(rows, workers=self.workers)
-            for turn, (row, inputs) in enumerate(zip(rows, stream, strict=True)):
-                if self.captured and examples.in_memory and strategy is None:
-                    key = (id(model), id(examples), by_prediction, *wanted)
-                    if key not in self.captures:
-                        self.captures[key] = Captured(see)
-                    seen = [value.clone() for value in self.captures[key]("sweep", index=row, inputs=inputs)]
-                else:
-                    seen = see(row, inputs)
-                brought = [seen] if self.shards is None else self.shards.brought(seen, turn, batches)
-                for values in brought:
-                    take([value[: n - done] for value in values])
-                    done += self.batch
-
-    def _seen(
-        self,
-        model: nn.Module,
-        objective: Objective,
-        examples: Examples,
-        wanted: Sequence[Signal],
-        taps: Taps,
-        strategy: Strategy | None,
-        by_prediction: bool,
-    ) -> Callable[[Tensor, Tree | None], list[Tensor]]:
-        """(positions, streamed inputs) -> the outputs of these examples, and their wanted signals."""
-        teacher = self.teacher if wanted and "teacher" in objective.needs else None
-        read = objective.columns if teacher is None else objective.columns | {TEACHER_OUTPUT}
-        source = BatchSource(examples, sorted(read) if wanted else (), self.channels_last)
-
-        def see(index: Tensor, inputs: Tree | None) -> list[Tensor]:
-            batch = source.batch(index, index, inputs)
-            evidence = forward_pass(
-                model, objective, taps, batch, wanted=wanted, autocast=self.autocast,
-                by_prediction=by_prediction, strategy=strategy, classes=examples.classes, teacher=teacher,
-            ).evidence  # fmt: skip
-            read_all(evidence, wanted)
-            outputs = evidence.outputs.detach()
-            if outputs.numel() == len(outputs):  # one number an example
-                one = one_output(outputs, examples.task, examples.classes)
-                outputs = outputs if one is None else one(outputs)
-            kept = summary(outputs, batch.targets) if examples.task == POSITIONS else outputs
-            return [kept, *(evidence.known[signal].detach() for signal in wanted)]
-
-        return see
