@@ -23,7 +23,7 @@ from thresher.engine.step.learner import Learner
 from thresher.engine.step.passes import Passes
 from thresher.engine.step.step import Step
 from thresher.objectives import NearUniform
-from thresher.record.ledger import EpochRows
+from thresher.record.epoch_rows import EpochRows
 
 # What each is called in the result, and where it stands. Parts that are inside of others are counted in both.
 OF_EPOCH: dict[str, tuple[Any, str]] = {

@@ -41,7 +41,7 @@ from torch.nn.parallel import DistributedDataParallel
 from thresher import Examples, fit
 from thresher.engine.several.gather import NotesOfAll
 from thresher.engine.several.ranks import Ranks
-from thresher.record.ledger import Note
+from thresher.record.epoch_rows import Note
 
 
 def network() -> nn.Module:

@@ -42,7 +42,7 @@ from thresher.engine.step.learner import Learner
 from thresher.engine.step.passes import Passes
 from thresher.engine.step.step import Step
 from thresher.objectives import PositionCrossEntropy
-from thresher.record.ledger import EpochRows
+from thresher.record.epoch_rows import EpochRows
 from thresher.rules import KeepSmallest, MetaGradient
 
 KEPT = 0.6

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from thresher.core.examples import Examples
 from thresher.record.issues import REASONS, Issues
-from thresher.record.outcome import save_previews
+from thresher.record.previews import save_previews
 
 
 def write_fake_run(

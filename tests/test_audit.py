@@ -19,7 +19,7 @@ from thresher.corruption import corrupt
 from thresher.data import digits
 from thresher.engine.settings import TrainSettings
 from thresher.noise.estimate import Estimate, cannot_tell
-from thresher.record.outcome import stored_picture
+from thresher.record.previews import stored_picture
 
 Array = np.ndarray[Any, Any]
 

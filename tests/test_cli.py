@@ -39,7 +39,7 @@ from thresher.engine.plan import make_optimizer, make_schedule
 from thresher.engine.store.checkpoint import RunFolder
 from thresher.methods import METHODS, WEIGHTINGS, methods
 from thresher.noise.noise_rate import Estimate
-from thresher.record.outcome import stored_picture
+from thresher.record.previews import stored_picture
 
 QUICK = ["--data", "blobs:200,3,4", "--model", "mlp:16", "--batch", "32"]
 PRL = [*QUICK, "--corrupt", "symmetric:0.4", "--method", "prl-l", "--noise-rate", "0.4"]

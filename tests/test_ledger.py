@@ -21,9 +21,11 @@ from thresher import Examples, Ledger, Recipe, Run, ThresherError, fit, signals
 from thresher.core.evidence import Evidence
 from thresher.core.rule import Decision
 from thresher.corruption import corrupt
+from thresher.record import epoch_rows
 from thresher.record import ledger as ledger_module
-from thresher.record.ledger import residual_belief
-from thresher.record.outcome import PREVIEW_COUNT, stored_picture
+from thresher.record.epoch_rows import residual_belief
+from thresher.record.outcome import PREVIEW_COUNT
+from thresher.record.previews import stored_picture
 from thresher.rules import KeepSmallest, from_peer
 
 FORM = {
@@ -350,11 +352,11 @@ def test_outcome_of_real_targets_and_of_names(tmp_path: Path) -> None:
 def test_outputs_of_many_classes_do_not_wait_for_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand classes would otherwise keep the outputs of eight thousand examples."""
     few = Examples(torch.zeros(64, 2), torch.arange(64) % 50, classes=50)
-    note = ledger_module.Note(torch.arange(8), torch.randn(8, 50), torch.rand(8), torch.ones(8))
-    monkeypatch.setattr(ledger_module, "MOST_NUMBERS", 3 * note.outputs.numel())
-    rows, waited = ledger_module.EpochRows(few, ledger_module.steps_at_once(8, 50)), []
+    note = epoch_rows.Note(torch.arange(8), torch.randn(8, 50), torch.rand(8), torch.ones(8))
+    monkeypatch.setattr(epoch_rows, "MOST_NUMBERS", 3 * note.outputs.numel())
+    rows, waited = epoch_rows.EpochRows(few, epoch_rows.steps_at_once(8, 50)), []
     for start in range(0, 64, 8):
-        rows.add(ledger_module.Note(torch.arange(start, start + 8), note.outputs, note.losses, note.weights))
+        rows.add(epoch_rows.Note(torch.arange(start, start + 8), note.outputs, note.losses, note.weights))
         waited.append(len(rows.notes))
     assert waited == [1, 2, 0, 1, 2, 0, 1, 2]
     assert rows.visited().all()

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from thresher import ThresherError
 from thresher.__main__ import app
 from thresher.core.examples import Examples
-from thresher.record.outcome import save_previews
+from thresher.record.previews import save_previews
 from thresher.report import write_loop_report
 from thresher.report.loops import band_points, clean_share, lines_of, read_loop_record
 

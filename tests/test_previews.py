@@ -16,9 +16,10 @@ from torch import Tensor
 
 from thresher.core.examples import Examples
 from thresher.data.image_files import ImageFiles, images_in
-from thresher.record import outcome
+from thresher.record import outcome, previews
 from thresher.record.ledger import Ledger
-from thresher.record.outcome import CRISP, LONGEST, SIDE, keep_rows, save_previews, stored_picture, write_outcome
+from thresher.record.outcome import LONGEST, keep_rows, write_outcome
+from thresher.record.previews import CRISP, SIDE, save_previews, stored_picture
 
 
 def shown(folder: Path, examples: Examples) -> list[np.ndarray[Any, Any]]:
@@ -75,7 +76,7 @@ def test_large_arrays_shrink_and_without_pillow_to_less(tmp_path: Path, monkeypa
     inputs = torch.full((2, 1, 300, 600), 7, dtype=torch.uint8)
     assert shown(tmp_path, of(inputs))[0].shape[:2] == (SIDE // 2, SIDE)
     find = importlib.util.find_spec
-    monkeypatch.setattr(outcome, "find_spec", lambda name: None if name == "PIL" else find(name))
+    monkeypatch.setattr(previews, "find_spec", lambda name: None if name == "PIL" else find(name))
     picture = shown(tmp_path, of(inputs))[0]
     assert picture.shape == (CRISP // 2, CRISP)
     assert (picture == 7).all()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from thresher.core.examples import Examples
 from thresher.core.files import read_json, write_whole
-from thresher.record.outcome import save_previews
+from thresher.record.previews import save_previews
 from thresher.record.run_folder import LOOP, PICKS, Loop
 
 SHOWN = 48  # of the picks of a round, so many are kept to be looked at

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from thresher.record.issues import COLUMNS, OF_CLASSES, OF_TARGETS, Issues
-from thresher.record.outcome import stored_picture
+from thresher.record.previews import stored_picture
 from thresher.report.run_record import (
     CORRUPTED,
     UNKNOWN,

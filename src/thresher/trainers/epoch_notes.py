@@ -10,7 +10,7 @@ from torch import Tensor
 
 from thresher.core.examples import Examples
 from thresher.core.tasks import CLASSES, LABELS, REAL
-from thresher.record.ledger import EpochRows, Note, last_visits, residual_belief
+from thresher.record.epoch_rows import EpochRows, Note, last_visits, residual_belief
 
 Told = dict[str, Tensor]
 FLUSH_AT = 8192  # examples that are noted on the device before the host takes them over

@@ -18,7 +18,7 @@ from thresher.data.image_folders import in_memory
 from thresher.data.pools import plain_value
 from thresher.data.table_files import read_table
 from thresher.record.issues import DIMENSION, Issues
-from thresher.record.outcome import encoded_images
+from thresher.record.previews import encoded_images
 from thresher.record.run_folder import PREVIEWS
 from thresher.report.gallery import encoded_address, stored_address
 from thresher.report.run_record import read_previews

@@ -18,7 +18,7 @@ from thresher.core.trees import Tree, mapped, selected
 from thresher.engine.plan import Plan
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.step.forward import Batch
-from thresher.record.ledger import last_visits
+from thresher.record.epoch_rows import last_visits
 
 
 class Given(NamedTuple):

@@ -16,7 +16,7 @@ from thresher.engine.loop.scores import label_scores, position_scores, r_squared
 from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.step.learner import Learner, evaluating
 from thresher.engine.store.checkpoint import Record
-from thresher.record.ledger import EpochRows, Note, residual_belief
+from thresher.record.epoch_rows import EpochRows, Note, residual_belief
 
 LISTED = 1000  # classes whose recalls the record of an epoch lists: of 10,000 they would take 200 kB
 Columns = Mapping[str, np.ndarray[Any, Any]]

@@ -39,7 +39,8 @@ from thresher.engine.step.teacher import TEACHER_OUTPUT, Teacher
 from thresher.engine.store.about import identity
 from thresher.engine.store.checkpoint import Record
 from thresher.objectives import as_objective
-from thresher.record.ledger import EpochRows, Ledger, epoch_table, steps_at_once
+from thresher.record.epoch_rows import EpochRows, steps_at_once
+from thresher.record.ledger import Ledger, epoch_table
 
 Value = TypeVar("Value")
 

@@ -12,7 +12,7 @@ from thresher.core.evidence import OTHER_EXAMPLES, Evidence, Signal, Swept
 from thresher.core.objective import Objective
 from thresher.core.recipe import Pairing
 from thresher.engine.several.ranks import Ranks
-from thresher.record.ledger import Note
+from thresher.record.epoch_rows import Note
 
 
 class Facts(Protocol):

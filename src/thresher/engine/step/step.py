@@ -21,7 +21,7 @@ from thresher.engine.step.blend import Blend
 from thresher.engine.step.forward import Batch, Pass, check_first_step
 from thresher.engine.step.learner import Learner
 from thresher.engine.step.passes import Passes
-from thresher.record.ledger import EpochRows, Note
+from thresher.record.epoch_rows import EpochRows, Note
 
 
 class Step:
