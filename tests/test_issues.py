@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from thresher.core.errors import ThresherError
+from thresher.record import ledger
 from thresher.record.issues import Issues
+from thresher.record.ledger import Ledger
 
 TABLE = pa.table(
     {
@@ -35,6 +37,18 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 def test_weights_come_in_the_order_of_the_data() -> None:
     np.testing.assert_array_equal(Issues(TABLE).weights(), [0.5, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("kind", [Issues, Ledger])
+def test_rows_become_a_dataframe_where_pandas_is(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: Issues | Ledger = Issues(TABLE)
+    if kind is Ledger:
+        rows = Ledger()
+        rows.add(TABLE.select(["id", "trust"]))
+    assert rows.to_pandas()["trust"].tolist() == [0.1, 0.6, 0.9]
+    monkeypatch.setattr(ledger, "find_spec", lambda _: None)
+    with pytest.raises(ThresherError, match="needs pandas"):
+        rows.to_pandas()
 
 
 def test_no_cell_of_the_csv_is_a_formula(tmp_path: Path) -> None:

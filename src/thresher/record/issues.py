@@ -16,6 +16,7 @@ from pyarrow import csv
 from thresher.core.errors import ThresherError
 from thresher.core.files import read_json, reading, write_whole
 from thresher.record import run_folder
+from thresher.record.ledger import dataframe
 
 # Why an example is an issue; an example that is none has an empty reason.
 DISAGREEMENT = "disagreement"  # models that never saw the label give another class, or a value far from it
@@ -135,9 +136,9 @@ class Issues:
         """One column [n], in the order of the table."""
         return np.asarray(self.table.column(name).to_numpy(zero_copy_only=False))
 
-    def dataframe(self) -> Any:
-        """The table as a pandas DataFrame."""
-        return self.table.to_pandas()
+    def to_pandas(self) -> Any:
+        """The table as a DataFrame, where pandas is installed."""
+        return dataframe(self.table)
 
     def weights(self) -> NDArray[np.float64]:
         """How far each example should count [n], in the order of the data: `sample_weight` of any other learner."""

@@ -92,6 +92,13 @@ def _write(table: pa.Table, path: Path) -> None:
     write_whole(path, lambda place: pq.write_table(table, place, compression="zstd"))
 
 
+def dataframe(table: pa.Table) -> Any:
+    """The table as a DataFrame, where pandas is installed."""
+    if find_spec("pandas") is None:
+        raise ThresherError("to_pandas() needs pandas: pip install pandas, or read the Arrow table, which needs none.")
+    return table.to_pandas()
+
+
 class Ledger:
     """The record of a run: in memory until it is committed to its folder, and readable from either."""
 
@@ -170,9 +177,7 @@ class Ledger:
 
     def to_pandas(self) -> Any:
         """The rows as a DataFrame, where pandas is installed."""
-        if find_spec("pandas") is None:
-            raise ThresherError("to_pandas() needs pandas: pip install pandas, or call table(), which needs none.")
-        return self.table().to_pandas()
+        return dataframe(self.table())
 
     def trust(self) -> tuple[Tensor, Tensor]:
         """(ids, trust): the mean over epochs and networks of the belief in the given target, 0 to 1."""
