@@ -12,6 +12,7 @@ from torch.nn import functional
 from thresher.core.errors import ThresherError
 from thresher.models import MODELS, batch_to_group_norm, build, names
 from thresher.models.cnn9 import CNN9
+from thresher.models.quick import QuickNet, patch_filters
 from thresher.models.resnet import Block
 
 EVERY_NAME = [*names(), "mlp:32x16", "mobilenet:0.5", "mobilenet-gn:0.5", "wrn-28-10:0.3"]
@@ -44,6 +45,7 @@ def small(name: str) -> nn.Module:
         ("resnet18", 11_173_962),
         ("wrn-28-10", 36_479_194),
         ("mobilenet", 3_217_226),
+        ("quick:64", 2_489_354),
     ],
 )
 def test_parameter_counts_are_the_known_ones(name: str, count: int) -> None:
@@ -113,7 +115,7 @@ def test_no_layer_runs_twice_and_no_layer_output_is_overwritten(name: str) -> No
     assert all(torch.equal(output, copy) for calls in kept.values() for output, copy in calls)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith("mlp")])
+@pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith(("mlp", "quick"))])
 def test_every_kernel_starts_with_the_deviation_its_inputs_ask_for(name: str) -> None:
     for path, module in small(name).named_modules():
         if isinstance(module, nn.Conv2d):
@@ -236,6 +238,7 @@ def test_a_factory_is_told_what_it_names(factory: str, shape: tuple[int, int]) -
         ("mobilenet:0", "positive width"),
         ("mobilenet:nan", "positive width"),
         ("wrn-28-10:1", "dropout from 0 to below 1"),
+        ("quick:16", "a width of at least 24"),
         ("mlp:0", "at least one unit"),
         ("mlp:2x", "write mlp:256x256"),
     ],
@@ -256,3 +259,18 @@ def test_image_models_refuse_what_is_no_image_or_too_small(name: str, shape: tup
 def test_a_model_needs_an_output() -> None:
     with pytest.raises(ThresherError, match="at least one output"):
         build("mlp", input_shape=(4,), outputs=0)
+
+
+def test_quick_passes_its_inputs_on_before_it_has_learned() -> None:
+    """Each convolution begins as the identity on its first channels, so no feature of the filters is lost."""
+    conv = QuickNet((3, 32, 32), 10, width=24).stages[0].get_submodule("convs.0")
+    seen = torch.randn(2, 24, 6, 6)
+    assert torch.equal(conv(seen), seen)
+
+
+def test_the_filters_of_quick_keep_all_of_a_patch() -> None:
+    filters = patch_filters(3)
+    patches = torch.randn(5, 3, 2, 2)
+    answers = nn.functional.conv2d(patches, filters).flatten(1)
+    assert torch.equal(answers[:, 12:], -answers[:, :12])
+    assert torch.allclose(answers[:, :12].square().sum(1), patches.square().sum((1, 2, 3)), rtol=1e-5)

@@ -23,6 +23,7 @@ from thresher.models.mobilenet import MobileNet
 from thresher.models.norm import batch_to_group_norm, freeze_batch_norm
 from thresher.models.preactivation import resnet11, wrn_28_10
 from thresher.models.pretrained import FROZEN, name_and_weights
+from thresher.models.quick import QuickNet
 from thresher.models.resnet import cifar_resnet, resnet18
 from thresher.models.small_cnn import SmallCNN
 
@@ -35,6 +36,7 @@ __all__ = [
     "LinearHead",
     "LinearModel",
     "MobileNet",
+    "QuickNet",
     "SmallCNN",
     "batch_to_group_norm",
     "build",
@@ -104,6 +106,7 @@ _WITH_BATCH_NORM = {
     "resnet110": Known(partial(cifar_resnet, depth=110)),
     "wrn-28-10": Known(wrn_28_10, setting=float, example="0.3"),
     "mobilenet": Known(MobileNet, setting=float, example="2"),
+    "quick": Known(QuickNet, setting=int, example="64"),
 }
 
 MODELS: dict[str, Known] = {

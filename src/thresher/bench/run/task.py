@@ -22,6 +22,7 @@ from thresher.engine.train import Moment
 from thresher.methods import MethodFacts, Trainer, fine_tune, last_rate
 from thresher.models import NamedModel
 from thresher.report.summary import examples_per_second
+from thresher.slots.views import Flip
 
 
 def load_task(
@@ -127,7 +128,7 @@ def measurement_of(run: Run, task: Task) -> Measured:
     The seconds of a start without labels count in every run that has it, although runs on the same inputs share it.
     """
     seconds = sum(record["seconds"] for record in run.history) + run.about.get("start_seconds", 0.0)
-    found = {"trust_auroc": trust_auroc(run, task)} if "trust_auroc" in task.job.columns else {}
+    found = {name: measure(run, task) for name, measure in AT_THE_END.items() if name in task.job.columns}
     return Measured(
         metric=run.history[-1]["metric"],
         scores=kept_scores(run),
@@ -150,6 +151,24 @@ def trust_auroc(run: Run, task: Task) -> float | None:
     place = torch.argsort(task.train.ids.cpu())
     at = place[torch.searchsorted(task.train.ids.cpu()[place], ids.cpu())]
     return float(roc_auc_score(wrong.cpu()[at].numpy(), -trust.cpu().numpy()))
+
+
+def all_and_flipped(run: Run, task: Task) -> float | None:
+    """The accuracy of the mean over networks, their averages, and test images as they are and flipped.
+
+    Only of runs that are trained on views: where there are none, flipped images may be no images of their class.
+    """
+    if not task.job.setup.augment:
+        return None
+    likeliest = run.predict_proba(task.test, networks="all", views=(Flip(1.0),)).argmax(1)
+    return float((likeliest == task.test.labels.cpu().numpy()).mean())
+
+
+# Columns of what is measured once, when a run has ended.
+AT_THE_END: dict[str, Callable[[Run, Task], float | None]] = {
+    "trust_auroc": trust_auroc,
+    "all_and_flipped": all_and_flipped,
+}
 
 
 def kept_scores(run: Run) -> Sequence[float]:

@@ -67,6 +67,12 @@ PARTS = (
         recipe=partial(reclaim_vote, later=predicted_labels),
     ),
     Entry(
+        "agreeing-fast",
+        "the same, with twice the learning rate and twice the weight decay",
+        recipe=partial(reclaim_vote, later=predicted_labels),
+        changes={"learning_rate": 0.4, "weight_decay": 1e-3},
+    ),
+    Entry(
         "both",
         "votes at first, then labels that win them and are predicted",
         recipe=partial(throughout, later=voted_and_predicted),
@@ -81,10 +87,16 @@ PARTS = (
     Entry("never", "the same, and the rest is dropped to the end", recipe=partial(start_or_predicted, rest=None)),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim_vote, mix=None)),
     Entry("two-networks", "two networks, each for the other", recipe=partial(reclaim_vote, peers=2)),
+    Entry(
+        "two-agreeing",
+        "votes at first, then labels that are predicted; two networks, each for the other",
+        recipe=partial(reclaim_vote, later=predicted_labels, peers=2),
+    ),
 )
 BEFORE = (
     Entry("standard", "Standard", changes=NO_START),
     Entry("standard-short", "Standard, 30 epochs", of="standard", changes={**NO_START, "epochs": 30}),
+    Entry("standard-20", "Standard, 20 epochs", of="standard", changes={**NO_START, "epochs": 20}),
     Entry("standard-started", "Standard, after the same start", of="standard"),
     Entry("reclaim", "Reclaim", changes=NO_START),
     Entry("reclaim-started", "Reclaim, after the same start", of="reclaim"),
@@ -129,6 +141,25 @@ def longer(cell: Cell, epochs: int, methods: tuple[str, ...]) -> Cell:
 
 WORST = Cell("cifar10n-worse", "cifar10n-worse", methods=REPORTED)
 FOUR_FIFTHS = noisy(replace(CIFAR, methods=REPORTED), "uniformflip-any", 0.8)
+QUICK_DEVELOPMENT = (("symmetric", 0.4), ("projection", 0.4), ("symmetric", 0.7))
+QUICK_CANDIDATES = ("agreeing-started", "agreeing-later", "agreeing-fast", "both")
+QUICK_REPORTED = ("standard-20", "agreeing-later", "two-agreeing")
+REPORTED_CELLS = (
+    replace(WORST, changes={"seeds": 3}),
+    Cell("cifar10n-aggre", "cifar10n-aggre"),
+    Cell("cifar10n-random1", "cifar10n-random1"),
+    *(noisy(CIFAR, "uniformflip-any", rate) for rate in (0.2, 0.5, 0.8, 0.9)),
+    noisy(CIFAR, "asymmetric", 0.4),
+    noisy(CIFAR, "symmetric", 0.8),
+)
+
+
+def quick(cell: Cell, epochs: int, methods: tuple[str, ...]) -> Cell:
+    """The cell with the small fast network."""
+    changes = {**cell.changes, "model": "quick", "batch": 512, "learning_rate": 0.2, "epochs": epochs}
+    return replace(cell, name=f"{cell.name}-quick", methods=methods, changes=changes)
+
+
 PAPER = Scale(
     cells=(
         noisy(DEVELOPMENT, "symmetric", 0.4),
@@ -139,11 +170,9 @@ PAPER = Scale(
         WORST,
         longer(WORST, 200, ("standard-short", *CANDIDATES)),
         longer(FOUR_FIFTHS, 200, ("standard-short", *CANDIDATES)),
-        Cell("cifar10n-aggre", "cifar10n-aggre", methods=REPORTED),
-        Cell("cifar10n-random1", "cifar10n-random1", methods=REPORTED),
-        *(noisy(replace(CIFAR, methods=REPORTED), "uniformflip-any", rate) for rate in (0.2, 0.5, 0.8, 0.9)),
-        noisy(replace(CIFAR, methods=REPORTED), "asymmetric", 0.4),
-        noisy(replace(CIFAR, methods=REPORTED), "symmetric", 0.8),
+        noisy(replace(CIFAR, methods=REPORTED), "uniformflip-any", 0.8),
+        *(quick(noisy(CIFAR, *each), 30, QUICK_CANDIDATES) for each in QUICK_DEVELOPMENT),
+        *(quick(each, 60, QUICK_REPORTED) for each in REPORTED_CELLS),
     ),
     setup=Setup(
         model="resnet18",
@@ -199,7 +228,8 @@ INPUTS = Suite(
     ),
     columns=(
         "clean_share", "trusted", "trusted_clean", "reclaimed", "reclaimed_right", "wrong_found", "trust_auroc",
-        "average", "together",
+        "average", "together", "all_and_flipped",
     ),
-    labels={"wrong_found": "F1 of wrong labels", "trust_auroc": "AUROC of trust", "together": "mean of both networks"},
+    labels={"wrong_found": "F1 of wrong labels", "trust_auroc": "AUROC of trust", "together": "mean of both networks",
+            "all_and_flipped": "mean of networks, averages and flipped images"},
 )  # fmt: skip
