@@ -16,7 +16,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from thresher import Examples, Moment, Recipe, fit
-from thresher.engine.loop import history, training
+from thresher.engine.loop import feed, history, training
 from thresher.engine.loop.feed import BatchSource, TrainStream
 from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.step.learner import Learner
@@ -30,12 +30,12 @@ OF_EPOCH: dict[str, tuple[Any, str]] = {
     "begin: decide (sweep and rules)": (training, "decide_epoch"),
     "begin: of that, the sweep": (Sweeper, "each"),
     "begin: order": (TrainStream, "order"),
-    "begin: last visits": (training, "last_visits"),
+    "begin: last visits": (feed, "last_visits"),
     "end: all": (training.Training, "_end_epoch"),
     "end: ledger filled and read": (training, "fill_unseen"),
     "end: ledger table": (training, "epoch_table"),
     "end: record": (training, "epoch_record"),
-    "end: norms of the average": (training, "renew_norms"),
+    "end: norms of the average": (training, "renew_averages"),
     "end: scores": (history.Scores, "take"),
 }
 OF_STEP: dict[str, tuple[Any, str]] = {
@@ -45,7 +45,7 @@ OF_STEP: dict[str, tuple[Any, str]] = {
     "draw of the mix": (Step, "_blend"),
     "forward pass and blending": (Passes, "to_learn"),
     "losses": (NearUniform, "forward"),
-    "average": (Learner, "move_average"),
+    "average": (Learner, "_move_average"),
     "note of the ledger": (Step, "_note"),
     "ledger": (EpochRows, "add"),
     "optimizer and average": (Step, "_move"),

@@ -4,7 +4,7 @@
 
 Runs are told to last 200 epochs, so that `compiled=None` decides as it would in one, and are stopped after a few.
 The most important rows come first; one that fails is said and left out, and all ends after `--seconds`. A command
-that crashed goes on behind the row that crashed when it is given again.
+that crashed goes on behind the row that crashed when it is given again. Rows are added to those that the file holds.
 """
 
 import json
@@ -112,25 +112,41 @@ def cells(train: Examples) -> Iterator[tuple[str, str, int, Any]]:
         return method_row(name, kernels=Kernels(), **how)
 
     two = (weak(), strong())
-    yield "standard", "resnet18", 512, method_row("standard")
-    yield "reclaim", "resnet18", 256, method_row("reclaim", views=two, parts=EpochParts())
-    yield "l2rw", "resnet18", 512, method_row("standard", compiled=False)
-    yield "l2rw", "resnet18", 512, method_row("l2rw")
-    yield "standard", "resnet18", 512, of_train(hand)
     yield "prl-g", "resnet32-gn", 512, method_row("standard", compiled=False)
     yield "prl-g", "resnet32-gn", 512, method_row("prl-g")
+    yield "l2rw", "resnet18", 512, method_row("standard", compiled=False)
+    yield "l2rw", "resnet18", 512, method_row("l2rw")
     yield "crust", "resnet32", 512, method_row("standard", compiled=False)
-    yield "crust", "resnet32", 512, method_row("crust-central", compiled=False)
-    yield "crust", "resnet32", 512, method_row("crust", compiled=False)
+    yield "crust", "resnet32", 512, method_row("crust-central", parts=EpochParts(), compiled=False)
+    yield "standard", "resnet18", 512, method_row("standard")
+    yield "reclaim", "resnet18", 256, method_row("reclaim", views=two, parts=EpochParts())
+    yield "standard", "resnet18", 512, of_train(hand)
+    yield "standard", "resnet18", 512, tried(of_train(hand))
+    yield "reclaim", "resnet18", 256, tried(method_row("reclaim", views=two))
     yield "prl-g", "resnet32-gn", 128, method_row("standard", compiled=False)
     yield "prl-g", "resnet32-gn", 128, method_row("prl-g")
-    yield "reclaim", "resnet18", 256, of_train(step_in_parts)
     # Profiles come after what they might slow down; runs side by side are processes of their own.
-    yield "kernels", "resnet18", 256, kernels_of("reclaim", views=two)
-    yield "side by side", "resnet32", 128, lambda model, batch: side_by_side(model, batch, 1, len(train))
-    yield "side by side", "resnet32", 128, lambda model, batch: side_by_side(model, batch, 6, len(train))
     yield "kernels", "resnet32-gn", 512, kernels_of("prl-g")
     yield "kernels", "resnet18", 512, kernels_of("l2rw")
+    yield "kernels", "resnet18", 256, kernels_of("reclaim", views=two)
+    yield "crust", "resnet32", 512, method_row("crust", parts=EpochParts(), compiled=False)
+    yield "reclaim", "resnet18", 256, of_train(step_in_parts)
+    yield "side by side", "resnet32", 128, lambda model, batch: side_by_side(model, batch, 1, len(train))
+    yield "side by side", "resnet32", 128, lambda model, batch: side_by_side(model, batch, 6, len(train))
+
+
+def tried(measure: Any) -> Any:
+    """The same where cuDNN tries its algorithms for each convolution first, instead of choosing by rules."""
+
+    def measured(model: str, batch: int) -> Row:
+        torch.backends.cudnn.benchmark = True
+        try:
+            row: Row = measure(model, batch)
+        finally:
+            torch.backends.cudnn.benchmark = False
+        return {**row, "who": f"{row['who']}, algorithms tried"}
+
+    return measured
 
 
 @contextmanager
@@ -150,7 +166,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def measure_table(path: Path, seconds: float, count: int, commit: str | None, parts: list[str]) -> None:
-    """Write every row to the file when it is had, with its ratio to the first of its part, network and batch.
+    """Add every row to the file when it is had, with its ratio to the first of its part, network and batch.
 
     Called again after a crash, it goes on behind the row that crashed: a file beside the rows counts those begun.
     """
@@ -158,11 +174,7 @@ def measure_table(path: Path, seconds: float, count: int, commit: str | None, pa
     facts = {**facts, "commit": facts["commit"] or commit, "images": count}
     path.parent.mkdir(parents=True, exist_ok=True)
     begun = path.with_suffix(".begun")
-    started, done = json.loads(begun.read_text()) if begun.exists() else (time.time(), 0)
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if done and path.exists() else []
-    base = {(row["part"], row["model"], row["batch"]): row["epoch"] for row in reversed(rows)}
-    if not done:
-        path.write_text("")
+    started, done, base = json.loads(begun.read_text()) if begun.exists() else (time.time(), 0, {})
     for place, (part, model, batch, measure) in enumerate(cells(train)):
         left = seconds - (time.time() - started)
         if place < done or (parts and part not in parts):
@@ -170,7 +182,7 @@ def measure_table(path: Path, seconds: float, count: int, commit: str | None, pa
         if left < 1:
             print(f"{part} {model} {batch}: left out, {seconds:.0f} s are over", flush=True)
             continue
-        begun.write_text(json.dumps([started, place + 1]))
+        begun.write_text(json.dumps([started, place + 1, base]))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
@@ -180,10 +192,12 @@ def measure_table(path: Path, seconds: float, count: int, commit: str | None, pa
         except Exception as error:  # the other rows are still wanted
             print(f"{part} {model} {batch}: {type(error).__name__}: {error}", flush=True)
             traceback.print_exc()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()  # after an error of the device nothing can go on in this process
             continue
         if torch.cuda.is_available():
             row.setdefault("memory_mib", round(torch.cuda.max_memory_allocated() / 2**20))
-        row["against_base"] = row["epoch"] / (base.setdefault((part, model, batch), row["epoch"]) or 1.0)
+        row["against_base"] = row["epoch"] / (base.setdefault(f"{part} {model} {batch}", row["epoch"]) or 1.0)
         with path.open("a") as file:
             file.write(json.dumps({**row, **facts}) + "\n")
         print(

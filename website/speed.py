@@ -130,7 +130,8 @@ def engine(folder: Path) -> Made:
     text = "On a CPU:\n\n![fit on a CPU](speed-engine-cpu.svg)\n\nOn an H200:\n\n![fit on a GPU](speed-engine-gpu.svg)"
     named = "{who}, {model}, batch {batch}".format
     table = [row for row in _read(folder, "engine-gpu-table") if row["epoch"] and row["part"] != "kernels"]
-    points = [{"who": named(**row), "times": row["epoch"], "told": f"{row['epoch']:.3f} s"} for row in table]
+    last = {named(**row): row["epoch"] for row in table}
+    points = [{"who": who, "times": seconds, "told": f"{seconds:.3f} s"} for who, seconds in last.items()]
     files["speed-engine-gpu-table.svg"] = bars(points, "times", "seconds an epoch")
     text += "\n\nSeconds of an epoch by the last command below:\n\n![Seconds an epoch](speed-engine-gpu-table.svg)"
     return Made(text, files)

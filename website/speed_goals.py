@@ -174,7 +174,8 @@ def gaps_part(root: Path) -> Made:
         lines = [[name, f"{value:.2f}"] for name, value in step["parts"].items() if "kernels" not in name and value]
         told = "A step of it, neither compiled nor captured, without what the backward pass takes:"
         parts.append(f"{told}\n\n" + table(["part", "ms on the device"], lines))
-    steps = [row for row in rows if row["part"] == "kernels" and row.get("parts")]
+    of_steps = [row for row in rows if row["part"] == "kernels" and row.get("parts")]
+    steps = {(row["who"], row["model"], row["batch"]): row for row in of_steps}.values()  # the last of each
     if steps:
         heads = [
             "a step of",

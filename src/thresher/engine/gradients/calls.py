@@ -15,12 +15,22 @@ from torch.func import functional_call
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.overrides import TorchFunctionMode
 
+from thresher.engine.gradients.convolution import convolution
 from thresher.engine.gradients.formulas import BY_POSITION, any_layer, formula_of
-from thresher.engine.gradients.layers import BY_ELEMENT, COPYING, Broadcast, NotFactored, Share, copies
+from thresher.engine.gradients.layers import (
+    BY_ELEMENT,
+    COPYING,
+    Broadcast,
+    NotFactored,
+    Share,
+    copies,
+    group_norm,
+)
 from thresher.engine.gradients.outer import Outer
 
 ATTENTION = inspect.signature(F.multi_head_attention_forward)
 SEEN_INSIDE = Broadcast | nn.Embedding | NonDynamicallyQuantizableLinear
+KEEPING: dict[Any, str] = {convolution: "ConvolutionBackward0", group_norm: "NativeGroupNormBackward0"}
 PLAIN = {"bias_k": None, "bias_v": None, "add_zero_attn": False, "use_separate_proj_weight": False}
 
 
@@ -34,6 +44,7 @@ class Call:
     version: int
     edge: GradientEdge  # the output as the layer gave it, even if something changes it in place afterwards
     rows: int
+    moments: tuple[Tensor, Tensor] | None = None  # of GroupNorm
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -58,7 +69,22 @@ class Call:
         inputs = self.inputs
         if self.rows != examples:
             inputs, delta = (part.reshape(examples, -1, *part.shape[1:]) for part in (inputs, delta))
+        if self.moments is not None:
+            return group_norm(self.layer, inputs, delta, norms, self.moments)
         return formula_of(self.layer)(self.layer, inputs, delta, norms)
+
+
+def kept_by(layer: nn.Module, output: Any, inputs: Tensor) -> tuple[Tensor | None, tuple[Tensor, Tensor] | None]:
+    """What autograd keeps of a layer's inputs where autocast has changed their type, and GroupNorm's moments."""
+    node, formula = output.grad_fn, formula_of(layer)
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        return None, None  # hooks, such as those of checkpointing, may have kept nothing
+    if KEEPING.get(formula) != node.name() or node._saved_input is None or node._saved_input.shape != inputs.shape:
+        return None, None
+    saved, moments = node._saved_input.detach(), None
+    if formula is group_norm and node._saved_result1.dtype == torch.promote_types(saved.dtype, torch.float32):
+        moments = node._saved_result1.detach(), node._saved_result2.detach()
+    return None if saved.dtype == inputs.dtype else saved, moments
 
 
 def own_parameters(layer: nn.Module) -> list[nn.Parameter]:

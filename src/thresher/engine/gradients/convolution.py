@@ -45,14 +45,16 @@ def convolution(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -
         return shares
     inputs, deltas = (rows[:, :, None] if rows.ndim == 3 else rows for rows in (inputs.to(deltas.dtype), deltas))
     positions, numbers = deltas[0, 0].numel(), inputs[0].numel() + deltas[0].numel()
+    pixels = (inputs.shape[2] + sum(geometry.padding[2:])) * (inputs.shape[3] + sum(geometry.padding[:2]))
     on_cpu = deltas.device.type == "cpu"
     if (norms or on_cpu) and weight.numel() <= numbers:  # on the CPU it costs no more than the weighted sum alone
-        form, copies = gradients_by_patches, geometry.offsets * positions * inputs.shape[1]
+        form, copied = gradients_by_patches, geometry.kernel[1] * pixels
+        if geometry.stride[0] > 1:
+            copied = geometry.offsets * positions
         if on_cpu:  # where it wins on every shape tried; on CUDA it can be ten times slower
-            form, copies = gradients_by_groups, 0
-        held = numbers + copies + 2 * weight.numel()
+            form, copied = gradients_by_groups, 0
+        held = numbers + copied * inputs.shape[1] + 2 * weight.numel()
         return [*shares, kept(weight, in_chunks(partial(form, geometry), held, inputs, deltas))]
-    pixels = (inputs.shape[2] + sum(geometry.padding[2:])) * (inputs.shape[3] + sum(geometry.padding[:2]))
     held = 2 * geometry.groups * (positions**2 + min(pixels**2, geometry.offsets * positions**2))
     squared = in_chunks(partial(_squares, geometry), held, inputs, deltas) if norms else None
 
@@ -73,11 +75,21 @@ def gradients_by_groups(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> T
 
 
 def gradients_by_patches(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> Tensor:
-    """Each example's gradient, as products of its output gradients with the patches they came from."""
+    """Each example's gradient, as products of its output gradients with the inputs they came from.
+
+    Copies that are shifted along the width alone hold the patches of a kernel row as they are, without a copy for every
+    place in the kernel; with a stride only patches do.
+    """
     incoming, outgoing = _by_group(geometry, inputs, deltas)
-    patches = _patches(incoming, *geometry.taps(*deltas.shape[2:]))
-    gradients = products(outgoing, patches.mT).reshape(*outgoing.shape[:2], geometry.offsets, -1)
-    return gradients.mT.reshape(len(inputs), -1)
+    rows, columns = geometry.taps(*deltas.shape[2:])
+    if geometry.stride[0] > 1:
+        of_rows = [_patches(incoming, rows, columns)]
+    else:
+        shifted = _side_by_side([incoming[:, :, :, column] for column in columns])
+        of_rows = [shifted[:, :, row].flatten(2) for row in rows]
+    shape = *outgoing.shape[:2], -1, incoming.shape[1]
+    formed = [products(outgoing, patches.mT).reshape(shape).mT for patches in of_rows]
+    return torch.stack(formed, 3).reshape(len(inputs), -1)
 
 
 def _squares(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> Tensor:
@@ -131,7 +143,12 @@ def _by_group(geometry: Geometry, inputs: Tensor, deltas: Tensor) -> tuple[Tenso
 
 def _patches(incoming: Tensor, rows: list[slice], columns: list[slice]) -> Tensor:
     """What each output position sees: [m, K·C, T]."""
-    return torch.cat([incoming[:, :, row, column] for row in rows for column in columns], 1).flatten(2)
+    return _side_by_side([incoming[:, :, row, column] for row in rows for column in columns]).flatten(2)
+
+
+def _side_by_side(parts: list[Tensor]) -> Tensor:
+    """The channels of all parts."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def _total(parts: list[Tensor]) -> Tensor:

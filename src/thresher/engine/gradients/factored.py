@@ -17,7 +17,15 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from thresher.engine.gradients.calls import Call, Inside, takes_one_tensor_to_one, used_elsewhere, uses_inside, uses_of
+from thresher.engine.gradients.calls import (
+    Call,
+    Inside,
+    kept_by,
+    takes_one_tensor_to_one,
+    used_elsewhere,
+    uses_inside,
+    uses_of,
+)
 from thresher.engine.gradients.formulas import supported, trainable
 from thresher.engine.gradients.layers import NotFactored, Share, kept
 from thresher.engine.gradients.outer import Outer, outer_share
@@ -97,9 +105,11 @@ class Recorder:
         inputs, shared = given[0].detach(), output.ndim and output.shape[0] == given[0].shape[0] == 1 < self._examples
         if shared:
             inputs, output = (part.expand(self._examples, *part.shape[1:]) for part in (inputs, output))
-        inputs = self._as_computed_with(given[0], inputs, output)
+        saved, moments = (None, None) if shared else kept_by(layer, output, inputs)
+        inputs = self._as_computed_with(given[0], inputs, output) if saved is None else saved
         edge = get_gradient_edge(output)
-        self._calls.append(Call(name, layer, inputs, inputs._version, edge, output.shape[0] if output.ndim else 0))
+        rows = output.shape[0] if output.ndim else 0
+        self._calls.append(Call(name, layer, inputs, inputs._version, edge, rows, moments))
         return output if shared else None
 
     def _as_computed_with(self, given: Tensor, inputs: Tensor, output: Tensor) -> Tensor:

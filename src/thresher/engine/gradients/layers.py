@@ -83,19 +83,30 @@ def rms_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> l
     return _affine(layer.weight, None, inputs, deltas, by_feature, lambda rows: F.rms_norm(rows, shape, eps=eps))
 
 
-def group_norm(layer: nn.Module, inputs: Tensor, deltas: Tensor, norms: bool) -> list[Share]:  # noqa: ARG001
-    """GroupNorm: Σ_t δ_t ⊙ x̂_t, and Σ_t δ_t for the bias, by torch's own kernel with all examples as one's channels."""
+def group_norm(
+    layer: nn.Module,
+    inputs: Tensor,
+    deltas: Tensor,
+    norms: bool,  # noqa: ARG001
+    moments: tuple[Tensor, Tensor] | None = None,
+) -> list[Share]:
+    """GroupNorm: Σ_t δ_t ⊙ x̂_t, and Σ_t δ_t for the bias, by torch's own kernel with all examples as one's channels.
+
+    `moments` are the mean and 1/deviation of each group [n, groups], where the forward pass has kept them.
+    """
     layer = cast(nn.GroupNorm, layer)
 
-    def gradients(inputs: Tensor, deltas: Tensor) -> Tensor:  # [m, 2 · channels]
+    def gradients(inputs: Tensor, deltas: Tensor, *known: Tensor) -> Tensor:  # [m, 2 · channels]
         rows, outgoing = (part.to(_wide(part)).reshape(1, -1, *part.shape[2:]) for part in (inputs, deltas))
         sizes = 1, rows.shape[1], rows[0, 0].numel(), len(inputs) * layer.num_groups
-        _, mean, scale = torch.native_group_norm(rows, None, None, *sizes, layer.eps)
+        mean, scale = [each.reshape(1, -1) for each in known] or torch.native_group_norm(
+            rows, None, None, *sizes, layer.eps
+        )[1:]
         one, kernel = rows.new_ones(rows.shape[1]), torch.ops.aten.native_group_norm_backward
         _, weights, biases = kernel(outgoing, rows, mean, scale, one, *sizes, [False, True, True])
         return torch.cat([part.reshape(len(inputs), -1) for part in (weights, biases)], 1)
 
-    both = in_chunks(gradients, 3 * inputs[0].numel(), inputs, deltas).chunk(2, 1)
+    both = in_chunks(gradients, 3 * inputs[0].numel(), inputs, deltas, *(moments or ())).chunk(2, 1)
     pairs = zip((layer.weight, layer.bias), both, strict=True)
     return [kept(parameter, found) for parameter, found in pairs if parameter.requires_grad]
 
