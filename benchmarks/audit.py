@@ -1,8 +1,8 @@
 """Does an audit find wrong labels better than others do from the same trainings?
 
 Results are added to the file; what it holds is not measured again: give another one to do so, and add its lines. The
-page of the docs is made from the newest result of each cell. DATA holds NAME.npz, tabular/NAME.tsv.gz and text/NAME.tsv.gz; cleanlab is
-needed everywhere, wordllama for texts and efficientnet_lite_pytorch for embedded images.
+page of the docs is made from the newest result of each cell. DATA holds NAME.npz, tabular/NAME.tsv.gz and
+text/NAME.tsv.gz; cleanlab is needed everywhere, wordllama for texts and efficientnet_lite_pytorch for embedded images.
 
     python benchmarks/audit.py --sets digits magic --seeds 3 --data-dir DATA
     python benchmarks/audit.py --show

@@ -87,7 +87,7 @@ def _features(network: nn.Module, examples: Examples) -> Array:
 
 def _swept(network: nn.Module, examples: Examples, *wanted: Any) -> Any:
     device = next((each.device for each in network.parameters()), torch.device("cpu"))
-    placed: Examples = examples.to(device)
+    placed = examples.to(device).in_type_of(network)
     objective = as_objective(None, examples.task).to(device)
     head = last_linear(network, first_of(placed, 2).inputs) if wanted else None
     taps = Taps(network, (), head)
