@@ -88,6 +88,7 @@ class Entry:
     early_stop  keep the epoch with the best score on the cell's validation set, which is as corrupt as the training set
     fine_tune   afterwards, train on the clean set alone
     clean_inside  train on the clean set too, as a part of the training set
+    drawn       whether the plots show it, or the tables alone
     """
 
     name: str
@@ -99,6 +100,7 @@ class Entry:
     early_stop: bool = False
     fine_tune: bool = False
     clean_inside: bool = False
+    drawn: bool = True
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def recipe_or_procedure(self, facts: MethodFacts) -> "Recipe | Callable[..., Any]":
