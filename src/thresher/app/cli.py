@@ -179,7 +179,8 @@ def in_words(error: OSError) -> str:
     """
     if error.filename is None:
         return f"The system refused to go on ({error}): check the free space and the folders that were given."
-    return f"{shortened(str(error.filename), 200)} cannot be used ({error.strerror}): choose another path, or give yourself the right to it."
+    path = shortened(str(error.filename), 200)
+    return f"{path} cannot be used ({error.strerror}): choose another path, or give yourself the right to it."
 
 
 def _refuse_paths(words: Sequence[str]) -> None:
