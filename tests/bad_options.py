@@ -87,6 +87,8 @@ OF_TABLES: dict[str, Case] = {
     "an empty separator": (train("--sep", ""), "not one character", None),
     "a separator of two lines": (train("--sep", "\n"), "cannot be read as a table", None),
     "a class as missing value": (train("--na", "c0"), "without a target", None),
+    "a target twice": (train(data="rows.csv:label,label"), "name each once", None),
+    "a real target twice": (train(data="rows.csv:x0,x0"), "name each once", None),
     "an unknown task": (train("--task", "foo"), "give classes or regression", None),
     "texts as real targets": (train("--task", "regression"), "must be numbers", None),
     "a head and no rows": (train(data="t.csv:y"), "no rows in t.csv", text("t.csv", "x,y\n")),
@@ -286,6 +288,11 @@ OF_BENCHES: dict[str, Case] = {
     "one rate": ([*RATES, "--rates", "0.3"], "two different rates", None),
     "a rate of 1": ([*RATES, "--rates", "0.3,1.0"], "below 1", None),
     "a method that is told no rate": ([*RATES, "--method", "standard"], "is told no noise rate", None),
+    "one label to learn from": (
+        ["distil", "--data", "pool.npz", "--labelled", "1", "--out", "new"],
+        "give --labelled of more",
+        None,
+    ),
     "no labels to learn from": (
         ["distil", "--data", "pool.npz", "--labelled", "0", "--out", "new"],
         "at least 1",
