@@ -13,7 +13,7 @@ from torch import nn
 
 from thresher.auditing import targets as real
 from thresher.auditing.classes import Hearing, checked_probabilities, judged_as_table, judged_by_neighbours
-from thresher.auditing.combine import combined, trust_of
+from thresher.auditing.combine import MARGIN_IN_COUNTS, combined, trust_of
 from thresher.auditing.duplicates import Alike, across_labels, digests, equal, similar
 from thresher.auditing.findings import Facts, issues_of_classes, issues_of_targets
 from thresher.auditing.given import Given, as_given, refuse_other_settings
@@ -33,7 +33,7 @@ from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.about import checksum, describe
 from thresher.methods import AUTO
 from thresher.models import NamedModel, model_for
-from thresher.noise import noise_matrix, residual_rate
+from thresher.noise import cautious_matrix, residual_rate
 from thresher.record.issues import Issues
 from thresher.record.outcome import keep_worst
 from thresher.record.run_folder import AUDIT
@@ -154,8 +154,10 @@ class _Judge:
         else:
             judged |= judged_as_table(hearing)
         found = combined(judged, labels)
-        trust = trust_of(found.probabilities, labels, noise_matrix(found.probabilities, labels), dynamics)
-        return issues_of_classes(self.facts(trust, near, found.strengths), found.probabilities, votes)
+        matrix = cautious_matrix(found.probabilities, labels)
+        trust = trust_of(found.probabilities, labels, matrix, dynamics)
+        cautious = trust_of(found.probabilities, labels, matrix, dynamics, MARGIN_IN_COUNTS)
+        return issues_of_classes(self.facts(trust, near, found.strengths), found.probabilities, votes, cautious)
 
     def of_targets(self) -> Issues:
         targets = self.examples.targets.cpu().double().numpy()
