@@ -54,6 +54,11 @@ def changed(*names: str, value: object) -> Callable[[Path], object]:
     return act
 
 
+def renamed_score(folder: Path) -> None:
+    path = folder / "run/history.jsonl"
+    path.write_text(path.read_text().replace("recall_0", "recall_0x"))
+
+
 def without(name: str) -> Callable[[Path], object]:
     def act(folder: Path) -> None:
         (folder / name).unlink()
@@ -257,6 +262,7 @@ OF_WHAT_IS_WRITTEN: dict[str, Case] = {
     "a report of images": (["report", "images", "--out", "new.html"], "not a run folder", None),
 }
 OF_RECORDS: dict[str, Case] = {
+    "the recall of no class": (["report", "run", "--out", "new.html"], "that of no class", renamed_score),
     "rows parted by a number": (PREDICT, "sep'] is a number", changed("preparation", "sep", value=7)),
     "rows parted by another alphabet": (PREDICT, "character of ASCII", changed("preparation", "sep", value="€")),
     "missing values of numbers": (PREDICT, "na'][0] is a number", changed("preparation", "na", value=[3])),
