@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import SEED, ThresherError, refuse_unless, unknown
 from thresher.core.files import read_json, reading, write_whole
 from thresher.record import run_folder
 from thresher.record.ledger import dataframe
@@ -134,6 +135,8 @@ class Issues:
 
     def column(self, name: str) -> NDArray[Any]:
         """One column [n], in the order of the table."""
+        if name not in self.table.column_names:
+            raise unknown("column of the issues", str(name), self.table.column_names)
         return np.asarray(self.table.column(name).to_numpy(zero_copy_only=False))
 
     def to_pandas(self) -> Any:
@@ -156,6 +159,8 @@ class Issues:
         """
         if below is not None and count is not None:
             raise ThresherError("A trust and a number both say which examples are meant: give one of them.")
+        refuse_unless("count", count, count is None or SEED[0](count), "a whole number")
+        refuse_unless("below", below, below is None or isinstance(below, Real), "a number such as 0.1")
         if count is not None:
             if not 1 <= count <= len(self):
                 raise ThresherError(f"{count} of {len(self)} examples cannot be chosen: give a number from 1 to all.")

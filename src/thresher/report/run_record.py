@@ -151,6 +151,9 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
             f"{folder} is not a run folder ({run_folder.HISTORY} is missing): give the folder a run was written to."
         )
     history = read_json_lines(path, run_folder.Epoch, run_folder.WRITE_ANEW)
+    for row in history:
+        if odd := run_folder.odd_score(row.get("scores", ())):
+            raise damaged(path, f"an epoch has the score {odd}, which is that of no class", run_folder.WRITE_ANEW)
     if not history:
         raise ThresherError(f"{folder} has no finished epoch yet: let the run finish one, then ask for the report.")
     return history

@@ -30,6 +30,7 @@ from thresher.record.run_folder import (
     SHARDS,
     STAGES,
     Epoch,
+    odd_score,
 )
 
 Record = dict[str, Any]  # what history keeps of one epoch
@@ -115,6 +116,8 @@ def _odd_epochs(state: Mapping[str, Any]) -> str | None:
         lost = next((name for name in OF_AN_EPOCH if name not in record), None)
         if lost is not None:
             return f"an epoch lacks {lost!r}"
+        if odd := odd_score(record["scores"]):
+            return f"an epoch has the score {odd}, which is that of no class"
         score = record["score"]
         if score is not None and record["metric"].endswith("accuracy") and not 0 <= score <= 1:
             return f"an epoch has the {record['metric']} {score:g}"
