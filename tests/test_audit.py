@@ -251,12 +251,15 @@ def test_doubles_with_another_label_are_found_within_and_across_sets() -> None:
     inputs[7] = inputs[1]  # of the classes 1 and 1
     inputs[9] = inputs[4]  # of the classes 0 and 1
     inputs[12] = inputs[3] + 1e-5
-    issues = th.audit(inputs, given, test=(inputs[20:22], given[20:22]))
+    tested = np.concatenate([inputs[20:22], inputs[30:31] + 1e-5])
+    issues = th.audit(inputs, given, test=(tested, given[[20, 21, 30]]))
     doubles = {tuple(each["ids"]): (each["exact"], each["across"]) for each in issues.summary["duplicates"]}
     assert doubles[1, 7] == (True, None)
     assert doubles[4, 9] == (True, "labels")
     assert doubles[3, 12] == (False, None)
     assert doubles[20,] == doubles[21,] == (True, "sets")
+    assert doubles[30,] == (False, "sets")
+    assert len(doubles) == 6
     reasons = dict(zip(issues.column("id"), issues.column("reason"), strict=True))
     assert reasons[9] == "near-duplicate with another label"
     assert reasons[4] == ""
