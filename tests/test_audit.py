@@ -134,6 +134,8 @@ def test_weak_judges_flag_only_what_one_other_class_explains() -> None:
     assert (probabilities.argmax(1) != labels).mean() > 0.6
     assert 20 < flagged.sum() < 50
     assert not flagged[50:].any()
+    some = suspects(probabilities[np.arange(1000), labels], probabilities, labels, cannot_tell("weak", 0.1), labels)
+    assert flagged.sum() < some.sum() <= 100 + flagged.sum()
 
 
 def test_judges_that_guess_name_no_issues_and_correct_none() -> None:
