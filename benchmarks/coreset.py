@@ -168,7 +168,9 @@ def measured(run: Run, python: str, threads: int) -> Result:
     return {**found, "value": value_of(embeddings(run.n), found.pop("chosen"))}
 
 
-def measure_missing(path: Path, python: str, threads: int, minutes: float, parts: list[str]) -> None:
+def measure_missing(
+    path: Path, python: str, threads: int, minutes: float, parts: list[str], contestants: list[str]
+) -> None:
     """Make the runs that the file does not hold, until the minutes are over; who failed is not asked for more."""
     from thresher.bench.run.provenance import provenance
     from thresher.bench.run.results import append, read_lines
@@ -181,7 +183,7 @@ def measure_missing(path: Path, python: str, threads: int, minutes: float, parts
     end = time.monotonic() + 60 * minutes
     for run in all_runs():
         hopeless = any((run.part, run.who) == (part, who) and n <= run.n for part, who, n in failed)
-        if run in known or run.part not in parts or hopeless or time.monotonic() > end:
+        if run in known or run.part not in parts or run.who not in contestants or hopeless or time.monotonic() > end:
             continue
         found = measured(run, python, threads)
         status = "failed" if "failed" in found else "done"
@@ -274,6 +276,7 @@ def main() -> None:
     parser.add_argument("--peers", default=sys.executable, help="the Python that has apricot and submodlib")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--parts", nargs="*", default=[*SHARES, "growth"], help="which parts to measure")
+    parser.add_argument("--who", nargs="*", default=[*OURS, *PEERS], help="which contestants to measure")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after so many minutes")
     parser.add_argument("--results", type=Path, default=Path("results/coreset-cpu.jsonl"))
     parser.add_argument("--show", action="store_true", help="measure nothing, print the page")
@@ -287,7 +290,7 @@ def main() -> None:
 
         print(page(read_lines(given.results)[0]), end="")
     else:
-        measure_missing(given.results, given.peers, given.threads, given.minutes, given.parts)
+        measure_missing(given.results, given.peers, given.threads, given.minutes, given.parts, given.who)
 
 
 if __name__ == "__main__":

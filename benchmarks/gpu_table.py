@@ -116,6 +116,7 @@ def cells(train: Examples) -> Iterator[tuple[str, str, int, Any]]:
     yield "prl-g", "resnet32-gn", 512, method_row("prl-g")
     yield "l2rw", "resnet18", 512, method_row("standard", compiled=False)
     yield "l2rw", "resnet18", 512, method_row("l2rw")
+    yield "l2rw", "resnet18", 512, told("compiled", method_row("l2rw", compiled=True))
     yield "crust", "resnet32", 512, method_row("standard", compiled=False)
     yield "crust", "resnet32", 512, method_row("crust-central", parts=EpochParts(), compiled=False)
     yield "standard", "resnet18", 512, method_row("standard")
@@ -128,11 +129,22 @@ def cells(train: Examples) -> Iterator[tuple[str, str, int, Any]]:
     # Profiles come after what they might slow down; runs side by side are processes of their own.
     yield "kernels", "resnet32-gn", 512, kernels_of("prl-g")
     yield "kernels", "resnet18", 512, kernels_of("l2rw")
+    yield "kernels", "resnet18", 512, told("compiled", kernels_of("l2rw", compiled=True))
     yield "kernels", "resnet18", 256, kernels_of("reclaim", views=two)
     yield "crust", "resnet32", 512, method_row("crust", parts=EpochParts(), compiled=False)
     yield "reclaim", "resnet18", 256, of_train(step_in_parts)
     yield "side by side", "resnet32", 128, lambda model, batch: side_by_side(model, batch, 1, len(train))
     yield "side by side", "resnet32", 128, lambda model, batch: side_by_side(model, batch, 6, len(train))
+
+
+def told(what: str, measure: Any) -> Any:
+    """The same, with what makes the row another behind its name."""
+
+    def measured(model: str, batch: int) -> Row:
+        row: Row = measure(model, batch)
+        return {**row, "who": f"{row['who']}, {what}"}
+
+    return measured
 
 
 def tried(measure: Any) -> Any:
@@ -141,10 +153,10 @@ def tried(measure: Any) -> Any:
     def measured(model: str, batch: int) -> Row:
         torch.backends.cudnn.benchmark = True
         try:
-            row: Row = measure(model, batch)
+            row: Row = told("algorithms tried", measure)(model, batch)
         finally:
             torch.backends.cudnn.benchmark = False
-        return {**row, "who": f"{row['who']}, algorithms tried"}
+        return row
 
     return measured
 

@@ -3,23 +3,27 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
 from every_recipe import ALL_RECIPES, CLEAN
-from tiny import assert_same_run, assert_same_tensors, examples, net, tensors
+from tiny import assert_same_run, assert_same_tensors, examples, net, sgd, tensors
 from torch import Tensor, nn
 
 from thresher import Recipe, Run, ThresherError, fit, signals, weigh
+from thresher.core.evidence import Evidence, Signal
 from thresher.engine.device.placement import MODELS, as_written, compiling
+from thresher.engine.gradients.unfactored import direction_of
 from thresher.engine.loop.training import Training
 from thresher.engine.settings import TrainSettings
 from thresher.engine.start.compilation import WORTH_COMPILING, operations
+from thresher.engine.step import forward
 from thresher.engine.train import COMPILED, Moment, _compiles
 from thresher.objectives import LayerPair, Variational
-from thresher.rules import KeepSmallest
+from thresher.rules import KeepSmallest, Rule
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")  # torch of itself
 TRAIN = examples(40, seed=1)
@@ -82,6 +86,60 @@ class Own(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = self.inner(inputs)
         return outputs
+
+
+def with_batch_norm() -> nn.Module:
+    return net(seed=1, batch_norm=True)
+
+
+def test_the_pass_that_carries_a_tangent_is_compiled_once() -> None:
+    plain = train(ALL_RECIPES["l2rw"], with_batch_norm, optimizer=sgd)
+    with counted() as sizes:
+        fast = train(ALL_RECIPES["l2rw"], with_batch_norm, optimizer=sgd, compiled=True)
+    for ours, theirs in zip(tensors(fast), tensors(plain), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert sorted(sizes) == [9, 10]  # the clean batch, and the batch
+
+
+def test_the_tangent_is_of_the_masks_that_are_trained_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of the agreements is the product of the step that is taken and the clean gradient."""
+    model, seen, clean = net(seed=1, batch_norm=True, dropout=0.4), list[Tensor](), list[Any]()
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    monkeypatch.setattr(forward, "direction_of", lambda *of: clean.append(direction_of(*of)) or clean[0])
+
+    @dataclass(frozen=True)
+    class Noted(Rule):
+        by: Signal = signals.clean_agreement
+
+        def __call__(self, evidence: Evidence) -> Tensor:
+            seen.append(evidence.read(self.by).clone())
+            return torch.ones(len(evidence))
+
+    with counted() as sizes:
+        fit(Recipe(each_batch=Noted()), model, TRAIN, clean=CLEAN, steps=1, batch=10, optimizer=sgd, compiled=True)
+    assert len(sizes) == 2
+    moved = {name: (before[name] - value.detach()) / 0.1 for name, value in model.named_parameters()}
+    product = sum((moved[name] * clean[0][value]).sum() for name, value in model.named_parameters())
+    torch.testing.assert_close(seen[0].mean(), product, rtol=1e-4, atol=1e-7)
+
+
+class ByHost(Own):
+    """Asks the host for a number in the middle of its pass."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs) * (1.0 if inputs.sum().item() > 1e9 else 2.0)
+
+
+def test_a_pass_that_cannot_be_compiled_with_a_tangent_runs_as_written() -> None:
+    def make() -> nn.Module:
+        model = ByHost()
+        model.inner = with_batch_norm()
+        return model
+
+    plain = train(ALL_RECIPES["l2rw"], make)
+    with pytest.warns(UserWarning, match="not compiled"):
+        fast = train(ALL_RECIPES["l2rw"], make, compiled=True)
+    assert_same_run(fast, plain)
 
 
 def compiled() -> nn.Module:

@@ -33,7 +33,7 @@ from thresher.rules import (
     streamed_facility_location,
     warmup,
 )
-from thresher.rules.coresets.distances import as_points, total_distances
+from thresher.rules.coresets.distances import Points, as_points, total_distances
 
 exact = importlib.import_module("thresher.rules.coresets.facility_location")
 cover = importlib.import_module("thresher.rules.coresets.coverage")
@@ -117,7 +117,9 @@ def test_centrality_equals_the_naive_sums(way: str, rows: list[list[float]], sha
     count = max(1, round(share * len(rows)))
     with going(way):
         found = centrality(torch.tensor(rows, dtype=torch.float64), count)
+        among = central.among_central(as_points(torch.tensor(rows, dtype=torch.float64)), count)
     assert found.tolist() == slow.central(slow.whole_distances(rows), count)
+    assert sorted(among.tolist()) == sorted(found.tolist())
 
 
 CLOUDS = {
@@ -127,6 +129,16 @@ CLOUDS = {
     "duplicates": drawn(500, 3).round(),
     "one dense spot": torch.cat([drawn(300, 2) * 1e-9, drawn(5, 2)]),
 }
+
+
+@pytest.mark.parametrize("rows", [CLOUDS[name] for name in CLOUDS if name != "one dense spot"])
+def test_few_sums_have_to_be_exact_to_tell_the_central_half(rows: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    points, half = as_points(rows), len(rows) // 2
+    expected, asked, exact_distances = centrality(rows, half), list[int](), Points.distances
+    count = lambda self, *given: asked.append(len(given[0])) or exact_distances(self, *given)  # noqa: E731
+    monkeypatch.setattr(Points, "distances", count)
+    assert central.among_central(points, half).sort().values.tolist() == expected.sort().values.tolist()
+    assert sum(asked) < half  # else all would be measured exactly, as in a dense spot
 
 
 @pytest.mark.parametrize("rows", CLOUDS.values(), ids=CLOUDS)

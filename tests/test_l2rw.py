@@ -4,6 +4,7 @@ import json
 import runpy
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -374,11 +375,22 @@ def fitted(
     return fit(recipe or Recipe(each_batch=MetaGradient()), model, train, clean=given, **settings)
 
 
-@pytest.mark.parametrize("case", ["mlp", "cnn, GroupNorm", "mlp, BatchNorm and dropout", "cnn, BatchNorm", "pruned"])
-def test_training_is_algorithm_1_step_by_step(case: str) -> None:
+STEPWISE = ["mlp", "cnn, GroupNorm", "mlp, BatchNorm and dropout", "cnn, BatchNorm", "pruned"]
+CARRIED = ["mlp, BatchNorm", "cnn, BatchNorm", "cnn, BatchNorm without scale", "cnn, BatchNorm, no moving mean", "GRU"]
+CARRIED += ["attention", "a squared gain"]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")  # torch of itself
+@pytest.mark.parametrize(
+    ("case", "compiled"), [*((name, False) for name in STEPWISE), *((name, True) for name in CARRIED)]
+)
+def test_training_is_algorithm_1_step_by_step(case: str, compiled: bool) -> None:
+    """Compiled passes are traced here as on a GPU, and then run by torch's own kernels."""
     train = examples(40)
     clean, model, twin = trusted(train, 12), made(CASES[case]), made(CASES[case])
-    fitted(train, model, epochs=1, clean_batch=5, optimizer=lambda p: torch.optim.SGD(p, lr=0.1))
+    how: dict[str, Any] = {"epochs": 1, "clean_batch": 5, "optimizer": lambda p: torch.optim.SGD(p, lr=0.1)}
+    with torch.compiler.set_stance(force_backend="aot_eager") if compiled else nullcontext():
+        fitted(train, model, compiled=compiled, **how)
     order = torch.randperm(40, generator=seeding.generator(0, "order", 0)).view(5, 8)
     beside = CleanStream(clean, 5, 0).order(0, 5)
     assert beside is not None

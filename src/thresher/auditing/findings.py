@@ -85,8 +85,8 @@ def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate, 
     """
     contradicted, count = np.asarray(probabilities.argmax(1) != labels), len(labels)
     if rate.rate is None:
-        likelier_than_all = np.asarray(probabilities.max(1) > 0.5)
-        return contradicted & (least_trusted(trust, rate.low * count) | likelier_than_all)
+        likelier_than_all = probabilities.max(1) > 0.5
+        return np.asarray(contradicted & (least_trusted(trust, rate.low * count) | likelier_than_all))
     joint = confident_joint(torch.from_numpy(probabilities), torch.from_numpy(labels)).double().numpy()
     shares = 1 - joint.diagonal() / np.maximum(joint.sum(1), 1)  # of the labels of each class
     shares[joint.sum(1) == 0] = 0

@@ -22,7 +22,7 @@ from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, n
 from thresher.core.seeding import generator, preserved, seed_global
 from thresher.core.tasks import CLASSES, REAL
 from thresher.engine.device.placement import Precision, autocast_on, several
-from thresher.engine.loop.rounds import decided_in_parts, parts_for
+from thresher.engine.loop.rounds import decided_in_parts, parts_for, size_of_each
 from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.several.shards import Shards
@@ -191,7 +191,7 @@ class About:
         if math.isfinite(at_most):
             some = of_part(torch.arange(min(2, len(pool)), device=pool.ids.device))
             ranks, draws = None if shards is None else shards.ranks, generator(seed, "acquire", device=pool.ids.device)
-            found = parts_for(self.rule, some.replace(ids=pool.ids), some, at_most, ranks, draws)
+            found = parts_for(self.rule, some.replace(ids=pool.ids), lambda: size_of_each(some), at_most, ranks, draws)
             if found is not None:
                 return decided_in_parts(*found, of_part, some, self.sweep.wanted, pool.ids).weights
         evidence = self.evidence(pool, others)

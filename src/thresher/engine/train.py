@@ -143,7 +143,9 @@ def _compilers(
     compilers = [compiler_of(each, compiles) for each in models]
     if compiles and settings.compiled is None and watch is not None:
         watch(Moment(0, plan.epochs, 0, 1, note=COMPILED))
-    if settings.compiled and training.step.passes.looks_inside:
+    if compiles and all(plain(each) is each for each in models):
+        training.step.passes.compile()
+    if settings.compiled and not training.step.passes.compilable:
         warnings.warn("compiled=True changes nothing: this recipe looks into every training pass.", stacklevel=3)
     return compilers
 

@@ -47,7 +47,7 @@ def by_forward_mode(model: nn.Module, losses: Callable[[Mapping[str, Tensor]], T
     >>> by_forward_mode(model, lambda values: inputs @ values["weight"][0], along).tolist()
     [43.0, 20.0]
     """
-    _load_formulas()
+    load_formulas()
     with forward_ad.dual_level(), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         values = {
             name: forward_ad.make_dual(value.detach(), direction[value])  # type: ignore[no-untyped-call]
@@ -60,7 +60,7 @@ def by_forward_mode(model: nn.Module, losses: Callable[[Mapping[str, Tensor]], T
 
 
 @cache
-def _load_formulas() -> None:
+def load_formulas() -> None:
     """Torch loads some formulas of forward mode at its first use, and while it does it warns of a habit of its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

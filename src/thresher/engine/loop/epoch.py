@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from thresher.core.rule import Decision, RuleLike, ask, needs_of, signals_of
 from thresher.core.signals import features
 from thresher.core.targets import one_hot_if_ids
 from thresher.data.features import FEATURES
-from thresher.engine.loop.rounds import decided_in_parts, parts_for
+from thresher.engine.loop.rounds import decided_in_parts, parts_for, size_of_each
 from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.step.learner import Taps
 from thresher.engine.step.passes import with_peers
@@ -118,7 +119,8 @@ def _in_parts(
             return epoch_evidence((rule, None), learner, train.subset(positions), part, None, alone, now)
 
         some = of_part(torch.arange(min(2, len(train)), device=train.ids.device))
-        found = parts_for(rule, evidence, some, sweeper.signals_at_once, ranks, now.generator)
+        size = partial(sweeper.size_of_each, (id(learner.model), *signals_of(rule)), partial(size_of_each, some))
+        found = parts_for(rule, evidence, size, sweeper.signals_at_once, ranks, now.generator)
         if found is None:
             return None
         decisions.append(decided_in_parts(*found, of_part, some, signals_of(rule), train.ids))

@@ -55,19 +55,19 @@ class Parts:
 def parts_for(
     rule: RuleLike | None,
     evidence: Evidence,
-    some: Evidence,
+    size_of_each: Callable[[], float],
     at_most: float,
     ranks: Ranks | None,
     draws: torch.Generator,
 ) -> tuple[Rounds, Parts] | None:
     """The parts in which a rule is asked, or None where one call about all examples fits, or is needed.
 
-    `some` is evidence about a few of them, from which the size of that about all is told; at_most is in GiB.
+    The size of the evidence about each example is asked for only where it counts; at_most is in GiB.
     """
     n = len(evidence)
     if rounds_of(rule, evidence, 2) is None or not math.isfinite(at_most):
         return None
-    size = _bytes(some) / len(some) * n
+    size = size_of_each() * n
     count = min(math.ceil(size / (at_most * GIB)), math.isqrt(n))
     if count < 2:
         return None
@@ -83,6 +83,11 @@ def parts_for(
             stacklevel=2,
         )
     return rounds, Parts([part.sort().values.to(evidence.ids.device) for part in shuffled], ranks, seed)
+
+
+def size_of_each(evidence: Evidence) -> float:
+    """Bytes of outputs and signals about one example."""
+    return _bytes(evidence) / len(evidence)
 
 
 def _bytes(evidence: Evidence) -> int:

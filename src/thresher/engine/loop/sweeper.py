@@ -1,7 +1,7 @@
 """Sweeps: what a model says about a whole set, in order, without training it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +40,7 @@ class Sweeper:
     shards: Shards | None = None  # among several processes
     signals_at_once: float = math.inf  # GiB that a rule of an epoch may see, which is else asked in parts
     captures: dict[Any, Captured] = field(default_factory=dict, repr=False)
+    sizes: dict[Any, float] = field(default_factory=dict, repr=False)  # of evidence that was measured once
 
     def __call__(
         self,
@@ -59,6 +60,12 @@ class Sweeper:
         self.each(found.append, model, objective, examples, wanted=wanted, taps=taps, positions=positions)
         outputs, *values = (torch.cat(column) for column in zip(*found, strict=True))
         return Swept(outputs, dict(zip(wanted, values, strict=True)))
+
+    def size_of_each(self, key: Hashable, measure: Callable[[], float]) -> float:
+        """Bytes of evidence about one example, which is measured in the first epoch only."""
+        if key not in self.sizes:
+            self.sizes[key] = measure()
+        return self.sizes[key]
 
     def each(
         self,

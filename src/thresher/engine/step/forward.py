@@ -19,9 +19,10 @@ from thresher.core.objective import Objective
 from thresher.core.trees import Tree, call, call_with, concatenated
 from thresher.engine.device.capture import Aside
 from thresher.engine.device.placement import Autocast, as_written, shard_of
+from thresher.engine.gradients.carried import Carrier
 from thresher.engine.gradients.factored import Factors, Recorder
 from thresher.engine.gradients.strategy import Forward, Strategy
-from thresher.engine.gradients.unfactored import direction_of
+from thresher.engine.gradients.unfactored import Direction, direction_of
 from thresher.engine.several.gather import CleanOfAll
 from thresher.engine.step.learner import LAST_INPUTS, Taps
 from thresher.engine.step.teacher import Teacher
@@ -78,6 +79,12 @@ def forward_pass(
     watcher = nullcontext() if strategy is None else strategy.watch(model)
     aside = None if clean is None else Aside(device)
     forward = partial(untraced, model) if leave_no_trace else partial(call, model, through=through)
+    see_clean = partial(_see_clean, model, objective, taps, clean, autocast, facts, strategy, of_clean)
+    trusted: Evidence | None = None
+    direction: Direction | None = None
+    if isinstance(watcher, Carrier):  # what it carries has to be known first
+        trusted, direction = see_clean(watcher.untraced)
+        forward = partial(watcher.forward, direction or {})
     with autocast():
         inputs, outputs, layers = _forward(forward, views, watcher, taps, looks_at_head(wanted))
     evidence = Evidence(
@@ -97,15 +104,11 @@ def forward_pass(
     if teacher is not None:
         with autocast():
             evidence = evidence.replace(others={"teacher": teacher(evidence)})
-    direction, factors = None, None
-    if clean is not None and aside is not None:
+    factors = None
+    if trusted is None and aside is not None:
         with aside.work():
-            trusted = _see_clean(model, objective, taps, clean, autocast, facts)
-            if strategy is not None and strategy.agreements:
-                if of_clean is None:
-                    direction = direction_of(model, trusted.losses)
-                else:
-                    direction = of_clean.total(direction_of(model, of_clean.part(trusted.losses)))
+            trusted, direction = see_clean(partial(untraced, model))
+    if trusted is not None:
         evidence = evidence.replace(others={**evidence.others, "clean": trusted})
     if strategy is not None:
         made = Forward(model, inputs, autocast, watcher, taps.take)
@@ -140,15 +143,32 @@ def _forward(
 
 
 def _see_clean(
-    model: nn.Module, objective: Objective, taps: Taps, clean: Batch, autocast: Autocast, facts: Mapping[str, Any]
-) -> Evidence:
-    """Evidence about a clean batch by a pass without trace; after the training pass, as in Algorithm 1 of L2RW."""
+    model: nn.Module,
+    objective: Objective,
+    taps: Taps,
+    clean: Batch | None,
+    autocast: Autocast,
+    facts: Mapping[str, Any],
+    strategy: Strategy | None,
+    of_clean: CleanOfAll | None,
+    forward: Callable[[Tree], Tensor],
+) -> tuple[Evidence, Direction | None]:
+    """Evidence about a clean batch by a pass without trace, and the gradient of its loss where that is asked for.
+
+    The pass comes after the training pass, as in Algorithm 1 of L2RW, unless that one carries the gradient.
+    """
+    assert clean is not None
     with autocast():
-        outputs = untraced(model, clean.inputs).float()
-    return Evidence(
+        outputs = forward(clean.inputs).float()
+    trusted = Evidence(
         ids=clean.ids, targets=clean.targets, objective=objective, raw_outputs=outputs, inputs=clean.inputs,
         columns=clean.columns, layers=taps.take(), **facts,
     )  # fmt: skip
+    if strategy is None or not strategy.agreements:
+        return trusted, None
+    if of_clean is None:
+        return trusted, direction_of(model, trusted.losses)
+    return trusted, of_clean.total(direction_of(model, of_clean.part(trusted.losses)))
 
 
 def prediction(outputs: Tensor, classes: int | None) -> Tensor:

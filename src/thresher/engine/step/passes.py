@@ -1,5 +1,6 @@
 """How the networks of a recipe look at a batch: for the rules, and for the losses to learn from."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,8 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of, signals_of
 from thresher.core.trees import Tree, call, concatenated
 from thresher.engine.device.placement import Autocast
-from thresher.engine.gradients.strategy import Strategy
+from thresher.engine.gradients.carried import Carried, NotCarried
+from thresher.engine.gradients.strategy import Strategy, Unfactored
 from thresher.engine.several.gather import CleanOfAll
 from thresher.engine.step.blend import Blend
 from thresher.engine.step.forward import Batch, Pass, forward_pass, read_all
@@ -50,9 +52,22 @@ class Passes:
         self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
         inside = strategy is not None or bool(self.of_head)
         self.looks_inside = bool(learners[0].objective.layers) or (inside and recipe.mix is None)
+        self.carried = None if of_clean is not None or recipe.mix is not None else self._carried()
+        self.compilable = not self.looks_inside or self.carried is not None
         own = next(learners[0].objective.parameters(), None)
         sharded = learners[0].sharded  # then gradients of shards come from an ordinary backward pass
         self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None or sharded
+
+    def compile(self) -> None:
+        """Let the training pass carry what the strategy takes by a pass of its own, as a compiled one can."""
+        self.strategy = self.carried or self.strategy
+
+    def _carried(self) -> Carried | None:
+        """What may stand for the strategy in compiled passes, where nothing else looks into them."""
+        given, inside = self.strategy, self.of_head or self.learners[0].objective.layers
+        if not isinstance(given, Unfactored) or given.norms or not given.forward_mode or inside:
+            return None
+        return Carried(agreements=given.agreements)
 
     def before_rules(
         self, batches: Sequence[Batch], views: Sequence[Tree], now: Now, clean: Batch | None, mixes: bool
@@ -83,12 +98,17 @@ class Passes:
             how = {"views": views[:1], "leave_no_trace": True}
         elif self.strategy is None:
             how["through"] = learner.through
+        how |= {"wanted": self.wanted, "autocast": self.autocast, "clean": clean, "teacher": self.teacher}
+        how |= {"classes": self.classes, "memory": learner.batch_memory, "of_clean": self.of_clean, **vars(now)}
+        of_learner = (learner.model, learner.objective, learner.taps, batch)
         with torch.set_grad_enabled(not mixes or self.strategy is not None):
-            return forward_pass(
-                learner.model, learner.objective, learner.taps, batch, wanted=self.wanted, autocast=self.autocast,
-                strategy=self.strategy, clean=clean, teacher=self.teacher, classes=self.classes,
-                memory=learner.batch_memory, of_clean=self.of_clean, **how, **vars(now),
-            )  # fmt: skip
+            try:
+                return forward_pass(*of_learner, strategy=self.strategy, **how)
+            except NotCarried as error:
+                warnings.warn(f"The training pass is not compiled: {error}.", stacklevel=2)
+                assert self.strategy is not None
+                self.strategy = Unfactored(agreements=self.strategy.agreements)
+                return forward_pass(*of_learner, strategy=self.strategy, **how)
 
     def _unseen(self, learner: Learner, batch: Batch, now: Now) -> Pass:
         """Evidence about a batch that no rule looks at before it is mixed."""

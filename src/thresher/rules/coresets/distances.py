@@ -1,7 +1,7 @@
 """Distances between embeddings as whole numbers, which do not depend on the block in which they are computed."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -57,6 +57,10 @@ class Points:
         places = doubtful.flatten().nonzero()[:, 0]
         whole.view(-1)[places] = self._again(rows[places // len(others)], others[places % len(others)])
         return whole
+
+    def nearly_distances(self, rows: Tensor, others: Tensor) -> Tensor:
+        """Distances [m, k] between these examples, not rounded, and each off by the root of the error at most."""
+        return (self.left[rows] @ self.right[:, others]).clamp_(min=0).sqrt_()
 
     def squares_at_least(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """The rows in blocks, with close lower bounds of their squared distances to all [m, n].
@@ -163,11 +167,24 @@ def blocks(points: Points) -> Iterator[Tensor]:
 
 def total_distances(points: Points) -> Tensor:
     """Σ_j distance(i, j) [n] in whole numbers (int64); each pair is measured once."""
-    positions = points.positions
-    totals = torch.zeros_like(positions)
+    return _totals(points, points.distances).long()  # sums of whole numbers below 2⁵³ are exact in any order
+
+
+def nearly_total_distances(points: Points) -> tuple[Tensor, float]:
+    """The same in double precision from matrix products alone, and how far they may be off."""
+    totals = _totals(points, points.nearly_distances)
+    # A square that is off by e is one of a distance that is off by √e at most; whole numbers are off by a half.
+    return totals, len(points) * (math.sqrt(points.error) + 1 + 2.0**-51 * float(totals.max()))
+
+
+def _totals(points: Points, measure: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Σ_j measure(i, j) [n] of what is symmetric."""
+    positions, first = points.positions, 0
+    totals = torch.zeros_like(positions, dtype=torch.float64)
     for rows in blocks(points):
-        first, m = int(rows[0]), len(rows)
-        distances = points.distances(rows, positions[first:])
-        totals[first:] += distances.sum(0).long()  # sums of whole numbers below 2⁵³ are exact in any order
-        totals[first : first + m] += distances[:, m:].sum(1).long()
+        m = len(rows)
+        distances = measure(rows, positions[first:])
+        totals[first:] += distances.sum(0)
+        totals[first : first + m] += distances[:, m:].sum(1)
+        first += m
     return totals
