@@ -134,6 +134,8 @@ def test_weak_judges_flag_only_what_one_other_class_explains() -> None:
     assert (probabilities.argmax(1) != labels).mean() > 0.6
     assert 20 < flagged.sum() < 50
     assert not flagged[50:].any()
+    some = suspects(probabilities[np.arange(1000), labels], probabilities, labels, cannot_tell("weak", 0.1), labels)
+    assert flagged.sum() < some.sum() <= 100 + flagged.sum()
 
 
 def test_judges_that_guess_name_no_issues_and_correct_none() -> None:
@@ -251,12 +253,15 @@ def test_doubles_with_another_label_are_found_within_and_across_sets() -> None:
     inputs[7] = inputs[1]  # of the classes 1 and 1
     inputs[9] = inputs[4]  # of the classes 0 and 1
     inputs[12] = inputs[3] + 1e-5
-    issues = th.audit(inputs, given, test=(inputs[20:22], given[20:22]))
+    tested = np.concatenate([inputs[20:22], inputs[30:31] + 1e-5])
+    issues = th.audit(inputs, given, test=(tested, given[[20, 21, 30]]))
     doubles = {tuple(each["ids"]): (each["exact"], each["across"]) for each in issues.summary["duplicates"]}
     assert doubles[1, 7] == (True, None)
     assert doubles[4, 9] == (True, "labels")
     assert doubles[3, 12] == (False, None)
     assert doubles[20,] == doubles[21,] == (True, "sets")
+    assert doubles[30,] == (False, "sets")
+    assert len(doubles) == 6
     reasons = dict(zip(issues.column("id"), issues.column("reason"), strict=True))
     assert reasons[9] == "near-duplicate with another label"
     assert reasons[4] == ""
