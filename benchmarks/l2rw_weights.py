@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from thresher import Examples, Run, fit, load, weigh
+from thresher.bench.compare.paired import difference
 from thresher.bench.run.provenance import provenance
 from thresher.corruption import corrupt
 from thresher.data.clean import take_clean
@@ -88,7 +89,8 @@ HEAD = """\
 # L2RW's weights on examples it has never seen
 
 <!-- Made from results/l2rw-weights.jsonl by `python benchmarks/l2rw_weights.py --show`. -->
-
+"""
+ABOUT = """\
 The paper's Figure 3: 40% of the labels flipped to a background class, {clean} clean examples, a network at half of
 its training, and batches of a hyper-validation set that it was not trained on. Shares of the examples by weight (the
 weights of {batch} examples add up to 1, so 0.01 is the mean); means over seeds.
@@ -97,7 +99,7 @@ weights of {batch} examples add up to 1, so 0.01 is the mean); means over seeds.
 
 def show(path: Path) -> str:
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    parts = [HEAD.format(clean=CLEAN, batch=BATCH), verdict(rows)]
+    parts = [HEAD, verdict(rows), ABOUT.format(clean=CLEAN, batch=BATCH)]
     heads = ["zero", *(f"to {high:g}" for high in BINS[1:-1]), f"above {BINS[-2]:g}"]
     for data in dict.fromkeys(row["data"] for row in rows):
         here = [row for row in rows if row["data"] == data]
@@ -124,16 +126,18 @@ def verdict(rows: list[dict[str, Any]]) -> str:
     for data in dict.fromkeys(row["data"] for row in rows):
         for name in dict.fromkeys(row["batches"] for row in rows):
             zero = {
-                kind: fmean(r["zero"] for r in rows if (r["data"], r["batches"], r["examples"]) == (data, name, kind))
+                kind: [r["zero"] for r in rows if (r["data"], r["batches"], r["examples"]) == (data, name, kind)]
                 for kind in ("flipped", "clean")
             }
+            more = difference([high - low for high, low in zip(zero["flipped"], zero["clean"], strict=True)])
             words.append(
-                f"on {data}, {name}, {zero['flipped']:.0%} of the flipped and {zero['clean']:.0%} of the clean"
+                f"on {data}, {name}, {fmean(zero['flipped']):.0%} of the flipped and {fmean(zero['clean']):.0%} of the "
+                f"clean ({more.words(2)})"
             )
-    seeds = len({row["seed"] for row in rows})
     return (
         "**What holds here.** The paper says that most flipped examples get weight zero, in random batches and within "
-        f"one class. Weight zero have: {'; '.join(words)}. {seeds} seeds, no interval.\n"
+        f"one class. Weight zero have: {'; '.join(words)}. In brackets the difference, paired by seed, with its 95% "
+        "interval.\n"
     )
 
 

@@ -12,7 +12,7 @@ from thresher import ThresherError
 from thresher.noise import audit_rate, confident_joint, corrected_accuracy, noise_matrix, residual_rate
 from thresher.noise.audit_rate import beyond_chance, contradictions
 from thresher.noise.estimate import Estimate
-from thresher.noise.noise_matrix import scaled_to
+from thresher.noise.noise_matrix import agreement, cautious_matrix, scaled_to
 from thresher.noise.residual_rate import inliers
 
 Array = np.ndarray[Any, Any]
@@ -157,6 +157,23 @@ def test_the_matrix_is_how_labels_turn_wrong(accuracy: float) -> None:
     joint = np.zeros((5, 5))
     np.add.at(joint, (true, labels), 1)
     assert np.abs(noise_matrix(probabilities, labels) - joint / joint.sum(1, keepdims=True)).max() < 0.07
+
+
+def test_the_cautious_matrix_believes_only_mistakes_that_recur() -> None:
+    """Beside wrong labels of one other class it is the noise matrix; beside labels of any class it names none."""
+    pairs, any_class = (judged(0.3, pairs=one)[:2] for one in (True, False))
+    assert np.abs(cautious_matrix(*pairs) - noise_matrix(*pairs)).max() < 0.05
+    spread = cautious_matrix(*any_class)
+    off = spread[~np.eye(5, dtype=bool)]
+    assert off.max() - off.min() < 0.2 * np.ptp(noise_matrix(*any_class)[~np.eye(5, dtype=bool)])
+    assert np.allclose(spread.sum(1), 1)
+    assert off.mean() == pytest.approx(0.3 / 4, abs=0.02)
+
+
+def test_wrong_labels_of_two_classes_are_always_alike() -> None:
+    assert agreement(np.array([[80, 20], [0, 100]])) == 1
+    assert agreement(np.eye(3)) == 0, "there are none"
+    assert agreement(np.array([[0, 10, 10], [10, 0, 10], [10, 10, 0]])) == 0
 
 
 def test_a_scaled_matrix_has_the_rate_and_stays_one_of_shares() -> None:

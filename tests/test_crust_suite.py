@@ -49,7 +49,8 @@ def test_every_result_can_be_asked_for_and_sent_to_a_worker(suite: Suite) -> Non
     for scale in suite.scales:
         jobs = pickle.loads(pickle.dumps(jobs_of(suite, scale)))
         assert len({repr(head_of(job)) for job in jobs}) == len(jobs), "no two jobs are the same question"
-        assert {job.entry.name for job in jobs} == {entry.name for entry in suite.methods}
+        in_all = {entry.name for entry in suite.methods if entry.drawn or scale == "small"}
+        assert {job.entry.name for job in jobs} == in_all
 
 
 def test_every_corruption_of_the_issue_and_what_methods_are_told() -> None:

@@ -16,3 +16,28 @@ def test_ranks_are_means_over_cells_with_ties_shared() -> None:
 
 def test_the_critical_difference_is_demsars() -> None:
     assert RANKS["critical_difference"](4, 14) == pytest.approx(2.569 * (4 * 5 / (6 * 14)) ** 0.5, rel=1e-3)
+
+
+def test_scores_are_of_the_seeds_and_methods_that_all_have() -> None:
+    cells = {
+        "a": {"x": {0: 0.1, 1: 0.3, 2: 0.9}, "y": {0: 0.2, 1: 0.4}, "only-here": {0: 1.0}},
+        "b": {"x": {1: 0.5}, "y": {0: 0.9, 1: 0.7}},
+    }
+    assert RANKS["scores"](cells) == {
+        "a": pytest.approx({"x": 0.2, "y": 0.3}),
+        "b": pytest.approx({"x": 0.5, "y": 0.7}),
+    }
+
+
+def test_what_two_suites_ask_alike_is_one_cell() -> None:
+    asked = {"cell": "digits-symmetric-50", "settings": {"data": "digits", "corruption": "symmetric:0.5"}}
+    of_method = {**asked, "settings": {**asked["settings"], "method": {"Recipe": {"clip": 1.0}}}}
+    other = {**asked, "settings": {**asked["settings"], "corruption": "symmetric:0.2"}}
+    question = RANKS["question"]
+    assert question(asked) == question(of_method) != question(other)
+
+
+def test_without_clean_examples_every_method_is_ranked_or_the_cell_is_left_out() -> None:
+    for title, cells in RANKS["groups"](ROOT / "results").items():
+        if title.startswith("Without clean examples"):
+            assert all(set(RANKS["RANKED"]) <= methods.keys() for methods in cells.values())

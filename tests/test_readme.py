@@ -20,7 +20,7 @@ REACHED = [
     ("prl-paper", "cifar10-pairflip-45", "standard", "co-prl-l"),
     ("l2rw-paper", "mnist-imbalance-200", "standard", "l2rw"),
     ("distil-paper", "cifar10-7500-entropy", "standard", "composition"),
-    ("active-paper", "mlp-blank", "random", "s-badge"),
+    ("active-paper", "mlp-blank-third", "random", "s-badge"),
 ]
 
 

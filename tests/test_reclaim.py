@@ -513,7 +513,9 @@ def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> No
     suite = SUITES["reclaim"]
     facts = MethodFacts(0.4, 10, 115)
     made = [entry for entry in suite.methods if entry.procedure is None]
-    told_apart = {repr((entry.recipe_or_procedure(facts), sorted(entry.changes.items()))) for entry in made}
+    told_apart = {
+        repr((entry.recipe_or_procedure(facts), entry.early_stop, sorted(entry.changes.items()))) for entry in made
+    }
     assert len(told_apart) == len(made)
     assert suite.published["cifar10n-worse", "co-teaching"].value == 83.83
     recipe = next(entry for entry in suite.methods if entry.name == "reclaim").recipe_or_procedure(facts)

@@ -1,6 +1,8 @@
 """python -m thresher, and the console script: the commands of the application and those of the bench."""
 
+import os
 import sys
+from io import TextIOWrapper
 
 from thresher.core.errors import ThresherError, needs_extra
 
@@ -24,7 +26,15 @@ app = command_line(
 
 
 def main() -> None:
-    """What the console script calls."""
+    """What the console script calls; what a terminal cannot show is written as question marks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # None where it was closed
+            stream.reconfigure(errors="replace")
+    try:
+        os.getcwd()
+    except OSError:
+        print("The working directory is gone: change into a folder that exists.", file=sys.stderr)
+        raise SystemExit(2) from None
     app()
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from thresher.engine.settings import TrainSettings
 
 WRONG_INPUT, STOPPED = 2, 130
+NO_MEMORY = ("allocate", "failed to map segment")  # what torch says, and the loader of libraries
 WRITTEN_TO = ("--out", "--results", "--docs", "--runs")  # options that name where a command writes
 
 
@@ -42,8 +43,8 @@ class PlainErrors(TyperGroup):
             raise typer.Exit(WRONG_INPUT) from None
         except BrokenPipeError:
             raise
-        except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and "allocate" not in str(error):
+        except (MemoryError, RuntimeError, ImportError) as error:
+            if not isinstance(error, MemoryError) and not any(word in str(error) for word in NO_MEMORY):
                 raise
             reason = str(error).splitlines()[0] if str(error) else "not enough memory"
             _say(f"This does not fit into memory ({reason}): choose a smaller model, or fewer examples or classes.")

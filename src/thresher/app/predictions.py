@@ -1,6 +1,8 @@
 """What a run predicts of new data, as a table."""
 
 import sys
+from csv import Error as CsvError
+from csv import reader
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +49,27 @@ def refuse_to_write(out: Path | None, data: Path) -> None:
         raise ThresherError(f"{out} is what is to be predicted, and would be replaced: choose another file as --out.")
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise ThresherError(f"{out} is neither .csv nor .parquet: choose one of them.")
+    if out is not None and out.is_file() and out.stat().st_size and not _holds_predictions(out):
+        raise ThresherError(f"{out} holds something else than predictions, and would be replaced: choose another file.")
+
+
+def _holds_predictions(path: Path) -> bool:
+    """Whether the columns of a file begin as those that `predictions` makes."""
+    try:
+        if path.suffix == ".parquet":
+            names = pq.read_schema(path).names
+        else:
+            with path.open(encoding="utf-8", newline="") as file:
+                names = next(reader(file), [])
+    except (OSError, ValueError, CsvError):
+        return False
+    return names[:1] in (["file"], ["row"]) and names[1:2] in (["class"], ["prediction_0"])
 
 
 def write_predictions(table: Any, out: Path | None) -> None:
     """Write the table, whole or not at all; without a file, as CSV to the terminal."""
+    if out is None and sys.stdout is None:
+        raise ThresherError("The standard output is closed: give --out, a file to write.")
     if out is None:
         csv.write_csv(for_spreadsheets(table), sys.stdout.buffer)
     elif out.suffix == ".parquet":

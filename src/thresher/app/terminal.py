@@ -39,7 +39,10 @@ REDRAW_EVERY = 0.1
 
 def plain_console(**options: Any) -> Console:
     """A console that prints what it is given: square brackets and colons in names and paths are no markup."""
-    return Console(highlight=False, markup=False, emoji=False, **options)
+    console = Console(highlight=False, markup=False, emoji=False, **options)
+    if not console.width:  # COLUMNS=0, at which nothing would be printed
+        console.width = 80
+    return console
 
 
 @contextmanager

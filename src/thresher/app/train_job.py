@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from thresher.app.folders import first_difference, read_toml, refuse_another_run, saved_epochs
+from thresher.app.folders import first_difference, read_toml, refuse_another_run, refuse_within_data, saved_epochs
 from thresher.app.settings import Kind, Settings, saving, table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -157,8 +157,19 @@ def load_splits(settings: Settings) -> Splits:
     told = {**where, "options": table_options(settings), "skip_broken": settings.skip_broken}
     if settings.test is None:
         return load(settings.data, **told)
+    _refuse_as_test(settings)
     train = load_whole(settings.data, **told)
     return Splits(train, load_test(settings.test, train, settings.data, **where))
+
+
+def _refuse_as_test(settings: Settings) -> None:
+    """Refuse the data as their own test set, unless their labels are corrupted to train on."""
+    data, test = (expanded(path_and_option(name)[0]) for name in (settings.data, str(settings.test)))
+    if settings.corruption is None and data.exists() and test.exists() and data.samefile(test):
+        raise ThresherError(
+            f"--test {settings.test} is what is trained on, and would show how well that is remembered: "
+            "leave it out, and a fifth is held out."
+        )
 
 
 def _pooled(settings: Settings) -> Pooled:
@@ -187,6 +198,7 @@ def _by_folds(job: TrainJob, out: Path) -> Estimate | None:
 
 def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:
     """Train in this folder, or go on where it was left; `run.toml` is written once training has begun."""
+    refuse_within_data(out, job.settings)
     if out.exists():
         refuse_another_run(out, job.settings)
     found = _by_folds(job, out)
@@ -259,7 +271,7 @@ def _refuse_without_clean(settings: Settings, known: Method | None) -> None:
 def _clean(settings: Settings, splits: Splits) -> int | Callable[[Examples], Examples] | None:
     """How many clean examples to take out of the training set, or how to load them."""
     named = settings.clean
-    if named is None or named.isdigit():
+    if named is None or named.isdecimal():
         return None if named is None else int(named)
     return lambda train: load_clean(
         named, Splits(train, splits.test), settings.data, data_dir=settings.data_dir, seed=settings.seed

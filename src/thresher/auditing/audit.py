@@ -13,26 +13,27 @@ from torch import nn
 
 from thresher.auditing import targets as real
 from thresher.auditing.classes import Hearing, checked_probabilities, judged_as_table, judged_by_neighbours
-from thresher.auditing.combine import combined, trust_of
+from thresher.auditing.combine import MARGIN_IN_COUNTS, combined, trust_of
 from thresher.auditing.duplicates import Alike, across_labels, digests, equal, similar
 from thresher.auditing.findings import Facts, issues_of_classes, issues_of_targets
 from thresher.auditing.given import Given, as_given, refuse_other_settings
 from thresher.auditing.judges import forest, refuse_without_probabilities, split_into_folds, values_of
 from thresher.auditing.neighbours import Nearest, feature_space, nearest
 from thresher.auditing.networks import Watch, as_flat_inputs, judged_by_networks
-from thresher.auditing.store import Store
+from thresher.auditing.store import Store, refuse_other_folder
 from thresher.core.errors import (
     ThresherError,
 )  # fmt: skip
 from thresher.core.examples import Examples
 from thresher.core.tasks import CLASSES, REAL
+from thresher.data.features import real_numbers
 from thresher.door import fit
 from thresher.engine.device.placement import find_device
 from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.about import checksum, describe
 from thresher.methods import AUTO
 from thresher.models import NamedModel, model_for
-from thresher.noise import noise_matrix, residual_rate
+from thresher.noise import cautious_matrix, residual_rate
 from thresher.record.issues import Issues
 from thresher.record.outcome import keep_worst
 from thresher.record.run_folder import AUDIT
@@ -83,6 +84,8 @@ def audit(
     [0, 1, 2]
     """
     refuse_other_settings(estimator, model, {"out": out, "tell": tell, "method": method})
+    if out is not None and method is not None:
+        refuse_other_folder(Path(out))
     given = as_given(data, y, target, test, groups)
     tell = tell or (lambda stage: None)  # noqa: ARG005
     how = changed(TrainSettings(epochs=None if "steps" in settings else EPOCHS, seed=seed), settings)
@@ -151,8 +154,10 @@ class _Judge:
         else:
             judged |= judged_as_table(hearing)
         found = combined(judged, labels)
-        trust = trust_of(found.probabilities, labels, noise_matrix(found.probabilities, labels), dynamics)
-        return issues_of_classes(self.facts(trust, near, found.strengths), found.probabilities, votes)
+        matrix = cautious_matrix(found.probabilities, labels)
+        trust = trust_of(found.probabilities, labels, matrix, dynamics)
+        cautious = trust_of(found.probabilities, labels, matrix, dynamics, MARGIN_IN_COUNTS)
+        return issues_of_classes(self.facts(trust, near, found.strengths), found.probabilities, votes, cautious)
 
     def of_targets(self) -> Issues:
         targets = self.examples.targets.cpu().double().numpy()
@@ -225,7 +230,10 @@ def _digest(values: Any) -> str | None:
 
 
 def _embeddings(features: Any, examples: int) -> Array:
-    found = np.asarray(features, np.float32)
+    try:
+        found = real_numbers(features, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ThresherError(f"The features are no numbers ({error}): give [{examples}, d].") from error
     if len(found) != examples or found.ndim < 2:
         raise ThresherError(f"The features have the shape {list(found.shape)}: give [{examples}, d].")
     if not np.isfinite(found).all():

@@ -11,6 +11,7 @@ from thresher.auditing import judges
 from thresher.auditing.combine import given_of, log_of
 from thresher.auditing.neighbours import Nearest, votes
 from thresher.auditing.store import Store
+from thresher.data.features import real_numbers
 
 Array = NDArray[Any]
 Parts = Sequence[tuple[Array, Array]]
@@ -74,7 +75,7 @@ def checked_probabilities(given: Any, examples: int, classes: int) -> Array:
     from thresher.core.errors import ThresherError
 
     try:
-        found = np.asarray(given, np.float64)
+        found = real_numbers(given, np.float64)
     except (TypeError, ValueError) as error:
         raise ThresherError(f"The probabilities are no numbers ({error}): give [{examples}, {classes}].") from error
     if found.shape != (examples, classes):

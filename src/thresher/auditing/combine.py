@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+FAINT = 0.1  # what judges count that foretell nothing
 LEAST = 1e-4  # a judge is never surer than this
 DYNAMICS = 0.15  # the share of training dynamics in trust
+MARGIN = 0.5  # and that of the margin
+MARGIN_IN_COUNTS = 2 / 3  # where doubted labels are counted: errors of people, which judges share, look less wrong
 
 
 class Combined(NamedTuple):
@@ -40,18 +43,21 @@ def combined(judged: Mapping[str, Array], labels: Array) -> Combined:
 
     start = np.full(len(logs), 1 / len(logs))
     found = minimize(loss, start, jac=True, bounds=[(0.0, 3.0)] * len(logs)).x
-    if not found.any():
-        found = start
+    if not found.any():  # nobody foretells the labels: an order of suspicion is left, and no confidence
+        found = FAINT * start
     named = dict(zip(judged, found.round(3).tolist(), strict=True))
     return Combined(_softmax(np.tensordot(found, logs, 1)), named)
 
 
-def trust_of(probabilities: Array, labels: Array, matrix: Array, dynamics: Array | None = None) -> Array:
-    """From 0 to 1: a third is the probability that the given label is right, two thirds its margin over the others.
+def trust_of(
+    probabilities: Array, labels: Array, matrix: Array, dynamics: Array | None = None, by_margin: float = MARGIN
+) -> Array:
+    """From 0 to 1: the mean of the probability that the given label is right, and of its margin over the others.
 
     The probability: p(given) T(given|given) / Σ_c p(c) T(given|c), where T is the noise matrix [true, given]; a class
-    that is never mistaken for the given one casts no doubt on it. The margin: (1 + p(given) - max p(another)) / 2.
-    With `dynamics` [n], a training's belief in the given labels, 15% of trust are their rank.
+    that is never mistaken for the given one casts no doubt on it. The margin, which has the share `by_margin`:
+    (1 + p(given) - max p(another)) / 2. With `dynamics` [n], a training's belief in the given labels, 15% of trust are
+    their rank.
 
     >>> trust_of(np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 0]), np.full((2, 2), 0.5)).round(2)
     array([0.7, 0.2])
@@ -62,7 +68,7 @@ def trust_of(probabilities: Array, labels: Array, matrix: Array, dynamics: Array
     margin = (1 + given - others.max(1)) / 2
     mistaken = np.einsum("nc,cn->n", probabilities, matrix[:, labels])
     right = given * matrix.diagonal()[labels] / np.maximum(mistaken, 1e-12)
-    trust = (right + 2 * margin) / 3
+    trust = by_margin * margin + (1 - by_margin) * right
     if dynamics is None:
         return np.asarray(trust)
     # Beliefs take the places that trust has, so that both are of one scale.

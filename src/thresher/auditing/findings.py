@@ -35,14 +35,14 @@ class Facts:
     summary: Mapping[str, Any]
 
 
-def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None) -> Issues:
-    """The table and the summary where targets are classes."""
+def issues_of_classes(facts: Facts, probabilities: Array, votes: Array | None, cautious: Array) -> Issues:
+    """The table and the summary where targets are classes; by `cautious` trust [n] wrong labels are counted."""
     examples, trust = facts.examples, facts.trust
     labels, classes = examples.labels.cpu().numpy(), examples.outputs
-    rate = audit_rate(probabilities, labels, votes=votes, trust=trust)
+    rate = audit_rate(probabilities, labels, votes=votes, trust=cautious)
     names = np.array(list(examples.class_names or map(str, range(classes))))
     suggested = probabilities.argmax(1)
-    wrong = suspects(trust, probabilities, labels, rate)
+    wrong = suspects(trust, probabilities, labels, rate, cautious)
     double = contradicting(facts.alike, labels, trust)
     far = _far(facts.near, len(labels))
     top = np.sort(probabilities, 1)
@@ -75,22 +75,25 @@ def _cautious(rate: Estimate) -> float:
     return 0.0 if rate.rate is None or rate.low == 0 else (rate.low + rate.rate) / 2
 
 
-def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate) -> Array:
+def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate, cautious: Array) -> Array:
     """Which labels [n] look wrong: some of the least trusted, of those that the judges contradict.
 
     How many: the middle of three counts that err in different ways, and no more than the high end of the rate's
-    interval. They are the rate, the labels outside the diagonal of the confident joint, and those with trust below a
-    half. Where the rate cannot be told, the confident joint alone says how many.
+    interval. They are the rate, the labels outside the diagonal of the confident joint, and those of cautious
+    trust below a half. Where the rate cannot be told, all labels that another class contradicts with a probability
+    above a half.
     """
+    contradicted = np.asarray(probabilities.argmax(1) != labels)
+    if rate.rate is None:
+        return np.asarray(contradicted & (probabilities.max(1) > 0.5))
     joint = confident_joint(torch.from_numpy(probabilities), torch.from_numpy(labels)).double().numpy()
     shares = 1 - joint.diagonal() / np.maximum(joint.sum(1), 1)  # of the labels of each class
     shares[joint.sum(1) == 0] = 0
     confident = float(shares @ np.bincount(labels, minlength=len(joint)))
-    counts = [confident] if rate.rate is None else [confident, rate.rate * len(trust), float((trust < 0.5).sum())]
-    count = min(float(np.median(counts)), rate.high * len(trust))
+    counts = (confident, rate.rate * len(trust), float((cautious < 0.5).sum()))
     among = np.zeros(len(trust), bool)
-    among[np.argsort(trust, kind="stable")[: round(count)]] = True
-    return np.asarray(among & (probabilities.argmax(1) != labels))
+    among[np.argsort(trust, kind="stable")[: round(min(float(np.median(counts)), rate.high * len(trust)))]] = True
+    return np.asarray(among & contradicted)
 
 
 def most_trusted(trust: Array, labels: Array) -> Array:

@@ -10,9 +10,19 @@ from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError
 from thresher.core.files import read_arrays, refuse_as_folder, write_whole
+from thresher.record.run_folder import AUDIT, OF_AN_AUDIT
 
 Array = NDArray[Any]
 ABOUT = "about.json"
+
+
+def refuse_other_folder(out: Path) -> None:
+    """Refuse a folder that holds something else than an audit."""
+    if not out.is_dir() or (out / AUDIT / ABOUT).exists():
+        return
+    foreign = sorted(each.name for each in out.iterdir() if each.name not in OF_AN_AUDIT and each.name[0] != ".")
+    if foreign:
+        raise ThresherError(f"{out} is not empty (it has {foreign[0]}): choose a new folder for the audit.")
 
 
 class Store:

@@ -34,12 +34,21 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> ThresherError:
     >>> print(unknown("corruption", "symetric", ["pairflip", "symmetric"]))
     There is no corruption 'symetric': did you mean 'symmetric'? (known: pairflip, symmetric)
     """
-    choices = sorted(known)
+    choices, shown = sorted(known), shortened(name)
     listed = ", ".join(choices)
-    near = get_close_matches(name, choices, n=1)
+    near = get_close_matches(shown, choices, n=1)
     if near:
-        return ThresherError(f"There is no {kind} '{name}': did you mean '{near[0]}'? (known: {listed})")
-    return ThresherError(f"There is no {kind} '{name}': choose one of {listed}.")
+        return ThresherError(f"There is no {kind} '{shown}': did you mean '{near[0]}'? (known: {listed})")
+    return ThresherError(f"There is no {kind} '{shown}': choose one of {listed}.")
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """The text, or its beginning where it is too long for a sentence.
+
+    >>> shortened("symmetric"), shortened("symmetric", most=6)
+    ('symmetric', 'sym...')
+    """
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def needs_extra(what: str, extra: str, *modules: str, otherwise: str = "") -> None:

@@ -170,6 +170,8 @@ def check_examples(examples: "Examples") -> None:
     if targets.is_floating_point() and not torch.isfinite(targets).all():
         raise ThresherError(f"{name} has targets that are NaN or infinite: remove or correct those examples.")
     for leaf in leaves(examples.inputs) if examples.in_memory else []:
+        if not leaf.numel():
+            raise ThresherError(f"{name} has inputs of shape {list(leaf.shape)}, without a number: give some.")
         at_once = max(1, AT_ONCE * n // max(1, leaf.numel()))
         some = torch.split(leaf, at_once) if leaf.is_floating_point() else ()
         bad = sum(int((~torch.isfinite(each).reshape(len(each), -1).all(1)).sum()) for each in some)

@@ -17,6 +17,7 @@ from thresher.data.splits import Splits, split
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
+LARGEST_LABEL = 2**62  # beyond which the number of classes is none of 64 bits
 LARGEST = 1e30  # of real targets, whose squares single precision still holds
 MANY, UNUSED = 10_000, 10  # so many classes, most of them without an example, are no classes
 CLASS_NAMES = {
@@ -127,6 +128,9 @@ def _targets(arrays: Arrays, side: str, name: str) -> Tensor:
         raise ThresherError(f"{side}_targets of {name} are {targets.dtype}: save class numbers or floats.")
     if targets.dtype.kind == "f":
         return torch.as_tensor(targets.astype(np.float64))
+    if targets.size and not 0 <= targets.min() <= targets.max() < LARGEST_LABEL:
+        low, high = int(targets.min()), int(targets.max())
+        raise ThresherError(f"{side}_targets of {name} go from {low} to {high}: number the classes from 0.")
     return torch.as_tensor(targets.astype(np.int64))
 
 
@@ -140,6 +144,8 @@ def _classes(targets: list[Tensor], name: str) -> int:
             f"{name} has {different:,} different labels up to {classes - 1:,}: a layer of so many outputs "
             f"would take {4 * 256 * classes / 1e9:,.1f} GB with 256 inputs, so renumber the labels from 0 without gaps."
         )
+    if not np.isin(targets[-1].numpy(), targets[0].numpy()).any():
+        raise ThresherError(f"{name} has no class to test on that is trained on: give both the same classes.")
     return classes
 
 

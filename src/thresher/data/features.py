@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from thresher.core.errors import ThresherError
@@ -43,9 +44,17 @@ def _read(source: Any) -> Tensor:
     if isinstance(source, str | Path):
         source = _of_file(expanded(source))
     try:
-        return torch.as_tensor(np.asarray(source.cpu() if isinstance(source, Tensor) else source, dtype=np.float32))
+        return torch.as_tensor(real_numbers(source.cpu() if isinstance(source, Tensor) else source, np.float32))
     except (TypeError, ValueError) as error:
         raise ThresherError(f"Features have to be numbers ({error}): give an array [n, width].") from error
+
+
+def real_numbers(values: Any, kind: Any) -> NDArray[Any]:
+    """The values as an array of this kind; complex numbers would lose a part of them, and are refused."""
+    made = np.asarray(values)
+    if np.iscomplexobj(made):
+        raise TypeError("they are complex")
+    return made.astype(kind, copy=False)
 
 
 def _of_file(path: Path) -> Any:

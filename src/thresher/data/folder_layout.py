@@ -57,6 +57,9 @@ def class_folders(folder: Path) -> list[str]:
     """The names of the subfolders that are classes, sorted; hidden ones and those of systems are ignored."""
     entries = (entry for entry in folder.iterdir() if entry.is_dir() and entry.name not in UNLABELLED)
     found = sorted(entry.name for entry in entries if not is_ignored(entry, folder))
+    for name in found:
+        if folder.resolve().is_relative_to((folder / name).resolve()):
+            raise ThresherError(f"{folder / name} is a link to a folder that holds it: remove the link.")
     if not found:
         raise ThresherError(f"{folder} has no subfolders: put the images of each class into a subfolder of its own.")
     return found

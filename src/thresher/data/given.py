@@ -112,7 +112,7 @@ def _in_classes_of(made: Examples, train: Examples, name: str) -> Examples:
         if made.targets.ndim > 2 or made.targets.shape[1] != len(known):  # otherwise they are soft labels
             raise ThresherError(f"{name} has real targets, and the training data have classes: give whole numbers.")
         return replace(made, classes=len(known), class_names=train.class_names, checked=False)
-    are_ids = made.class_names is None and not all(each.lstrip("-").isdigit() for each in known)
+    are_ids = made.class_names is None and not all(each.lstrip("-").isdecimal() for each in known)
     targets = made.targets if are_ids else _places(_class_names(made), known, name)[made.targets]
     return replace(made, targets=targets, classes=len(known), class_names=train.class_names, checked=False)
 

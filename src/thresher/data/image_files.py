@@ -111,6 +111,22 @@ def usual_size(paths: Sequence[Path]) -> int:
     return min(LARGEST, int(median(sides))) if sides else LARGEST
 
 
+def size_of(option: str) -> int | None:
+    """The size of images that an option names, such as 64; None where it is empty."""
+    if option and not option.isdecimal():
+        raise ThresherError(f"'{option}' is not a size of images: give a number of pixels, such as 64.")
+    return int(option) if option else None
+
+
+def refuse_no_size(size: int) -> None:
+    """Refuse a size that no image can have, or that would take too much memory."""
+    if size < 1:
+        raise ThresherError(f"The size of images must be at least 1 pixel, not {size}: give a larger one.")
+    if size**2 > MOST_PIXELS:
+        told = f"{size:,} x {size:,} pixels would take {3 * size**2 / 1e9:.1f} GB an image"
+        raise ThresherError(f"{told}, more than the {MOST_PIXELS:,} pixels that are read: give a smaller size.")
+
+
 @contextmanager
 def open_file(path: Path) -> Iterator["Image"]:
     """The image of a file, not decoded yet; what would take too much memory is refused with its size."""

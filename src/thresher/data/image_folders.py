@@ -13,7 +13,7 @@ from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
 from thresher.data.decoded import read_images
 from thresher.data.folder_layout import UNLABELLED, class_folders, layout_in, part_of
-from thresher.data.image_files import MOST_PIXELS, ImageFiles, images_in
+from thresher.data.image_files import ImageFiles, images_in, refuse_no_size
 from thresher.data.image_pixels import Ranges
 from thresher.data.preparation import preparation_of
 from thresher.data.scan import Scan, scan
@@ -49,8 +49,6 @@ def image_folder(folder: Path, size: int | None = None, skip_broken: bool = Fals
 
 def labelled_images(folder: Path, size: int | None = None, skip_broken: bool = False) -> Splits:
     """The same, where a subfolder `unlabelled` is ignored."""
-    if size is not None:
-        _refuse_no_size(size)
     found = scan(folder, size)
     if not skip_broken:
         found.refuse_broken()
@@ -123,7 +121,7 @@ def streamed_images(
     groups: Tensor | None = None,
 ) -> Examples:
     """Examples whose inputs are read from these files, batch by batch, in every epoch: for sets of any size."""
-    _refuse_no_size(size)
+    refuse_no_size(size)
     made = _examples(ImageFiles(paths, size), targets, name, classes, class_names)
     return made if groups is None else made.with_columns(group=groups)
 
@@ -139,11 +137,3 @@ def _examples(
         normalise=(IMAGENET_MEAN, IMAGENET_DEVIATION),
         name=name,
     )
-
-
-def _refuse_no_size(size: int) -> None:
-    if size < 1:
-        raise ThresherError(f"The size of images must be at least 1 pixel, not {size}: give a larger one.")
-    if size**2 > MOST_PIXELS:
-        told = f"{size:,} x {size:,} pixels would take {3 * size**2 / 1e9:.1f} GB an image"
-        raise ThresherError(f"{told}, more than the {MOST_PIXELS:,} pixels that are read: give a smaller size.")

@@ -20,6 +20,7 @@ from thresher.data.class_names import TEN_DIGITS
 from thresher.data.embeddings import embeddings
 from thresher.data.generated_sets import blobs, regression
 from thresher.data.human_labels import human_labels
+from thresher.data.image_files import size_of
 from thresher.data.image_folders import image_folder
 from thresher.data.image_sets import celeba_gender, celeba_landmarks, imagenet, mini_webvision
 from thresher.data.preparation import RowPreparation
@@ -149,7 +150,7 @@ def _from_path(path: Path, option: str, options: TableOptions, skip_broken: bool
         return table(path, option or "target", options)
     options.refuse_if_given(path.name)
     if path.is_dir():
-        return image_folder(path, next(iter(_pixels(option)), None), skip_broken)
+        return image_folder(path, size_of(option), skip_broken)
     if path.suffix == ".npz":
         return _chosen(from_npz(path), option)
     raise ThresherError(
@@ -185,9 +186,7 @@ def _streamed(make: Callable[..., Splits], option: str, folder: Path, _seed: int
 
 def _pixels(option: str) -> list[int]:
     """The size of images that an option names, or none."""
-    if option and not option.isdecimal():
-        raise ThresherError(f"'{option}' is not a size of images: give a number of pixels, such as 64.")
-    return whole_numbers(option)
+    return [size for size in (size_of(option),) if size is not None]
 
 
 def digits() -> Splits:

@@ -15,7 +15,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import expanded
 from thresher.data.decoded import read_images
-from thresher.data.image_files import image_format, images_in
+from thresher.data.image_files import image_format, images_in, size_of
 from thresher.data.image_folders import labelled_images, unlabelled_images
 from thresher.data.overlap import digest
 from thresher.data.splits import path_and_option
@@ -60,7 +60,7 @@ def load_with_pool(name: str, options: TableOptions | None = None, skip_broken: 
     path, options = expanded(base), TableOptions() if options is None else options
     if path.is_dir():
         options.refuse_if_given(path.name)
-        return _folder(path, int(option) if option.isdigit() else None, skip_broken)
+        return _folder(path, size_of(option), skip_broken)
     if path.name.endswith(TABLE_SUFFIXES):
         return _table(path, option or "target", options)
     raise ThresherError(

@@ -10,7 +10,15 @@ from thresher.core.errors import ThresherError, checked
 from thresher.core.files import expanded
 from thresher.data.decoded import Facts, in_bytes, in_time, read_images
 from thresher.data.folder_layout import UNLABELLED, Layout, Part, layout_of
-from thresher.data.image_files import IMAGE_SUFFIXES, SYSTEM_NAMES, ImageFiles, is_ignored, is_text_name, usual_size
+from thresher.data.image_files import (
+    IMAGE_SUFFIXES,
+    SYSTEM_NAMES,
+    ImageFiles,
+    is_ignored,
+    is_text_name,
+    refuse_no_size,
+    usual_size,
+)
 from thresher.data.image_pixels import ALPHA, DEEP, REAL
 from thresher.data.overlap import same_files
 
@@ -160,6 +168,8 @@ def scan(folder: Path | str, size: int | None = None) -> Scan:
 
     size   to which they are scaled; if not given, the size that most of them have, and at most 64 pixels
     """
+    if size is not None:
+        refuse_no_size(size)
     folder = expanded(folder)
     if not folder.is_dir():
         raise ThresherError(f"There is no folder {folder}: check the path.")

@@ -222,7 +222,7 @@ def make_views(given: str | tuple[View, ...] | None) -> tuple[View, ...]:
     """The views of these names: `weak`, `strong`, or several separated by commas."""
     if not isinstance(given, str):
         return tuple(given or ())
-    return tuple(one_of("augmentation", name, NAMED_VIEWS)() for name in given.split(",") if name)
+    return tuple(one_of("augmentation", name, NAMED_VIEWS)() for name in given.split(","))
 
 
 def make_mix(given: str | MixLike | None, own: MixLike | None, train: Examples) -> MixLike | None:

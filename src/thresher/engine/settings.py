@@ -13,13 +13,14 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch.optim import Optimizer
 
-from thresher.core.errors import ThresherError, is_number, unknown
+from thresher.core.errors import ThresherError, is_number, is_whole, unknown
 from thresher.core.objective import ObjectiveLike
 from thresher.core.recipe import Averaging, MixLike, View
 from thresher.core.schedules import Schedule
 from thresher.engine.step.optimizer import MakeOptimizer
 
 DEFAULT_BATCH, DEFAULT_EPOCHS, DEFAULT_MOMENTUM = 128, 60, 0.9
+MOST_EPOCHS = 10**9  # beyond which a training would never end
 ELSEWHERE = {"lr": "learning_rate", "batch_size": "batch", "num_epochs": "epochs", "train": "data"}  # what others say
 INSTEAD = {
     "verbose": "pass watch=, a function of each step's Moment, whose record is there after every epoch",
@@ -129,7 +130,10 @@ class TrainSettings:
                 raise ThresherError(f"{name} must be {wanted}, not {value!r}.")
 
 
+ENDING = (lambda length: not is_whole(length, MOST_EPOCHS + 1), f"at most {MOST_EPOCHS:,}, so that it ends")
 LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "epochs": ENDING,
+    "steps": ENDING,
     "learning_rate": (lambda rate: is_number(rate) and rate >= 0, "a finite number of at least 0"),
     "momentum": (lambda share: is_number(share) and 0 <= share < 1, "a number from 0 up to, but below, 1"),
     "weight_decay": (lambda decay: is_number(decay) and decay >= 0, "a finite number of at least 0"),
@@ -140,7 +144,7 @@ LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda kind: isinstance(kind, str) or kind in (torch.float32, torch.bfloat16),
         "float32 or bfloat16, as a name or torch's",
     ),
-    "device": (lambda place: isinstance(place, str | torch.device), "cpu, cuda or another name"),
+    "device": (lambda place: isinstance(place, str | torch.device) and place != "", "cpu, cuda or another name"),
     "start": (lambda start: isinstance(start, str), "a text, such as represent:200"),
     "keep": (lambda keep: isinstance(keep, str), '"last" or "best_on_validation"'),
     "average": (lambda rate: not isinstance(rate, str | bool | list), "a number, or Growing(0.999)"),

@@ -23,7 +23,7 @@ from thresher.core.files import expanded, write_whole
 from thresher.core.recipe import Recipe, View
 from thresher.core.seeding import preserved, seed_global
 from thresher.engine.device.placement import find_device
-from thresher.engine.settings import TrainSettings, training_part
+from thresher.engine.settings import MOST_EPOCHS, TrainSettings, training_part
 from thresher.engine.start.checks import first_of
 from thresher.engine.start.gradient_trial import last_linear
 from thresher.engine.store.about import checksum, describe
@@ -153,7 +153,7 @@ def _understood(spec: str) -> tuple[int, Objective]:
     """The epochs and the objective of a description."""
     word, _, rest = spec.partition(":")
     length, _, name = rest.partition(":")
-    if word != "represent" or not length.isdigit() or int(length) < 1:
+    if word != "represent" or not length.isdecimal() or not 1 <= int(length) <= MOST_EPOCHS:
         raise ThresherError(f"start={spec!r} is not understood: write represent:200, or the file of a start (.pt).")
     if (name or "contrastive") not in OBJECTIVES:
         raise unknown("objective of a start", name, OBJECTIVES)

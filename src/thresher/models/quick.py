@@ -38,7 +38,8 @@ class QuickNet(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         seen = functional.gelu(self.norm(functional.conv2d(inputs, self.filters)))
-        outputs: Tensor = self.head(self.stages(seen).amax((2, 3)) / SHRINK)
+        # not amax, whose gradient looks for the place by its value, which compiled passes round otherwise: 0 / 0
+        outputs: Tensor = self.head(self.stages(seen).flatten(2).max(2).values / SHRINK)
         return outputs
 
 

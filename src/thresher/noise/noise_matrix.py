@@ -12,6 +12,7 @@ from thresher.noise.estimate import Estimate, wilson
 Array = np.ndarray[Any, Any]
 
 SUREST_OF_CLASS = 0.5  # the share of the examples predicted as a class whose labels say how that class is labelled
+CLEAR = 10.0  # odds for the noise matrix where wrong labels are half alike
 SINGULAR = 1e-3  # the least that a matrix or its rate must leave of a true label
 
 
@@ -27,19 +28,58 @@ def noise_matrix(probabilities: Array, labels: Array) -> Array:
     [[0.8, 0.2], [0.0, 1.0]]
     """
     probabilities, labels = np.asarray(probabilities, np.float64), np.asarray(labels)
+    counts = surest_counts(probabilities, labels)
+    seen = counts.sum(1, keepdims=True)
+    matrix = np.where(seen > 0, counts / np.maximum(seen, 1), np.eye(len(counts)))
     found = audit_rate(probabilities, labels)
+    if found.rate is None:
+        return matrix
+    return scaled_to(matrix, found.rate, np.bincount(labels, minlength=len(counts)) / max(len(labels), 1))
+
+
+def surest_counts(probabilities: Array, labels: Array) -> Array:
+    """How the examples that are put most surely into class i are labelled [classes, classes]."""
     classes, predicted = probabilities.shape[1], probabilities.argmax(1)
-    matrix = np.eye(classes)
+    counts = np.zeros((classes, classes))
     for each in range(classes):
         own = np.flatnonzero(predicted == each)
         if len(own):
             order = own[np.argsort(-probabilities[own, each], kind="stable")]
             least = probabilities[order[round(SUREST_OF_CLASS * (len(own) - 1))], each]
-            surest = own[probabilities[own, each] >= least]
-            matrix[each] = np.bincount(labels[surest], minlength=classes) / len(surest)
-    if found.rate is None:
-        return matrix
-    return scaled_to(matrix, found.rate, np.bincount(labels, minlength=classes) / max(len(labels), 1))
+            counts[each] = np.bincount(labels[own[probabilities[own, each] >= least]], minlength=classes)
+    return counts
+
+
+def agreement(counts: Array) -> float:
+    """How far wrong labels of one class are alike: 1 where all are the same, 0 where they are spread over all others.
+
+    The chance that two of them are equal, beyond that of labels drawn from all other classes.
+
+    >>> agreement(np.array([[80, 0, 20], [20, 80, 0], [0, 20, 80]]))
+    1.0
+    """
+    wrong = counts * (1 - np.eye(len(counts)))
+    of_class, chance = wrong.sum(1), 1 / max(len(counts) - 1, 1)
+    pairs = float((of_class * (of_class - 1)).sum())
+    if chance == 1:
+        return 1.0
+    equal = float((wrong * (wrong - 1)).sum()) / pairs if pairs > 0 else chance
+    return float(np.clip((equal - chance) / (1 - chance), 0, 1))
+
+
+def cautious_matrix(probabilities: Array, labels: Array) -> Array:
+    """The noise matrix as far as wrong labels are alike; for the rest they are drawn from all other classes.
+
+    A few wrong labels, or errors of weak judges, then name no class that a label is mistaken for.
+    """
+    probabilities, labels = np.asarray(probabilities, np.float64), np.asarray(labels)
+    matrix, alike = noise_matrix(probabilities, labels), agreement(surest_counts(probabilities, labels))
+    classes = len(matrix)
+    share = CLEAR * alike / (CLEAR * alike + 1 - alike)
+    wrong = float(np.bincount(labels, minlength=classes) @ (1 - matrix.diagonal())) / max(len(labels), 1)
+    spread = np.where(np.eye(classes, dtype=bool), 1 - wrong, wrong / max(classes - 1, 1))
+    mixed: Array = share * matrix + (1 - share) * spread
+    return mixed
 
 
 def scaled_to(matrix: Array, rate: float, given: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 
 from thresher.core.errors import FOLDER, ThresherError, needs_extra, refuse_unless
 from thresher.core.files import caches, write_whole
+from thresher.record.run_folder import REPORT
 from thresher.report.charts import Figure
 from thresher.report.figures import disagreements, run_colours, run_figures, training_figures
 from thresher.report.findings import findings, first_sentence
@@ -30,6 +31,7 @@ from thresher.report.teacher import have_one_teacher
 
 # A setting that says nothing where the other one is off.
 ONLY_WITH = {"fine_tune_steps": "fine_tune", "clean_batch": "clean"}
+MARK, LOOKED_AT = b"Thresher report</title>", 10_000  # what each report has within its first bytes
 WORTH_SAYING = 0.02  # a share of wrong labels that changes what a score means
 
 
@@ -65,11 +67,20 @@ def _refuse_no_folders(folders: object) -> None:
 
 def _written(html: str, out: Path) -> Path:
     out = Path(out)
+    _refuse_other_page(out)
     try:
         write_whole(out, lambda unfinished: unfinished.write_text(html, encoding="utf-8"))
     except OSError as error:
         raise ThresherError(f"{out} cannot be written ({error.strerror}): choose another path.") from error
     return out
+
+
+def _refuse_other_page(out: Path) -> None:
+    """Refuse to replace a page that is no report; a file of the name that reports have is one, whatever it holds."""
+    if out.name != REPORT and out.is_file() and out.stat().st_size:
+        with out.open("rb") as file:
+            if MARK not in file.read(LOOKED_AT):
+                raise ThresherError(f"{out} is no report, and would be replaced: choose another path.")
 
 
 def page(runs: Sequence[RunRecord]) -> str:

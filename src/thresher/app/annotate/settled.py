@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from thresher.app.annotate.votes import Vote
-from thresher.core.errors import ThresherError, unknown
+from thresher.core.errors import ThresherError, shortened, unknown
 
 MOST_NAMED = 5  # ids that a message names before it counts the rest
 
@@ -79,7 +79,9 @@ def _classes(class_names: Sequence[str], source: str) -> Callable[[Vote], str]:
     def read(vote: Vote) -> str:
         label = vote.label if vote.label in known else vote.label.strip()
         if label not in known:
-            raise ThresherError(f"{source} says '{label}' of id {vote.id}. {unknown('class', label, class_names)}")
+            raise ThresherError(
+                f"{source} says '{shortened(label)}' of id {vote.id}. {unknown('class', label, class_names)}"
+            )
         return known[label]
 
     return read
@@ -95,7 +97,8 @@ def _numbers(source: str) -> Callable[[Vote], float]:
             number = math.nan
         if not math.isfinite(number):
             raise ThresherError(
-                f"{source} says '{vote.label}' of id {vote.id}, which is no number: write it with digits and a point."
+                f"{source} says '{shortened(vote.label)}' of id {vote.id}, which is no number: "
+                "write it with digits and a point."
             )
         return number
 

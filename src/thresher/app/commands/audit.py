@@ -60,7 +60,10 @@ def audit(
     from thresher.app.folders import free_folder, usual_name
     from thresher.app.settings import make_settings
     from thresher.auditing import EPOCHS, FINAL
+    from thresher.core.errors import ThresherError
 
+    if count < 0:
+        raise ThresherError(f"--count {count} shows nothing: give a whole number of at least 0.")
     chosen = {"method": FINAL, **given, "data": data if target is None else f"{data}:{target}"}
     if "epochs" not in given and "steps" not in given:
         chosen["epochs"] = EPOCHS
@@ -71,9 +74,13 @@ def audit(
 
 def _audit_and_tell(job: "AuditJob", folder: Path, commit_every: float, count: int, as_json: bool) -> None:
     from thresher.app.audit_job import find_issues, run_to_leave
+    from thresher.app.folders import refuse_within_data
     from thresher.app.terminal import plain_console, progress
     from thresher.app.train_job import start
+    from thresher.auditing.store import refuse_other_folder
 
+    refuse_within_data(folder, job.settings)
+    refuse_other_folder(folder)
     console, aside = plain_console(), plain_console(stderr=True)
     issues = _judged(job, folder, aside, find_issues)
     training = run_to_leave(job, issues)

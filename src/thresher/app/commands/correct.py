@@ -49,6 +49,10 @@ def correct(
     from thresher.record.issues import Issues
 
     if undo:
+        options = {"--out": out, "--below": below, "--count": count, "--data": data, "--drop": drop, "--copy": copy}
+        told = [name for name, value in options.items() if value not in (None, False)]
+        if told:
+            raise ThresherError(f"--undo takes back what was changed, and nothing else: leave out {told[0]}.")
         print(f"{undo_copy(run):,} changes taken back: {run}")
         return
     if out is None:

@@ -18,13 +18,11 @@ def scan(data: Data) -> None:
     that are scaled or composed, formats that are not read, and what decoding costs. Training uses what was decoded.
     """
     from thresher.app.terminal import plain_console
-    from thresher.core.errors import ThresherError
     from thresher.data import scan as look_through
+    from thresher.data.image_files import size_of
     from thresher.data.splits import path_and_option
 
     folder, size = path_and_option(data)
-    if size and not (size.isdecimal() and int(size)):
-        raise ThresherError(f"'{size}' is not a size of images: give a number of pixels, such as 64.")
     console = plain_console()
-    for line in look_through(folder, int(size) if size else None).lines():
+    for line in look_through(folder, size_of(size)).lines():
         console.print(line, soft_wrap=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from thresher.app.cli import PlainErrors
+from thresher.core.errors import ThresherError
 
 app = typer.Typer(
     cls=PlainErrors,
@@ -53,8 +54,8 @@ def list_suites(results: Results = Path("results")) -> None:
 def run(
     suite: SuiteName,
     scale: WhichScale = ScaleName.small,
-    methods: Annotated[str, typer.Option(help="Only these methods, separated by commas.")] = "",
-    cells: Annotated[str, typer.Option(help="Only these cells, separated by commas.")] = "",
+    methods: Annotated[str | None, typer.Option(help="Only these methods, separated by commas.")] = None,
+    cells: Annotated[str | None, typer.Option(help="Only these cells, separated by commas.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds, instead of the suite's own number.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; the best available if not given.")] = None,
     jobs: Annotated[int, typer.Option(help="How many run side by side; they share cores and GPU memory.")] = 1,
@@ -81,7 +82,8 @@ def run(
     if device is not None:
         find_device(device)  # refused before the first run
     options = RunOptions(device, jobs, data_dir, runs)
-    wanted = jobs_of(find_suite(suite), scale.value, cells=_names(cells), methods=_names(methods), seeds=seeds)
+    only = {"cells": _names("--cells", cells), "methods": _names("--methods", methods)}
+    wanted = jobs_of(find_suite(suite), scale.value, seeds=seeds, **only)
     if compiled is not None:
         wanted = [replace(job, setup=replace(job.setup, compiled=compiled)) for job in wanted]
     path = results_file(results, suite, scale.value)
@@ -112,8 +114,10 @@ def show(
     from thresher.bench.pages.terminal import print_tables
     from thresher.bench.run.results import read, results_file
     from thresher.bench.suites import find_suite
+    from thresher.core.files import refuse_as_folder
 
     console, known = plain_console(), find_suite(suite)
+    refuse_as_folder(docs)
     path = results_file(results, suite, scale.value)
     stored, damaged = read(path)
     print_tables(known, scale.value, stored, console)
@@ -125,8 +129,12 @@ def show(
     console.print(f"Written to {', '.join(map(str, written))}.")
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _names(option: str, text: str | None) -> list[str]:
+    """The names that an option lists; none where it is not given."""
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    if text is not None and not names:
+        raise ThresherError(f"{option} names none: write names with commas between them, or leave it out.")
+    return names
 
 
 if __name__ == "__main__":

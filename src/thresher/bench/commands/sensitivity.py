@@ -27,7 +27,7 @@ def sensitivity(
     out: Annotated[Path, typer.Option(help="The folder of the results and the page.")] = Path("runs/sensitivity"),
     model: options.Model = None,
     epochs: Annotated[int, typer.Option(help="Epochs of each run.")] = 60,
-    batch: Annotated[int, typer.Option(help="Examples a step.")] = 128,
+    batch: Annotated[int | None, typer.Option(help="Examples a step (128, or all of a smaller set).")] = None,
     learning_rate: Annotated[float, typer.Option(help="The learning rate of Adam.")] = 1e-3,
     data_dir: Annotated[Path | None, typer.Option(help="The folder of the data; THRESHER_DATA if not given.")] = None,
     device: options.Device = None,
@@ -47,27 +47,28 @@ def sensitivity(
     from thresher.corruption import corrupt
     from thresher.data import load
     from thresher.engine.device.placement import find_device
-    from thresher.models import model_for
+    from thresher.engine.plan import make_plan
+    from thresher.engine.settings import DEFAULT_BATCH
+    from thresher.models import NamedModel, model_for
 
     train = load(data, data_dir=data_dir).train
     if corruption is not None:
         corrupt(train, corruption)  # so that a wrong one is refused before the first run
     where = find_device(device)
+    name = model_for(train, where) if model is None else model
+    batch = min(DEFAULT_BATCH, len(train)) if batch is None else batch
+    setup = Setup(model=name, batch=batch, learning_rate=learning_rate, epochs=epochs, seeds=seeds)
     suite = sensitivity_suite(
         data,
         corruption,
         _parts(method),
         _numbers(rates) if rates else rates_around(corruption),
-        setup=Setup(
-            model=model_for(train, where) if model is None else model,
-            batch=batch,
-            learning_rate=learning_rate,
-            epochs=epochs,
-            seeds=seeds,
-        ),
+        setup=setup,
         metric="r2" if train.is_regression else "accuracy",
     )
     jobs_of(suite, SCALE, seeds=seeds)  # refuses a wrong number of seeds
+    make_plan(setup, train, None)  # and of epochs, or a batch that does not fit
+    NamedModel(name, train.input_shape, train.outputs)()
     _run_and_show(suite, out, RunOptions(device, jobs, data_dir))
 
 

@@ -22,7 +22,7 @@ def averages_table(suite: Suite, rows: Sequence[Row], score: str = "last") -> tu
     Only cells that were run count, and a method without a result in one of them has no average. The paper's averages
     stand beside those of the last epochs only.
     """
-    ours = {data: _averages([row for row in rows if row.cell.data == data], score) for data in _data_of(rows)}
+    ours = {source: _averages([row for row in rows if row.cell.source == source], score) for source in _sources(rows)}
     theirs = _published_averages(suite) if score == "last" else {}
     heads = ["method", *(f"{data} ({_cell_count(cells)})" for data, (cells, _) in ours.items())]
     heads += [f"{data}, the paper's ({_cell_count(cells)})" for data, (cells, _) in theirs.items()]
@@ -56,21 +56,35 @@ def verdict(suite: Suite, rows: Sequence[Row]) -> str:
         for better, worse in product(claim.better, claim.worse):
             if pairs := _pairs_of(claim, better, worse, rows):
                 whole = paired([_by_seed(pair) for _, pair in pairs])
-                where = f" on {claim.data}" if claim.data else OF_METRIC.get(claim.metric, "")
-                name = _label(suite, better) + where
+                name = _label(suite, better) + _where(claim)
                 sure = "" if whole.verdict == "holds" else f" ({whole.words(digits_of(claim.metric))})"
                 told.setdefault(name, {}).setdefault(whole.verdict, []).append(_label(suite, worse) + sure)
                 seeds.append(whole.seeds)
                 cells |= {cell.name for cell, _ in pairs}
     if not told:
         return "**What holds here.** Nothing that the paper compares was run."
-    many = f"{min(seeds)}" if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
     head = (
-        f"**What holds here**, on average over the cells that both have ({len(cells)} in all, {many} seeds), where the "
-        "95% interval of differences paired by seed excludes zero. One seed decides nothing."
+        f"**What holds here**, on average over the cells that both have ({len(cells)} in all, {_seeds(seeds)}), where "
+        "the 95% interval of differences paired by seed excludes zero. One seed decides nothing."
     )
     lines = [f"- {name}. {_outcome(found)}" for name, found in told.items()]
     return "\n".join([head, "", *lines, *([f"- {more}"] if more else [])])
+
+
+def _where(claim: Claim) -> str:
+    """To which of the cells the claim is limited."""
+    data = f" on {claim.data}" if claim.data else OF_METRIC.get(claim.metric, "")
+    return data + (f" ({', '.join(claim.corruptions)})" if claim.corruptions else "")
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    """How many seeds decide.
+
+    >>> _seeds([1, 1]), _seeds([3, 5])
+    ('one seed', '3 to 5 seeds')
+    """
+    least, most = min(counts), max(counts)
+    return f"{least} to {most} seeds" if least < most else "one seed" if most == 1 else f"{most} seeds"
 
 
 def _outcome(told: dict[str, list[str]]) -> str:
@@ -84,14 +98,11 @@ def _label(suite: Suite, name: str) -> str:
 
 
 def _pairs_of(claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[tuple[Cell, RowPair]]:
-    """The cells of a claim in which both methods were run, with their rows."""
+    """The cells of a claim in which both methods were run, with their rows; a part counts where the whole does not."""
     found = {(row.cell.name, row.entry.name): row for row in rows if row.last is not None}
     cells = {row.cell.name: row.cell for row in rows if claim.applies_to(row.cell)}
-    return [
-        (cell, (found[name, better], found[name, worse]))
-        for name, cell in cells.items()
-        if (name, better) in found and (name, worse) in found
-    ]
+    run = [name for name in cells if (name, better) in found and (name, worse) in found]
+    return [(cells[name], (found[name, better], found[name, worse])) for name in run if cells[name].part_of not in run]
 
 
 def _claim_line(suite: Suite, claim: Claim, better: str, worse: str, rows: Sequence[Row]) -> list[str] | None:
@@ -103,7 +114,7 @@ def _claim_line(suite: Suite, claim: Claim, better: str, worse: str, rows: Seque
     against = [f"{cell.name} ({_versus([pair], digits)})" for cell, pair in pairs if verdicts[cell.name] == "not"]
     counts = [str(sum(verdict == each for verdict in verdicts.values())) for each in ("holds", "undecided")]
     return [
-        _label(suite, better),
+        _label(suite, better) + _where(claim),
         _label(suite, worse),
         _on_average(pairs, digits),
         str(len(pairs)),
@@ -141,8 +152,8 @@ def _cell_count(count: int) -> str:
     return f"{count} cell" + "s" * (count != 1)
 
 
-def _data_of(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row.cell.data for row in rows if row.last is not None))
+def _sources(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row.cell.source for row in rows if row.last is not None))
 
 
 def _averages(rows: Sequence[Row], score: str) -> tuple[int, dict[str, str]]:

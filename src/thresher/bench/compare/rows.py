@@ -83,7 +83,7 @@ def column_mean(row: Row, name: str, last: int = LAST_EPOCHS) -> Mean | None:
 def _row(suite: Suite, job: Job, results: Sequence[Result]) -> Row:
     cell, entry = job.cell, job.entry
     good = tuple(result for result in results if result["status"] == "ok")
-    paper = suite.published.get((cell.name, entry.name))
+    paper = suite.published.get((cell.numbers_of, entry.name))
     scores = {
         name: mean_of([in_table_units(result["metric"], result[name]) for result in good]) for name in ("last", "best")
     }

@@ -32,6 +32,8 @@ class Cell:
     columns     what is stored of each epoch's record here, beside the suite's columns
     points      where the cell stands in plots of scores against a number
     changes     what differs here from the scale's setup: {"model": "resnet32", "seeds": 5}
+    part_of     the cell that has all of the data, where this one has a part of it: the paper's numbers stand beside
+                both, and no average mixes them
     """
 
     name: str
@@ -47,6 +49,17 @@ class Cell:
     columns: tuple[str, ...] = ()
     points: tuple[Point, ...] = ()
     changes: Mapping[str, Any] = field(default_factory=dict)
+    part_of: str = ""
+
+    @property
+    def numbers_of(self) -> str:
+        """The name under which the paper's numbers are kept."""
+        return self.part_of or self.name
+
+    @property
+    def source(self) -> str:
+        """The data set, and whether it is there in part only."""
+        return f"{self.data}, in part" if self.part_of else self.data
 
     def corruption_of(self, seed: int) -> str | None:
         """The corruption of the training set for this seed.
@@ -88,6 +101,7 @@ class Entry:
     early_stop  keep the epoch with the best score on the cell's validation set, which is as corrupt as the training set
     fine_tune   afterwards, train on the clean set alone
     clean_inside  train on the clean set too, as a part of the training set
+    drawn       whether the plots show it, or the tables alone
     """
 
     name: str
@@ -99,6 +113,7 @@ class Entry:
     early_stop: bool = False
     fine_tune: bool = False
     clean_inside: bool = False
+    drawn: bool = True
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def recipe_or_procedure(self, facts: MethodFacts) -> "Recipe | Callable[..., Any]":

@@ -26,16 +26,21 @@ class Scale:
 class Claim:
     """What a paper says of its table: on average each of `better` scores above each of `worse`.
 
-    It is checked on all our cells of this metric, or only on those of this data set.
+    It is checked on all our cells of this metric, or only on those of this data set, of these corruptions by name, or
+    of these names.
     """
 
     better: tuple[str, ...]
     worse: tuple[str, ...]
     metric: str = "accuracy"
     data: str | None = None
+    corruptions: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
 
     def applies_to(self, cell: Cell) -> bool:
-        return cell.metric == self.metric and self.data in (None, cell.data)
+        corruption = (cell.corruption or "").partition(":")[0]
+        known = corruption in (self.corruptions or (corruption,)) and cell.name in (self.cells or (cell.name,))
+        return cell.metric == self.metric and self.data in (None, cell.data) and known
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,8 @@ class Suite:
                 )
             _require_data_of_variants(self.methods, scale.cells)
         cells = {cell.name for scale in self.scales.values() for cell in scale.cells}
+        if parts := {cell.part_of for scale in self.scales.values() for cell in scale.cells} - {"", *cells}:
+            raise ThresherError(f"The suite {self.name} has a part of {min(parts)}, which it lacks: add that cell.")
         for cell, row in (*self.published, *self.shares):
             if cell not in cells or row not in rows:
                 raise ThresherError(

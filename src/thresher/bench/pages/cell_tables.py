@@ -41,14 +41,14 @@ def describe_cell(suite: Suite, scale: str, cell: Cell, told: str | None = None)
     if setup.queries is not None:
         length += f" at most, {setup.queries.start:,} labels and {setup.queries.rounds} × {setup.queries.count} more"
     return (
-        f"{cell.metric} on {cell.data}, {corruption}{clean}; methods are {told}; "
+        f"{cell.metric} on {cell.source}, {corruption}{clean}; methods are {told}; "
         f"{setup.model}, {setup.optimizer} ({options}), batch {setup.batch}, {length}."
     )
 
 
 def cell_table(suite: Suite, rows: Sequence[Row], cell: Cell) -> tuple[list[str], list[list[str]]]:
     """The heads and the lines of a cell's table as text; cells without a printed number have no columns for it."""
-    printed = any(name == cell.name for name, _ in suite.published)
+    printed = any(name == cell.numbers_of for name, _ in suite.published)
     heads = ["method", "paper", suite.final, "gap", f"best {suite.clock}", "clean share", "seconds", "seeds"]
     shown = [index for index, head in enumerate(heads) if printed or head not in PAPER_COLUMNS]
     lines = [_line(suite, row) for row in rows if row.cell is cell]
@@ -67,7 +67,7 @@ def _line(suite: Suite, row: Row) -> list[str]:
         with_spread(row.last, digits),
         "" if row.gap is None else f"{row.gap:+.{digits}f}",
         with_spread(row.best, digits),
-        _clean_share(row, suite.shares.get((row.cell.name, row.entry.name))),
+        _clean_share(row, suite.shares.get((row.cell.numbers_of, row.entry.name))),
         f"{row.seconds:.1f}",
         f"{row.seeds}" if row.seeds >= row.wanted else f"{row.seeds} of {row.wanted}",
     ]

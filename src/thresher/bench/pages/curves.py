@@ -62,7 +62,7 @@ def curves_svg(suite: Suite, rows: Sequence[Row]) -> dict[str, str]:
     """
     pictures: dict[str, list[Row]] = {}
     for row in rows:
-        if row.results:
+        if row.results and row.entry.drawn:
             pictures.setdefault(row.cell.data, []).append(row)
     return {data: _score_panels(suite, found) for data, found in pictures.items()}
 

@@ -18,12 +18,14 @@ from thresher.bench.pages.cell_tables import NOT_RUN, cell_table, describe_cell,
 from thresher.bench.run.identity import Result
 from thresher.bench.run.runner import RunOptions, run_jobs
 from thresher.bench.run.sharing import shared_gpu
+from thresher.core.files import refuse_as_folder
 
 LEAST_WIDTHS = {"method": 12, "paper": 7}  # of the columns whose text may break into lines
 
 
 def run_and_show(jobs: Sequence[Job], path: Path, options: RunOptions, console: Console) -> list[dict[str, Any]]:
     """Run every job and show its progress; after an interrupt say where the results are."""
+    refuse_as_folder(path.parent)
     try:
         with shared_gpu(options.device, min(len(jobs), options.at_once)) as said:
             if said is not None:

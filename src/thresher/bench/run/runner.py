@@ -15,6 +15,8 @@ from thresher.bench.run.processes import Events, Worker, exit_reason, send_job, 
 from thresher.bench.run.provenance import cores, provenance, uses_cuda
 from thresher.bench.run.results import append
 from thresher.core.errors import ThresherError
+from thresher.core.files import refuse_as_folder
+from thresher.data.loading import data_folder
 
 
 class Watcher(Protocol):
@@ -37,13 +39,17 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.at_once < 1:
             raise ThresherError(f"--jobs must be at least 1, not {self.at_once}.")
+        if self.runs is not None:
+            refuse_as_folder(self.runs)
+        if self.data_dir is not None:
+            data_folder(self.data_dir)
 
     @property
     def threads(self) -> int:
         """The cores of each process, at most OMP_NUM_THREADS."""
         allowed = os.environ.get("OMP_NUM_THREADS", "")
         share = max(1, cores() // self.at_once)
-        return min(share, int(allowed)) if allowed.isdigit() and int(allowed) > 0 else share
+        return min(share, int(allowed)) if allowed.isdecimal() and int(allowed) > 0 else share
 
     def for_job(self, job: Job) -> dict[str, Any]:
         """What the worker process is sent beside the job."""

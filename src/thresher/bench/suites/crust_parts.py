@@ -6,7 +6,9 @@ from functools import partial
 from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.published import Published
 from thresher.bench.definition.suite import Claim, Scale, Suite
+from thresher.bench.suites.conclusions import fewer_are_cleaner
 from thresher.bench.suites.crust import CIFAR10, DIGITS, FASHION, PAPER, PAPER_SCALE, SMALL, cells
+from thresher.bench.suites.crust_tables import TABLE_1
 from thresher.core.recipe import Recipe
 from thresher.core.signals import given, predicted
 from thresher.methods import MethodFacts
@@ -63,22 +65,25 @@ PUBLISHED = {
     ("cifar10-symmetric-50", "{}-given"): Published(84.92, "Table 2", score="best"),
     ("cifar10-symmetric-50", "{}-predicted-mixed"): Published(86.27, "Table 2", score="best"),
 }
+INCV_IN_TABLE_1 = [(f"cifar10-symmetric-{percent}", "incv") for percent in NOISE["symmetric"]]  # section 5.2 names it
 CRUST_ABLATION = Suite(
     name="crust-ablation",
     title="CRUST: what the predicted class and the mixing are worth",
     paper=PAPER,
-    methods=(Entry("standard", "Standard"), *ABLATED, FROM_THE_START),
+    methods=(Entry("standard", "Standard"), Entry("incv", "INCV"), *ABLATED, FROM_THE_START),
     scales={
         "small": Scale(_cells(3, DIGITS, FASHION), SMALL.setup, notes=SMALL.notes[:1]),
         "paper": replace(PAPER_SCALE, cells=_cells(5, CIFAR10), notes=PAPER_SCALE.notes[:1]),
     },
-    published={(cell, row.format(kind)): number for (cell, row), number in PUBLISHED.items() for kind in KINDS},
+    published={(cell, row.format(kind)): number for (cell, row), number in PUBLISHED.items() for kind in KINDS}
+    | {key: number for key, number in TABLE_1.items() if key in INCV_IN_TABLE_1},
     columns=COLUMNS,
     drawn=("clean_share",),
     claims=tuple(
         claim
         for kind in KINDS
         for claim in (
+            Claim((f"{kind}-given",), ("incv",)),
             Claim((f"{kind}-predicted",), (f"{kind}-given",)),
             Claim((f"{kind}-given-mixed",), (f"{kind}-given",)),
             Claim((f"{kind}-predicted-mixed",), (f"{kind}-given", f"{kind}-given-mixed", f"{kind}-predicted")),
@@ -107,4 +112,5 @@ CRUST_SIZES = Suite(
     columns=COLUMNS,
     drawn=("clean_share",),
     claims=tuple(Claim((f"{kind}-50",), (f"{kind}-30", f"{kind}-70")) for kind in KINDS),
+    verdict=fewer_are_cleaner(KINDS),
 )

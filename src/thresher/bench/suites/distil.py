@@ -10,8 +10,9 @@ from thresher.bench.definition.points import Axis, Point
 from thresher.bench.definition.setup import Setup, Teaching
 from thresher.bench.definition.suite import Claim, Scale, Suite
 from thresher.bench.run.distilled import distilled, only_labelled, only_teacher
+from thresher.bench.suites.conclusions import ahead_all_along
 from thresher.bench.suites.distil_tables import COMPOSED, ONE_SHOT
-from thresher.bench.suites.preparation import first
+from thresher.bench.suites.preparation import first, first_third
 from thresher.core.schedules import rising, stairs
 from thresher.core.signals import entropy
 from thresher.slots.views import Chain, Flip, Shift
@@ -41,14 +42,19 @@ METHODS = (
     _entry("vid", "VID", "unweighted", vid=True),
     _entry("vid-debias", "VID and debias", "debias", vid=True),
 )
-CLAIMS = (
-    Claim(("debias", "debias-consistent"), ("unweighted",)),
-    Claim(("debias",), ("fidelity",)),
+CLAIMS = (  # sections 3.1 to 3.3, Figures 1 and 4 to 10, and their averages
+    Claim(("debias",), ("unweighted", "teacher")),
+    Claim(("unweighted",), ("teacher",)),
+    Claim(("debias-hard",), ("unweighted-hard", "teacher")),
+    Claim(("vid",), ("unweighted",)),
+    Claim(("vid-debias",), ("vid", "debias", "unweighted", "teacher")),
+    Claim(("debias",), ("vid",)),
     Claim(("debias-every",), ("debias",)),
-    Claim(("composition",), ("debias", "fidelity")),
-    Claim(("vid-debias",), ("vid",)),
+    Claim(("debias",), ("fidelity",)),
+    Claim(("composition",), ("debias", "fidelity", "teacher")),
     Claim(("oracle",), ("unweighted",)),
 )
+QUESTIONS = (Claim(("debias-consistent",), ("unweighted", "debias")),)
 
 
 BUDGET = Axis("labelled examples", log=True)
@@ -95,12 +101,15 @@ SMALL = Scale(
 
 FALLING = stairs(1.0, ((0.4, 0.1), (0.6, 0.01), (0.8, 0.001), (0.9, 0.0005)))
 EPOCHS, LABELLED_EPOCHS = 30, 100  # the paper has 200 of both
+WHOLE_EPOCHS = 200
 BUDGETS = (7500, 10000, 12500, 15000, 17500)
 ONCE = ("standard", "teacher", "unweighted", "debias", "debias-consistent", "oracle")
 COMPARED = ("fidelity", "composition")
+UPDATED = ("teacher", "standard", "unweighted", "debias", "debias-every")
 MOBILE = Teaching(0, 2000, "mobilenet:2", epochs=LABELLED_EPOCHS)
 RESIDUAL = Teaching(0, 2000, "resnet110", epochs=LABELLED_EPOCHS)
 BY_ENTROPY = partial(replace, validation=500, by=entropy, student_sees_validation=True)
+FOR_UPDATES = partial(replace, validation=500, by=entropy)  # section 3.2, Figure 9
 RESNET56 = {"model": "resnet56"}
 IMAGENET = {
     "model": "timm:resnet18",  # with the stem of large images: 7x7 and pooling
@@ -113,16 +122,28 @@ IMAGENET = {
     "schedule": rising(5, stairs(1.0, ((0.3, 0.1), (0.6, 0.01), (0.8, 0.001)))),
     "augment": (Flip(),),
 }
+
+
+def at_full_length(cell: Cell) -> Cell:
+    """The cell with all of the paper's epochs, of the student, of its pretraining and of the teacher."""
+    teaching = replace(cell.changes["teaching"], epochs=WHOLE_EPOCHS)
+    changes = {**cell.changes, "teaching": teaching, "epochs": WHOLE_EPOCHS, "seeds": 1}
+    return replace(cell, name=f"{cell.name}-in-{WHOLE_EPOCHS}-epochs", points=(), changes=changes)
+
+
+COMPOSED_ON_CIFAR10 = cells(
+    Cell("cifar10", "cifar10", methods=(*ONCE, *COMPARED)), BY_ENTROPY(MOBILE, every_epoch=True), BUDGETS, "-entropy"
+)
+SVHN = cells(Cell("svhn", "svhn", methods=ONCE), MOBILE, BUDGETS)
 PAPER_SCALE = Scale(
     cells=(
         *cells(Cell("cifar10", "cifar10", methods=ONCE), MOBILE, BUDGETS),
-        *cells(
-            Cell("cifar10", "cifar10", methods=(*ONCE, *COMPARED)),
-            BY_ENTROPY(MOBILE, every_epoch=True),
-            BUDGETS,
-            "-entropy",
-        ),
-        *cells(Cell("svhn", "svhn", methods=ONCE), MOBILE, BUDGETS),
+        *COMPOSED_ON_CIFAR10,
+        at_full_length(COMPOSED_ON_CIFAR10[0]),
+        *cells(Cell("cifar10", "cifar10", methods=UPDATED), FOR_UPDATES(MOBILE), BUDGETS, "-updates"),
+        *cells(Cell("svhn", "svhn", methods=UPDATED), FOR_UPDATES(MOBILE), BUDGETS, "-updates"),
+        *SVHN,
+        first_third(SVHN[0]),
         *cells(Cell("cifar100", "cifar100", methods=ONCE, changes=RESNET56), RESIDUAL, BUDGETS),
         *cells(
             Cell("cifar100", "cifar100", methods=(*ONCE, *COMPARED), changes=RESNET56),
@@ -158,11 +179,13 @@ PAPER_SCALE = Scale(
         "The paper reports the best epoch on the test set, over three splits of the unlabelled part around one teacher "
         "and one pretrained student; the gap is to ours of the best epoch, and the last ten epochs stand beside it. "
         "Here every seed has its own teacher and pretrained student, from which all rows of a cell start.",
-        "CIFAR-100, CelebA and ImageNet are not run here: we do not have them. Of SVHN we have the first third of the "
-        "training set, cropped again from the full images, so its unlabelled part is smaller than the paper's.",
+        "CIFAR-100, CelebA and ImageNet are not run here: we do not have them. SVHN is cropped again from the full "
+        "images. The cell that ends in -third has the first third of its training set, which was all there was when it "
+        "was run, so its unlabelled part is smaller than the paper's.",
         "Cells that end in entropy are section 3.3: confidence by entropy, 500 validation examples that the student "
         "also learns from, and on CIFAR-10 weights estimated anew every epoch. The others are section 3.1: margin, "
-        "2,000 validation examples, estimated once.",
+        "2,000 validation examples, estimated once. Cells that end in -updates are section 3.2: as section 3.1, but "
+        "entropy and 500 validation examples, with weights estimated once and anew every epoch.",
     ),
 )
 
@@ -175,4 +198,6 @@ DISTIL = Suite(
     published={**ONE_SHOT, **COMPOSED},
     columns=("clean_share", "effective"),
     claims=CLAIMS,
+    questions=QUESTIONS,
+    verdict=ahead_all_along,
 )

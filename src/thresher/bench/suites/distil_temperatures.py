@@ -7,6 +7,7 @@ from thresher.bench.definition.grid import Cell
 from thresher.bench.definition.points import Axis, Point
 from thresher.bench.definition.setup import Teaching
 from thresher.bench.definition.suite import Claim, Scale, Suite
+from thresher.bench.suites.conclusions import best_temperature
 from thresher.bench.suites.distil import (
     DIGITS,
     FASHION,
@@ -67,5 +68,7 @@ DISTIL_TEMPERATURES = Suite(
     },
     published=TEMPERATURES,
     columns=("clean_share", "effective"),
-    claims=(Claim(("debias", "debias-consistent"), ("unweighted",)),),
+    claims=(Claim(("debias",), ("unweighted",)),),
+    questions=(Claim(("debias-consistent",), ("unweighted", "debias")),),
+    verdict=best_temperature(TEMPERATURE),
 )

@@ -87,11 +87,6 @@ PARTS = (
     Entry("never", "the same, and the rest is dropped to the end", recipe=partial(start_or_predicted, rest=None)),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim_vote, mix=None)),
     Entry("two-networks", "two networks, each for the other", recipe=partial(reclaim_vote, peers=2)),
-    Entry(
-        "two-agreeing",
-        "votes at first, then labels that are predicted; two networks, each for the other",
-        recipe=partial(reclaim_vote, later=predicted_labels, peers=2),
-    ),
 )
 BEFORE = (
     Entry("standard", "Standard", changes=NO_START),
@@ -142,8 +137,8 @@ def longer(cell: Cell, epochs: int, methods: tuple[str, ...]) -> Cell:
 WORST = Cell("cifar10n-worse", "cifar10n-worse", methods=REPORTED)
 FOUR_FIFTHS = noisy(replace(CIFAR, methods=REPORTED), "uniformflip-any", 0.8)
 QUICK_DEVELOPMENT = (("symmetric", 0.4), ("projection", 0.4), ("symmetric", 0.7))
-QUICK_CANDIDATES = ("agreeing-started", "agreeing-later", "agreeing-fast", "both")
-QUICK_REPORTED = ("standard-20", "agreeing-later", "two-agreeing")
+QUICK_CANDIDATES = ("agreeing-later", "agreeing-fast")
+CHOSEN = ("standard-short", "agreeing-started")  # on instance 40 and symmetric 40, 60 epochs each
 REPORTED_CELLS = (
     replace(WORST, changes={"seeds": 3}),
     Cell("cifar10n-aggre", "cifar10n-aggre"),
@@ -168,11 +163,12 @@ PAPER = Scale(
         longer(noisy(CIFAR, "symmetric", 0.4), 60, CANDIDATES),
         longer(noisy(CIFAR, "projection", 0.4), 60, CANDIDATES),
         WORST,
-        longer(WORST, 200, ("standard-short", *CANDIDATES)),
-        longer(FOUR_FIFTHS, 200, ("standard-short", *CANDIDATES)),
+        longer(WORST, 200, CHOSEN),
+        longer(FOUR_FIFTHS, 200, CHOSEN),
         noisy(replace(CIFAR, methods=REPORTED), "uniformflip-any", 0.8),
         *(quick(noisy(CIFAR, *each), 30, QUICK_CANDIDATES) for each in QUICK_DEVELOPMENT),
-        *(quick(each, 60, QUICK_REPORTED) for each in REPORTED_CELLS),
+        *(longer(each, 60, CHOSEN) for each in REPORTED_CELLS),
+        *(quick(each, 60, ("standard-20",)) for each in REPORTED_CELLS),
     ),
     setup=Setup(
         model="resnet18",
@@ -205,6 +201,11 @@ PAPER = Scale(
         "which the start's neighbours, which no label can move, have to agree with the average before an example is "
         "relabelled, and in which nothing is relabelled in the first half. On instance 40 they end where agreement "
         "does, although they relabel better: whom to trust and when to relabel decide little there.",
+        "Cells that end in -quick have the small fast network and batches of 512. In 20 epochs Standard reaches with "
+        "it about what it reaches in 30 with ResNet-18 (CIFAR-10N worst), but after the start it falls behind: on "
+        "symmetric 40, 30 epochs each, the better of two learning rates ends at 87.0, votes to the end with ResNet-18 "
+        "at 90.1. So the reported cells were given to ResNet-18 and agreement, and have only Standard with the small "
+        "network. Its seconds are those of two or three runs that shared the GPU.",
         "instance flips the examples that are far from the mean of their class in proportion to the exponential of "
         "that distance, so that at 40 almost none of the farthest keep their label, and no selection finds right "
         "labels among them. What other papers call instance-dependent flips all alike to a class that the input "

@@ -20,7 +20,7 @@ MODELS = 256  # that one process may compile, each for a size of batch of its ow
 
 def find_device(wanted: torch.device | str | None) -> torch.device:
     """The device that is wanted, or CUDA where there is one."""
-    name = wanted or ("cuda" if torch.cuda.is_available() else "cpu")
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if wanted is None else wanted
     try:
         device = torch.device(name)
         if device.type == "cuda" and device.index is None and several():
