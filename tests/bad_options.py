@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from sound_folders import DISTIL, QUICK
+import torch
+from sound_folders import DISTIL, LONGER, QUICK
 
 Case = tuple[list[str], str, Callable[[Path], object] | None]  # the words, what is said, and what is done before
 
@@ -52,6 +53,12 @@ def changed(*names: str, value: object) -> Callable[[Path], object]:
         (folder / "run/model.json").write_text(json.dumps(record))
 
     return act
+
+
+def other_optimizer(folder: Path) -> None:
+    saved = torch.load(folder / "run/checkpoint.pt", weights_only=True)
+    saved["learners"][0]["optimizer"]["param_groups"][0]["amsgrad"] = True
+    torch.save(saved, folder / "run/checkpoint.pt")
 
 
 def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:
@@ -268,6 +275,7 @@ OF_WHAT_IS_WRITTEN: dict[str, Case] = {
     "a report of images": (["report", "images", "--out", "new.html"], "not a run folder", None),
 }
 OF_RECORDS: dict[str, Case] = {
+    "another kind of Adam": (LONGER, "amsgrad of the optimizer is True", other_optimizer),
     "a copy's rows parted by a text": (
         ["correct", "copy", "--undo"],
         "not one character",

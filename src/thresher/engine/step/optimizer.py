@@ -173,6 +173,10 @@ def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
         known = [name for name in ours if name in theirs and name not in ("lr", *ABOUT_DEVICE)]
         if other := [name for name in known if type(ours[name]) is not type(theirs[name])]:
             raise TypeError(f"{other[0]} of the optimizer is a {type(theirs[other[0]]).__name__}")
+        of_torch = type(optimizer).__module__.startswith("torch.")  # others may change their numbers as they go
+        fixed = [name for name in known if of_torch or isinstance(ours[name], bool)]
+        if changed := [name for name in fixed if ours[name] != theirs[name]]:
+            raise ValueError(f"{changed[0]} of the optimizer is {theirs[changed[0]]!r:.40}")
     optimizer.load_state_dict(saved)
     for parameter, state in optimizer.state.items():
         for name, value in state.items():
