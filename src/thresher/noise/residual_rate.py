@@ -17,7 +17,8 @@ CLEAN = 0.02  # the share of wrong targets that heavy tails of a clean set have
 LEAN = 0.02  # added, because assuming a little too much costs less than too little (PRL, Table 3)
 SEPARATE = 12.0  # how many times as large the squared residuals of wrong targets are, at least
 WIDEST = 0.4  # the widest interval that still says something
-FLAT = 2.4  # the kurtosis below which residuals form two groups
+FLAT = 2.4  # the kurtosis below which residuals form two groups of one size
+TWO_PEAKS = 0.58  # (skewness² + 1) / kurtosis above which they are of two sizes; 5/9 where residuals are spread evenly
 MOST_HIDDEN = 0.8  # of the wrong targets
 FEWEST = 50  # residuals
 ENOUGH = 20_000  # residuals are enough to estimate their distribution
@@ -28,7 +29,7 @@ OUTSIDE, INSIDE = 3.0, 2.5  # deviations at which a residual lies outside, and u
 class Separation:
     """How residuals separate: the share of large ones, its limits, and how many times as large their squares are.
 
-    `flat`: their tails are lighter than a normal distribution's, as where two groups of them lie side by side.
+    `flat`: two groups of them may lie side by side, each half of what passes for one wide group.
     """
 
     share: float
@@ -90,10 +91,17 @@ def separation(residuals: Array) -> Separation:
 
 
 def _flat(residuals: Array) -> bool:
-    """Whether the kurtosis of any column lies clearly below that of a normal distribution, 3."""
+    """Whether the tails of any column are clearly lighter than a normal distribution's, for how lopsided it is.
+
+    So are those of two groups side by side: by Sarle's coefficient of bimodality, (skewness² + 1) / kurtosis, they lie
+    above what is spread evenly.
+    """
     centred = residuals - residuals.mean(0)
-    spread = (centred**2).mean(0)
-    return len(residuals) >= FEWEST and bool(((centred**4).mean(0) < FLAT * spread**2).any())
+    largest = np.abs(centred).max(0, initial=0)
+    centred = centred / np.where(largest > 0, largest, 1.0)
+    second, third, fourth = ((centred**power).mean(0) for power in (2, 3, 4))
+    found = (fourth < FLAT * second**2) | (third**2 + second**3 > TWO_PEAKS * fourth * second)
+    return len(residuals) >= FEWEST and bool(found.any())
 
 
 def hidden(residuals: Array, scale: Array) -> float:
