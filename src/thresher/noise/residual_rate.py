@@ -18,7 +18,7 @@ LEAN = 0.02  # added, because assuming a little too much costs less than too lit
 SEPARATE = 12.0  # how many times as large the squared residuals of wrong targets are, at least
 WIDEST = 0.4  # the widest interval that still says something
 FLAT = 2.4  # the kurtosis below which residuals form two groups of one size
-TWO_PEAKS = 0.58  # (skewness² + 1) / kurtosis above which they are of two sizes; 5/9 where residuals are spread evenly
+TWO_PEAKS = 5 / 9  # (skewness² + 1) / kurtosis above which they are of two sizes: that of residuals spread evenly
 MOST_HIDDEN = 0.8  # of the wrong targets
 FEWEST = 50  # residuals
 ENOUGH = 20_000  # residuals are enough to estimate their distribution
@@ -87,10 +87,10 @@ def separation(residuals: Array) -> Separation:
     surely, maybe, share = (float(each.mean()) for each in (wide > 0.9, wide > 0.5, wide))
     low = wilson(min(surely, float((squares > outside).mean())), len(squares))[0]
     high = min(wilson(max(maybe, share), len(squares))[1] / (1 - hidden(residuals, scale)), 1.0)
-    return Separation(share, max(low - CLEAN, 0.0), high, float(outer / max(inner, 1e-300)), _flat(residuals))
+    return Separation(share, max(low - CLEAN, 0.0), high, float(outer / max(inner, 1e-300)), are_flat(residuals))
 
 
-def _flat(residuals: Array) -> bool:
+def are_flat(residuals: Array) -> bool:
     """Whether the tails of any column are clearly lighter than a normal distribution's, for how lopsided it is.
 
     So are those of two groups side by side: by Sarle's coefficient of bimodality, (skewness² + 1) / kurtosis, they lie
@@ -111,6 +111,17 @@ def hidden(residuals: Array, scale: Array) -> float:
     return float(np.clip(np.prod(np.minimum(within, 1.0)), 0.0, MOST_HIDDEN))
 
 
+def shortest_half(values: Array) -> Array:
+    """The ends [2, d] of the shortest interval that holds half of the values [n] of each column.
+
+    >>> shortest_half(np.array([[0.0], [1.0], [1.1], [1.2], [5.0]])).T.tolist()
+    [[1.0, 1.2]]
+    """
+    ordered, half = np.sort(values, axis=0), len(values) // 2
+    start, columns = (ordered[half:] - ordered[: len(values) - half]).argmin(0), np.arange(values.shape[1])
+    return np.stack([ordered[start, columns], ordered[start + half, columns]])
+
+
 def inliers(values: Array, rounds: int = 30) -> tuple[Array, Array]:
     """The middle [d] and the deviation [d] of the inliers of each column, of which there must be more than half.
 
@@ -120,10 +131,7 @@ def inliers(values: Array, rounds: int = 30) -> tuple[Array, Array]:
     >>> [abs(round(float(each[0]), 1)) for each in inliers(values)]
     [0.0, 1.0]
     """
-    ordered, half = np.sort(values, axis=0), len(values) // 2
-    columns = np.arange(values.shape[1])
-    start = (ordered[half:] - ordered[: len(values) - half]).argmin(0)
-    first, last = ordered[start, columns], ordered[start + half, columns]
+    first, last = shortest_half(values)
     near = (values >= first) & (values <= last)
     for _ in range(rounds):
         count = np.maximum(near.sum(0), 1)
