@@ -418,3 +418,19 @@ def test_probabilities_of_another_shape_are_refused_before_anything_takes_time()
     with pytest.raises(th.ThresherError, match=r"give \[200, 2\]"):
         th.audit(np.zeros((200, 3)), np.arange(200) % 2, probabilities=np.ones((200, 3)), tell=told.append)
     assert told == []
+
+
+def test_wrong_targets_on_one_side_that_judges_follow_are_ranked_and_no_rate_of_0_is_told() -> None:
+    """Of little that X explains, two fifths moved up: every judge expects a value between the two groups."""
+    draws = np.random.default_rng(0)
+    inputs = draws.normal(size=(500, 3))
+    true = 0.5 * inputs[:, 0] + draws.normal(size=500)
+    wrong = draws.permutation(500)[:200]
+    given = true.copy()
+    given[wrong] += draws.uniform(2, 6, 200) * true.std()
+    issues = th.audit(inputs, given)
+    assert not (issues.summary["noise_rate"]["rate"] == 0.0), issues.summary["noise_rate"]
+    assert np.isin(issues.column("id")[:200], wrong).mean() > 0.85
+    right = np.setdiff1d(np.arange(500), wrong)
+    expected = issues.column("expected")[np.argsort(issues.column("id"))]
+    assert abs(np.median(expected[right] - true[right])) < 0.35
