@@ -249,6 +249,8 @@ class RunFolder:
             if same_description(stored, ours) or (name == "epochs" and _is_longer(ours, stored)):
                 continue
             told = f"is {stored}, not {ours}" if name == "epochs" else "differs"
+            if name == "recipe" and _is_longer(self.identity["epochs"], theirs["epochs"]):
+                told += ", as that of methods that plan over all their epochs, which cannot go on to more"
             raise ThresherError(
                 f"{self.path} holds another run (its {name} {told}): choose another folder, or delete this one."
             )
