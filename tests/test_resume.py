@@ -369,7 +369,8 @@ def test_a_crash_after_the_last_commit_still_leaves_the_outcome(
             raise Stopped
         original(path, write)
 
-    monkeypatch.setattr("thresher.record.outcome.write_whole", dying)
+    for module in ("outcome", "previews"):
+        monkeypatch.setattr(f"thresher.record.{module}.write_whole", dying)
     interrupted(tmp_path / "run", None)
     monkeypatch.undo()
     run(tmp_path / "run")

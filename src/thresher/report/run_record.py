@@ -47,7 +47,7 @@ class RunRecord:
 
     @property
     def method(self) -> str:
-        return str(self.settings.get("method", self.folder.name))
+        return str(self.settings.get("method") or self.folder.name)
 
     @property
     def has_teacher(self) -> bool:
