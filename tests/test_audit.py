@@ -429,7 +429,7 @@ def test_wrong_targets_on_one_side_that_judges_follow_are_ranked_and_no_rate_of_
     given = true.copy()
     given[wrong] += draws.uniform(2, 6, 200) * true.std()
     issues = th.audit(inputs, given)
-    assert not (issues.summary["noise_rate"]["rate"] == 0.0), issues.summary["noise_rate"]
+    assert issues.summary["noise_rate"]["rate"] != 0.0, issues.summary["noise_rate"]
     assert np.isin(issues.column("id")[:200], wrong).mean() > 0.85
     right = np.setdiff1d(np.arange(500), wrong)
     expected = issues.column("expected")[np.argsort(issues.column("id"))]
