@@ -3,9 +3,10 @@
     python benchmarks/ranking.py
 
 A situation is what auto can see of a data set. In each of its cells (a set, a corruption, a network) a method's gain is
-the mean of its last scores over the seeds less that of plain training; a method's place is its mean gain over the cells
-in which it was measured, of which there must be at least `FEWEST`. On imbalanced tables scores are balanced accuracies,
-and ways that need no method are ranked beside the methods, as simpler.
+the mean of its last scores over the seeds less that of plain training, of the seeds that both have; a method's place is
+its mean gain over the cells in which it was measured, of which there must be at least `FEWEST`. Against wrong labels
+only cells count in which every method was run, so that none has easier ones. On imbalanced tables scores are balanced
+accuracies, and ways that need no method are ranked beside the methods, as simpler.
 """
 
 import json
@@ -15,11 +16,11 @@ from statistics import fmean
 from typing import Any
 
 from thresher.bench.run.results import read
+from thresher.bench.suites.every_method import RANKED
 from thresher.methods import METHODS
 
-FILES = ("prl-small", "prl-paper", "crust-small", "crust-paper", "reclaim-small", "reclaim-paper", "demo-small",
-         "l2rw-small", "l2rw-paper")  # fmt: skip
-NAMES = {"patient": "reclaim-patient"}  # of the suites that differ from the registry's
+FILES = ("prl-small", "crust-small", "l2rw-small", "l2rw-paper")
+WRONG_LABELS = ("classes", "mostly wrong")
 FEWEST = 3  # cells
 MOSTLY_WRONG = 0.6  # the rate from which labels count as mostly wrong
 TABLES = "imbalanced tables"
@@ -46,18 +47,27 @@ def situation(result: dict[str, Any]) -> str | None:
 
 def gains(folder: Path) -> dict[str, dict[str, list[float]]]:
     """Situation -> method -> its gain over plain training in each cell."""
-    scores: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (seen, _), methods in scores(folder).items():
+        plain = methods.get("standard", {})
+        if seen in WRONG_LABELS and not set(RANKED) <= methods.keys():
+            continue
+        for name, own in methods.items():
+            if both := own.keys() & plain.keys():
+                found[seen][name].append(fmean(own[seed] - plain[seed] for seed in both))
+    return found
+
+
+def scores(folder: Path) -> dict[tuple[str, str], dict[str, dict[int, float]]]:
+    """(Situation, cell) -> method -> seed -> its last score; what two suites ask alike is one cell."""
+    found: dict[tuple[str, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for file in FILES:
         for result in read(folder / f"{file}.jsonl")[0]:
-            name = NAMES.get(result["method"], result["method"])
+            name = result["method"]
             seen = situation(result) if result["status"] == "ok" and result["last"] is not None else None
             if seen is not None and name in METHODS and "column is_corrupt" not in METHODS[name].needs:
-                scores[seen, f"{file} {result['cell']}"][name].append(result["last"])
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (seen, _), methods in scores.items():
-        if "standard" in methods:
-            for name, values in methods.items():
-                found[seen][name].append(fmean(values) - fmean(methods["standard"]))
+                cell = f"{result['cell']} {result['settings'].get('corruption')}"
+                found[seen, cell][name][result["seed"]] = result["last"]
     return found
 
 

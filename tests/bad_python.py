@@ -423,6 +423,8 @@ STREAMS: dict[str, Case] = {
     "an item of None": (lambda: stream(lambda: None), "107"),
     "an item of NaN": (lambda: stream(lambda: torch.full((1, 4, 4), NAN)), "107"),
     "an item of text": (lambda: stream(lambda: "image"), "107"),
+    "an item of complex numbers": (lambda: stream(lambda: torch.zeros(1, 4, 4) * 1j), "107, are complex"),
+    "a sparse item": (lambda: stream(lambda: torch.zeros(4, 4).to_sparse()), "107, are a sparse"),
     "an item of another shape, by a worker": (lambda: stream(lambda: torch.zeros(1, 4, 5), workers=1), "107"),
 }
 

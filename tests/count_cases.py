@@ -17,6 +17,7 @@ KINDS = {
     "stale results": "test_stale.py",
     "calls and values": "test_bad_python.py",
     "commands and files": "test_bad_commands.py",
+    "options, places and answers": "test_bad_options.py",
     "stopped commands": "test_stopped.py",
     "faults of long weeks": "test_long_weeks.py",
     "left behind": "test_left_behind_files.py",

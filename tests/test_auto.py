@@ -122,6 +122,23 @@ def test_the_ranking_is_what_the_stored_results_give() -> None:
     assert simpler() == script.simpler(ROOT / "results"), "run python benchmarks/ranking.py"
 
 
+BEGIN_WITH = {  # situation -> how its row of the page begins
+    "classes": "| labels, some of them wrong |",
+    "mostly wrong": "| mostly wrong labels |",
+    "clean examples": "| a few examples known to be right |",
+    "imbalanced": "| rare classes | right labels |",
+    "regression": "| real targets, some of them wrong |",
+}
+
+
+@pytest.mark.parametrize(("seen", "begins"), BEGIN_WITH.items())
+def test_the_page_begins_with_what_the_ranking_has_first(seen: str, begins: str) -> None:
+    lines = (ROOT / "docs" / "which-method.md").read_text(encoding="utf-8").splitlines()
+    row = next(line for line in lines if line.startswith(begins))
+    first = [each["method"] for each in ranking()[seen]]
+    assert row.partition("](methods/")[2].partition(".md")[0] in first[:3]
+
+
 def test_a_name_that_is_unknown_is_still_refused() -> None:
     with pytest.raises(ThresherError, match="autoo"):
         fit("autoo", net, digits().train, epochs=1)

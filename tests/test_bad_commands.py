@@ -314,6 +314,12 @@ def without_metric(run: Path) -> None:
     torch.save(saved, run / "checkpoint.pt")
 
 
+def of_no_class(run: Path) -> None:
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    saved["history"][0]["scores"]["recall_x"] = 0.5
+    torch.save(saved, run / "checkpoint.pt")
+
+
 def too_good(run: Path) -> None:
     saved = torch.load(run / "checkpoint.pt", weights_only=True)
     saved["history"][0]["score"] = 1e308
@@ -354,6 +360,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], None], list[str], str]] = {
     "parameters that are not finite": (not_finite, [*PREDICT, "said.csv"], "not finite"),
     "no epoch in a finished run": (forgotten, [*PREDICT, "said.csv"], "without an epoch"),
     "an epoch without a metric": (without_metric, [*PREDICT, "said.csv"], "lacks 'metric'"),
+    "the recall of no class": (of_no_class, [*PREDICT, "said.csv"], "that of no class"),
     "an accuracy of 1e308": (too_good, [*PREDICT, "said.csv"], "has the accuracy 1e+308"),
     "settings nested too deep": (deep, ["train", "--from", "run/run.toml", "--out", "new"], "is no TOML"),
     "a ledger that is a pipe": (endless_ledger, ["report", "run", "--out", "page.html"], "pipe or a device"),

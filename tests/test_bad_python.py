@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from bad_doors import DOORS, loop, taught
+from bad_handles import HANDLES
 from bad_python import KINDS, OWN_CODE, STREAMS, WRONG_VALUES, Counted, call, images, losing, returning, weighing
 from tiny import examples
 from torch import Tensor
@@ -18,7 +19,7 @@ from thresher.signals import gradient_norm
 from thresher.trainers import Weigher
 
 PLAIN = (int, float, bool, Signal)
-TABLE = {**KINDS, **DOORS, **WRONG_VALUES}
+TABLE = {**KINDS, **DOORS, **HANDLES, **WRONG_VALUES}
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,12 +1,18 @@
 """What the suites say that papers conclude: it is in the papers' own tables, and nothing of those is left out."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from statistics import fmean
 
 import pytest
 
+from thresher.bench.compare.claims import averages_table, claims_table
+from thresher.bench.compare.rows import Mean, Row
+from thresher.bench.definition.grid import Cell
 from thresher.bench.definition.suite import Claim, Suite
+from thresher.bench.run.identity import key_of_job
+from thresher.bench.run.jobs import jobs_of
 from thresher.bench.suites import SUITES
 
 OWN = {  # the methods of each paper, as its tables have them
@@ -75,6 +81,36 @@ def test_a_claim_is_only_of_what_a_paper_compares() -> None:
         assert not named & ours
         assert all(entry.drawn for entry in suite.methods if entry.name in named), "rows beside the paper's"
     assert not SUITES["reclaim"].claims
+
+
+def test_a_part_of_svhn_has_the_papers_numbers_and_counts_only_where_the_whole_was_not_run() -> None:
+    suite = SUITES["active"]
+    claim = next(claim for claim in suite.claims if not claim.corruptions)
+    whole, part = (
+        next(job for job in jobs_of(suite, "paper", cells=[cell], methods=["margin"], seeds=1))
+        for cell in ("mlp-clean", "mlp-clean-third")
+    )
+    assert part.cell.part_of == whole.cell.name
+    assert key_of_job(part) != key_of_job(whole)
+    parts, wholes = ([row_of(suite, job.cell, method) for method in ("margin", "confidence")] for job in (part, whole))
+    assert [row.paper for row in parts] == [row.paper for row in wholes] != [None, None]
+    claims = [replace(claim, better=("margin",))]
+    (line,) = claims_table(suite, parts, claims)
+    assert line[3] == "1"
+    (line,) = claims_table(suite, [*parts, *wholes], claims)
+    assert line[3] == "1", "the whole, and not both"
+    heads, _ = averages_table(suite, [*parts, *wholes])
+    assert heads[:3] == ["method", "svhn, in part (1 cell)", "svhn (1 cell)"]
+
+
+def row_of(suite: Suite, cell: Cell, method: str) -> Row:
+    """Made-up scores of one seed."""
+    entry = next(entry for entry in suite.methods if entry.name == method)
+    score = 0.5 if method == "margin" else 0.4
+    results = ({"seed": 0, "metric": "accuracy", "last": score},)
+    last = Mean(100 * score, None)
+    paper = suite.published[cell.numbers_of, method]
+    return Row(cell, entry, paper, last, last, None, None, 1.0, 1, 1, (), results)
 
 
 def test_a_claim_may_be_of_some_corruptions_and_cells_only() -> None:

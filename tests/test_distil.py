@@ -369,7 +369,8 @@ def test_the_tables_are_whole() -> None:
 
 def test_the_paper_s_own_setting() -> None:
     cells = {cell.name: cell.changes["teaching"] for cell in DISTIL.scale("paper").cells}
-    assert len(cells) == 5 * 5 + 5 + 2
+    of_tables, of_figure_9, in_200_epochs, in_part = 5 * 5 + 5 + 2, 5 + 5, 1, 1
+    assert len(cells) == of_tables + of_figure_9 + in_200_epochs + in_part
     assert (cells["cifar10-7500"].validation, cells["cifar10-7500"].by, cells["cifar10-7500"].every_epoch) == (
         2000, signals.margin, False,
     )  # fmt: skip
@@ -381,6 +382,9 @@ def test_the_paper_s_own_setting() -> None:
             anew,
             True,
         )
+    of_updates, whole = cells["svhn-7500-updates"], cells["cifar10-7500-entropy-in-200-epochs"]
+    assert (of_updates.validation, of_updates.by, of_updates.student_sees_validation) == (500, signals.entropy, False)
+    assert (whole.epochs, whole.every_epoch) == (200, True)
     assert all(how.labelled == int(name.split("-")[1]) for name, how in cells.items())
     for cell in TEMPERATURE.scale("paper").cells:
         how = cell.changes["teaching"]

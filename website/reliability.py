@@ -7,6 +7,8 @@ from typing import Any
 from thresher.bench.pages.markdown import table
 from website.made import Made
 
+ROUNDS = 40  # of `make fuzz`
+
 
 def reliability_part(root: Path) -> Made:
     """Tables of cases, of damaged files, of faults, and of what grows with the data."""
@@ -14,8 +16,9 @@ def reliability_part(root: Path) -> Made:
     newest: dict[str, dict[str, Any]] = {}
     for line in map(json.loads, lines):
         newest[line["kind"]] = line
+    fuzzed = [line for line in map(json.loads, lines) if line["kind"] == "fuzz" and line["rounds"] == ROUNDS]
     parts = [_cases(newest["cases"])] if "cases" in newest else []
-    parts.append(_fuzzed(newest["fuzz"]))
+    parts += [_fuzzed(newest["fuzz"]), _seeds(fuzzed)]
     if "soak" in newest:
         parts.append(_soaked(newest["soak"]))
     sizes = root / "results/sizes.jsonl"
@@ -64,10 +67,25 @@ def _fuzzed(line: dict[str, Any]) -> str:
         for name, counts in line["readers"].items()
     ]
     bad = sum(counts["bad"] for counts in line["readers"].values())
-    tried = sum(sum(counts.values()) for counts in line["readers"].values())
+    tried = sum(map(_tried, line["readers"].values()))
     said = f"Fuzzing, commit {line['commit'][:9]}: {tried:,} commands on damaged files, of which {bad:,} ended in "
     said += "anything else than a result or a sentence."
     return said + "\n\n" + table(["file", "read", "refused", "anything else"], rows)
+
+
+def _seeds(lines: list[dict[str, Any]]) -> str:
+    """Every run of `make fuzz`, the oldest first: what one found was mended before the next."""
+    counts = [list(line["readers"].values()) for line in lines]
+    rows = [
+        [str(line["seed"]), line["commit"][:9], f"{sum(map(_tried, each)):,}", f"{sum(one['bad'] for one in each):,}"]
+        for line, each in zip(lines, counts, strict=True)
+    ]
+    said = f"All runs of {ROUNDS} rounds, the oldest first; what one found was mended before the next."
+    return said + "\n\n" + table(["seed", "commit", "commands", "anything else"], rows)
+
+
+def _tried(counts: dict[str, int]) -> int:
+    return counts["read"] + counts["refused"] + counts["bad"]
 
 
 def _soaked(line: dict[str, Any]) -> str:

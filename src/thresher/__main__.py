@@ -27,6 +27,8 @@ app = command_line(
 
 def main() -> None:
     """What the console script calls; what a terminal cannot show is written as question marks."""
+    if os.environ.get("COLUMNS") == "0":  # as some containers say, and nothing would be printed
+        del os.environ["COLUMNS"]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # None where it was closed
             stream.reconfigure(errors="replace")

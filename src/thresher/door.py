@@ -248,6 +248,8 @@ def _maker(folder: Path, about: dict[str, Any], given: Any) -> Callable[[], nn.M
             raise ThresherError(
                 f"{folder} names code to import as its model ({name}): pass model={name!r} if you trust it."
             )
+        if about["input_shape"] is None:
+            raise ThresherError(f"{folder} does not say of which shape its inputs are: {start_again(folder)}.")
         shape = tuple(about["input_shape"])
         return NamedModel(default_model(shape) if name == "auto" else without_weights(name), shape, about["outputs"])
     refuse_no_model(name)

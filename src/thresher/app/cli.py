@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from thresher.core.errors import ThresherError, printable, refuse_endless
+from thresher.core.errors import ThresherError, printable, refuse_endless, shortened
 
 if TYPE_CHECKING:
     from thresher.engine.settings import TrainSettings
@@ -179,7 +179,8 @@ def in_words(error: OSError) -> str:
     """
     if error.filename is None:
         return f"The system refused to go on ({error}): check the free space and the folders that were given."
-    return f"{error.filename} cannot be used ({error.strerror}): choose another path, or give yourself the right to it."
+    path = shortened(str(error.filename), 200)
+    return f"{path} cannot be used ({error.strerror}): choose another path, or give yourself the right to it."
 
 
 def _refuse_paths(words: Sequence[str]) -> None:

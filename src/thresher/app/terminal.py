@@ -39,10 +39,7 @@ REDRAW_EVERY = 0.1
 
 def plain_console(**options: Any) -> Console:
     """A console that prints what it is given: square brackets and colons in names and paths are no markup."""
-    console = Console(highlight=False, markup=False, emoji=False, **options)
-    if not console.width:  # COLUMNS=0, at which nothing would be printed
-        console.width = 80
-    return console
+    return Console(highlight=False, markup=False, emoji=False, **options)
 
 
 @contextmanager
@@ -173,7 +170,8 @@ def _recalls(run: Run, class_names: Sequence[str] | None) -> dict[str, float]:
     """The recall of each class by its name, or by its number where it has none, mean of the last ten epochs."""
     known = [name for name in run.history[-1]["scores"] if name.startswith("recall_")]
     labels = [name.removeprefix("recall_") for name in known]
-    said = labels if class_names is None else [class_names[int(label)] for label in labels]
+    named = dict(enumerate(class_names or ()))
+    said = [named.get(int(label), label) for label in labels]
     return {label: _mean_of_last(run, name) or 0.0 for label, name in zip(said, known, strict=True)}
 
 

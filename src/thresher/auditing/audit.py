@@ -33,7 +33,8 @@ from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.about import checksum, describe
 from thresher.methods import AUTO
 from thresher.models import NamedModel, model_for
-from thresher.noise import cautious_matrix, residual_rate
+from thresher.noise import residual_rate
+from thresher.noise.noise_matrix import cautious_matrix
 from thresher.record.issues import Issues
 from thresher.record.outcome import keep_worst
 from thresher.record.run_folder import AUDIT

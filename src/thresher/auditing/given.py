@@ -86,6 +86,8 @@ def _with_target(inputs: Any, y: Any) -> tuple[Any, str | None]:
 
 
 def _group_values(data: Any, groups: Any) -> Array | None:
+    if isinstance(groups, str) and is_pandas(data) and groups not in data.columns:
+        raise ThresherError(f"The data have no column {groups}: give groups= as an array, one value an example.")
     if groups is None or isinstance(groups, str):
         return np.asarray(data[groups]) if groups is not None and is_pandas(data) else None
     return np.asarray(groups)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, default_collate
 
 from thresher.core.errors import ThresherError, raised_in
+from thresher.core.example_checks import check_tensor
 from thresher.core.seeding import everything_seeded, generator
 from thresher.core.trees import Tree, as_tree, concatenated, in_single_precision, is_tree, leaves, mapped
 
@@ -80,14 +81,22 @@ def as_input(item: Any, where: str = "a batch") -> Tree:
     if isinstance(item, (tuple, list)) and not isinstance(item[0], plain):
         item = item[0]
     if isinstance(item, Mapping | tuple):
-        return in_single_precision(as_tree(item, "An item"))
+        return _plain(as_tree(item, "An item"), where)
     try:
-        return in_single_precision(torch.as_tensor(item))
+        made = torch.as_tensor(item)
     except (TypeError, ValueError, RuntimeError):
         raise ThresherError(
             f"The input of {where}, is a {type(item).__name__}, which cannot become a tensor: "
             "let the dataset give a tensor, a dict of tensors, or a tuple that starts with one."
         ) from None
+    return _plain(made, where)
+
+
+def _plain(made: Tree, where: str) -> Tree:
+    """Inputs of real numbers in single precision."""
+    for leaf in leaves(made):
+        check_tensor(f"The parts of {where},", leaf)
+    return in_single_precision(made)
 
 
 def _stacked(inputs: list[Tree]) -> Tree:

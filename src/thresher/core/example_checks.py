@@ -58,7 +58,7 @@ def _check_inputs(name: str, inputs: Any, collated: bool) -> None:
             f"The inputs of {name} are of type {type(inputs).__name__}: give a tensor [n, ...] or a map-style dataset."
         )
     for leaf in _leaves(inputs):
-        _check_tensor(f"The inputs of {name}", leaf)
+        check_tensor(f"The inputs of {name}", leaf)
         if leaf.ndim == 0:
             raise ThresherError(f"The inputs of {name} are a single number: give a tensor [n, ...].")
     first = inputs[0] if isinstance(inputs, np.ndarray | list) and len(inputs) else None
@@ -74,7 +74,8 @@ def takes_items(value: object) -> bool:
     return callable(getattr(value, "__getitem__", None))
 
 
-def _check_tensor(what: str, tensor: Tensor) -> None:
+def check_tensor(what: str, tensor: Tensor) -> None:
+    """Refuse a tensor that is not made of plain real numbers."""
     if tensor.layout != torch.strided:
         raise ThresherError(f"{what} are a sparse tensor: pass .to_dense() of it.")
     if tensor.is_meta:
@@ -91,7 +92,7 @@ def _check_array(what: str, values: Any, wanted: str) -> None:
         made = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise ThresherError(f"{what} cannot become a tensor: give {wanted}.") from None
-    _check_tensor(what, made)
+    check_tensor(what, made)
     if made.ndim == 0:
         raise ThresherError(f"{what} are a single value: give {wanted}.")
 
@@ -206,6 +207,8 @@ def _check_classes(examples: "Examples") -> None:
         raise ThresherError(f"{name} has classes={classes} but real labels: give whole numbers, or leave classes= out.")
     if targets.ndim == 1 and (targets.min() < 0 or targets.max() >= classes):
         low, high = int(targets.min()), int(targets.max())
+        if low < 0:
+            raise ThresherError(f"{name} has labels from {low} to {high}: renumber the labels from 0 on.")
         raise ThresherError(
             f"{name} has labels from {low} to {high} but {classes} classes: "
             f"renumber the labels to 0..{classes - 1} or raise classes=."

@@ -11,7 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from thresher.core.errors import ThresherError, refuse_endless, refuse_unless, unknown
+from thresher.core.errors import (
+    FOLDER,
+    SEED,
+    Kind,
+    ThresherError,
+    or_none,
+    refuse_endless,
+    refuse_other_kinds,
+    refuse_unless,
+    unknown,
+)  # fmt: skip
 from thresher.core.examples import Examples
 from thresher.core.files import expanded
 from thresher.core.joining import join
@@ -38,6 +48,11 @@ from thresher.data.tables import rows_as_examples, table
 
 # A loader takes the option of `name:option`, the data folder and the seed.
 Loader = Callable[[str, Path, int], Splits]
+KINDS: dict[str, Kind] = {
+    "data_dir": or_none(FOLDER),
+    "seed": SEED,
+    "options": or_none((lambda each: isinstance(each, TableOptions), "TableOptions(...)")),
+}
 
 
 def load(
@@ -63,6 +78,7 @@ def load(
     (100, 3)
     """
     refuse_unless("name", name, isinstance(name, str | Path), "a name or a path; what is in memory goes to fit itself")
+    refuse_other_kinds(KINDS, {"data_dir": data_dir, "seed": seed, "options": options})
     name = str(name)
     folder = data_folder(data_dir)
     base, option = base_and_option(name)

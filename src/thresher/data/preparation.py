@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from thresher.core.datasets import Collate, MapDataset, Seeded
 from thresher.core.errors import ThresherError
+from thresher.core.example_checks import check_tensor
 from thresher.core.examples import Examples
 from thresher.core.files import expanded
 from thresher.core.trees import Tree, as_tree, is_tree, leaves, mapped, named_leaves
@@ -248,16 +249,16 @@ def _streamed(dataset: Any, wanted: tuple[int, ...] | None) -> MapDataset:
 
 
 def _as_tensor(raw: Any) -> Tensor:
-    if isinstance(raw, Tensor):
-        return raw
     if isinstance(raw, (str, Path)):
         raw = read_vectors(expanded(raw))
     try:
-        return torch.from_numpy(np.array(raw))
+        made = raw if isinstance(raw, Tensor) else torch.from_numpy(np.array(raw))
     except (TypeError, ValueError) as error:
         raise ThresherError(
             f"A {type(raw).__name__} makes no tensor ({error}): give a tensor, an array or nested lists of numbers."
         ) from error
+    check_tensor("The new inputs", made)
+    return made
 
 
 def _name(dtype: torch.dtype) -> str:

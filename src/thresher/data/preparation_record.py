@@ -1,12 +1,14 @@
 """Preparations from the records that run folders hold."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import torch
 
 from thresher.core.errors import ThresherError
+from thresher.core.files import misfit
 from thresher.data.column_encoders import encoder_from_record
+from thresher.data.image_files import refuse_no_size
 from thresher.data.image_pixels import Ranges
 from thresher.data.preparation import (
     ArrayPreparation,
@@ -16,6 +18,7 @@ from thresher.data.preparation import (
     RowPreparation,
     TreePreparation,
 )
+from thresher.data.table_options import TableOptions
 
 
 def preparation_from_record(record: Mapping[str, Any]) -> Preparation:
@@ -33,7 +36,21 @@ def preparation_from_record(record: Mapping[str, Any]) -> Preparation:
         ) from error
 
 
+class OfRows(TypedDict):
+    """The record of a preparation of rows; earlier versions wrote fewer parts."""
+
+    columns: list[dict[str, Any]]
+    targets: list[str]
+    carried: NotRequired[list[str]]
+    na: NotRequired[list[str]]
+    sep: NotRequired[str | None]
+
+
 def _rows(record: Mapping[str, Any]) -> RowPreparation:
+    wrong = misfit(record, OfRows)
+    if wrong is not None or not record["columns"]:
+        raise ValueError(wrong or "it has no columns")
+    TableOptions(sep=record.get("sep"))  # refuses what is not one character
     return RowPreparation(
         tuple(encoder_from_record(each) for each in record["columns"]),
         tuple(record["targets"]),
@@ -46,7 +63,8 @@ def _rows(record: Mapping[str, Any]) -> RowPreparation:
 def _images(record: Mapping[str, Any]) -> ImagePreparation:
     values = record.get("ranges", {})  # which runs of earlier versions lack
     ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in values.items()})
-    return ImagePreparation(int(record["size"]), ranges, normalise=_normalise(record["normalise"]))
+    refuse_no_size(size := int(record["size"]))
+    return ImagePreparation(size, ranges, normalise=_normalise(record["normalise"]))
 
 
 def _trees(record: Mapping[str, Any]) -> TreePreparation:

@@ -35,8 +35,10 @@ class TableOptions:
     def __post_init__(self) -> None:
         if self.task not in (None, CLASSES, REGRESSION):
             raise ThresherError(f"The task '{self.task}' is unknown: give {CLASSES} or {REGRESSION}.")
-        if self.sep is not None and len(self.sep) != 1:
-            raise ThresherError(f"The separator {self.sep!r} is not one character: give one, such as ; or tab.")
+        if self.sep is not None and (len(self.sep) != 1 or not self.sep.isascii()):
+            raise ThresherError(
+                f"The separator {self.sep!r} is not one character of ASCII: give one, such as ; or tab."
+            )
         for name in ("na", "categorical", "drop"):
             given = getattr(self, name)
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))

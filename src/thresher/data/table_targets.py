@@ -33,6 +33,8 @@ def targets_of(rows: Any, target: str, name: str, options: TableOptions) -> Targ
     wanted = target.split(",")
     for column in wanted:
         refuse_without(rows, column, name)
+    if len(set(wanted)) < len(wanted):
+        raise ThresherError(f"The targets {target} name a column twice: name each once.")
     given = [plain_column(rows, column) for column in wanted]
     if len(given) > 1:
         return Targets(real_targets(given, wanted), None)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from thresher.core.errors import ThresherError, unknown
+from thresher.core.errors import FOLDER, ThresherError, is_whole, refuse_unless, unknown
 from thresher.core.examples import Examples
 from thresher.core.one_output import one_output
 from thresher.core.recipe import Recipe, View, seen_through
@@ -93,6 +93,7 @@ class Run:
 
     def last(self, epochs: int = 10) -> float | None:
         """The mean score of the last epochs, which is what to compare: the best one cannot be known in advance."""
+        refuse_unless("epochs", epochs, is_whole(epochs, 1), "a whole number of at least 1")
         return fmean(self.scores[-epochs:]) if self.scores else None
 
     def best(self) -> float | None:
@@ -105,6 +106,7 @@ class Run:
 
     def clean_share(self, epochs: int = 10) -> float | None:
         """The share of clean targets among the examples kept in the last epochs, where the truth is known."""
+        refuse_unless("epochs", epochs, is_whole(epochs, 1), "a whole number of at least 1")
         shares = [record["clean_share"] for record in self.history[-epochs:] if record["clean_share"] is not None]
         return fmean(shares) if shares else None
 
@@ -190,6 +192,8 @@ class Run:
 
     def _seeing(self, examples: Examples, which: str, views: Sequence[View]) -> Iterator[tuple[nn.Module, Examples]]:
         """Each network, seeing inputs as they are and through every view, with the examples where it is."""
+        fits = isinstance(views, Sequence) and all(map(callable, views))
+        refuse_unless("views", views, fits, "a list of views, such as [Flip(1.0)]")
         for model in self._networks(which):
             device = next((each.device for each in model.parameters()), torch.device("cpu"))
             placed = examples.to(device).in_type_of(model)
@@ -236,6 +240,7 @@ class Run:
         """Write the report of this run, by default to report.html in its folder, and return its path."""
         from thresher.report import write_report
 
+        refuse_unless("path", path, path is None or FOLDER[0](path), "the path of a page")
         folder = self._folder("A report is made of")
         return write_report([folder], folder / REPORT if path is None else Path(path))
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError, checked, refuse_beyond_memory, unknown
+from thresher.core.errors import ThresherError, checked, refuse_beyond_memory, shortened, unknown
 from thresher.core.examples import Examples
 from thresher.data.preparation import RowPreparation
 from thresher.models.cnn9 import CNN9
@@ -154,7 +154,7 @@ def build(name: str, *, input_shape: tuple[int, ...], outputs: int) -> nn.Module
         module = import_here(base)
     except (ImportError, ValueError) as failed:
         fix = f"did you mean {nearest}?" if (nearest := _nearest(base)) else "give package.module:factory."
-        raise ThresherError(f"There is no model {name!r} ({failed}): {fix}") from failed
+        raise ThresherError(f"There is no model {shortened(name)!r} ({failed!s:.200}): {fix}") from failed
     return from_module(module, setting, input_shape, outputs)
 
 
@@ -177,7 +177,8 @@ class NamedModel:
 def refuse_larger_than_memory(name: str, input_shape: tuple[int, ...], outputs: int) -> None:
     """Refuse a network of a known name whose training would not fit into this machine's memory."""
     largest = max([outputs, *(int(each) for each in re.findall(r"\d+", name.partition(":")[2]))])
-    if largest < 10_000 or is_foreign(name) or name.startswith("timm"):  # an ordinary one, which need not be counted
+    ordinary = largest < 10_000 and math.prod(input_shape) < 1_000_000  # which need not be counted
+    if ordinary or is_foreign(name) or name.startswith("timm"):
         return
     what = f"Training the model {name} with {outputs} outputs"
     fix = "choose a smaller one, or renumber the labels"

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import SEED, ThresherError, refuse_unless, unknown
 from thresher.core.files import read_json, reading, write_whole
 from thresher.record import run_folder
 from thresher.record.ledger import dataframe
@@ -110,6 +111,9 @@ class Issues:
 
     def _check_classes(self) -> None:
         """Refuse a summary whose tables do not fit its classes."""
+        found = self.summary.get("noise_rate")
+        if found is not None and (odd := run_folder.odd_rate(found)) is not None:
+            raise ThresherError(f"The noise rate of the issues has {odd:g}, which is no share: run the audit again.")
         names = self.summary.get("class_names") or []
         shares, matrix = self.summary.get("class_noise"), self.summary.get("noise_matrix")
         lengths = {len(each) for each in (shares, matrix, *(matrix or [])) if each}
@@ -134,6 +138,8 @@ class Issues:
 
     def column(self, name: str) -> NDArray[Any]:
         """One column [n], in the order of the table."""
+        if name not in self.table.column_names:
+            raise unknown("column of the issues", str(name), self.table.column_names)
         return np.asarray(self.table.column(name).to_numpy(zero_copy_only=False))
 
     def to_pandas(self) -> Any:
@@ -156,6 +162,8 @@ class Issues:
         """
         if below is not None and count is not None:
             raise ThresherError("A trust and a number both say which examples are meant: give one of them.")
+        refuse_unless("count", count, count is None or SEED[0](count), "a whole number")
+        refuse_unless("below", below, below is None or isinstance(below, Real), "a number such as 0.1")
         if count is not None:
             if not 1 <= count <= len(self):
                 raise ThresherError(f"{count} of {len(self)} examples cannot be chosen: give a number from 1 to all.")

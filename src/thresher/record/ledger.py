@@ -168,6 +168,8 @@ class Ledger:
         schema = _unified([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
         _refuse_texts(schema, self.folder)
         _refuse_unknown(columns, schema.names)
+        fits = where is None or isinstance(where, pc.Expression)
+        refuse_unless("where", where, fits, 'an expression, such as pyarrow.compute.field("epoch") == 3')
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
         for pending in self.pending:
             rows = _with_schema(pending, schema)

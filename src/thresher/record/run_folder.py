@@ -1,5 +1,6 @@
 """The names of all files and folders that a run folder may hold, and what its records are made of."""
 
+from collections.abc import Iterable
 from typing import NotRequired, TypedDict
 
 # Of every run
@@ -38,6 +39,7 @@ INTERFACE = "interface.xml"
 PREVIEW = "preview.html"
 
 
+RECALL = "recall_"  # with which the names of the scores of single classes begin, before the number of the class
 WRITE_ANEW = "resume or repeat that run to write it anew"  # what helps where a file of a run is damaged
 
 
@@ -69,6 +71,20 @@ class Epoch(TypedDict, total=False):
     seconds: float | None
     scores: dict[str, float | None]
     noise_rate: NoiseRate | None
+
+
+def odd_rate(found: NoiseRate) -> float | None:
+    """The first number of a noise rate that is no share, or None."""
+    return next((each for each in (found["rate"], found["low"], found["high"]) if each and not 0 <= each <= 1), None)
+
+
+def odd_score(scores: Iterable[str]) -> str | None:
+    """The first name of a score that is the recall of no class.
+
+    >>> odd_score(["accuracy", "recall_0", "recall_1x"])
+    'recall_1x'
+    """
+    return next((name for name in scores if name.startswith(RECALL) and not name[len(RECALL) :].isdecimal()), None)
 
 
 class LoopRound(TypedDict):

@@ -103,9 +103,11 @@ def by_folds_in(folder: Path) -> dict[str, Any] | None:
     """The noise rate that folds found for the run in this folder: rate, low, high and why."""
     path = folder / run_folder.NOISE_RATE
     try:
-        stored = read_json(path, run_folder.NoiseRate, "delete it, and the rate is measured again")
+        stored = read_json(path, run_folder.NoiseRate, again := "delete it, and the rate is measured again")
     except FileNotFoundError:
         return None
+    if (odd := run_folder.odd_rate(stored)) is not None:
+        raise damaged(path, f"{odd:g} is no share", again)
     return {name: stored[name] for name in ("rate", "low", "high", "why")}
 
 
@@ -151,6 +153,9 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
             f"{folder} is not a run folder ({run_folder.HISTORY} is missing): give the folder a run was written to."
         )
     history = read_json_lines(path, run_folder.Epoch, run_folder.WRITE_ANEW)
+    for row in history:
+        if odd := run_folder.odd_score(row.get("scores", ())):
+            raise damaged(path, f"an epoch has the score {odd}, which is that of no class", run_folder.WRITE_ANEW)
     if not history:
         raise ThresherError(f"{folder} has no finished epoch yet: let the run finish one, then ask for the report.")
     return history

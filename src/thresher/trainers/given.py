@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from thresher.core.errors import (
@@ -47,6 +48,12 @@ def refuse_other_batch(model: object, targets: object, **numbers: object) -> Non
     refuse_unless("targets", targets, isinstance(targets, Tensor), "the batch's targets as a tensor")
     for name, each in numbers.items():
         refuse_unless(name, each, each is None or isinstance(each, Tensor), "a tensor [n], or None")
+
+
+def refuse_other_weights(weight: Tensor) -> None:
+    """Refuse weights by which no loss can be multiplied."""
+    if weight.is_complex() or not bool(((weight >= 0) & torch.isfinite(weight)).all()):
+        raise ThresherError("weight holds numbers that are negative, NaN, infinite or complex: give some from 0 on.")
 
 
 def refuse_no_weigher(given: object) -> None:

@@ -4,7 +4,7 @@ Items bring the columns `id` and, where some should count more, `weight`; both a
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from thresher.core.errors import ThresherError, refuse_unless
+from thresher.core.example_checks import takes_items
 from thresher.core.examples import Examples
-from thresher.trainers.given import refuse_no_weigher
+from thresher.trainers.given import refuse_no_weigher, refuse_other_weights
 from thresher.trainers.loggers import named_numbers
 from thresher.trainers.network import unwrapped
 from thresher.trainers.numbered import ID, WEIGHT, Numbered
@@ -58,10 +59,27 @@ class Collated:
         self.collate = collate
 
     def __call__(self, items: list[Any]) -> dict[str, Any]:
-        carried = {name: [item[name] for item in items] for name in (ID, WEIGHT) if name in items[0]}
+        carried = {name: _column(name, items) for name in (ID, WEIGHT) if any(name in item for item in items)}
         batch = self.collate([{name: part for name, part in item.items() if name not in carried} for item in items])
-        kinds = {ID: torch.long, WEIGHT: torch.float32}
-        return {**batch, **{name: torch.tensor(values, dtype=kinds[name]) for name, values in carried.items()}}
+        return {**batch, **carried}
+
+
+def _column(name: str, items: list[Any]) -> Tensor:
+    """The ids of these items, or their weights."""
+    if not all(name in item for item in items):
+        raise ThresherError(f"Some items have the column {name} and some do not: give it to all of them, or to none.")
+    values = [item[name] for item in items]
+    try:
+        made = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        made = torch.zeros(0)
+    whole = not (made.is_floating_point() or made.is_complex())
+    if made.shape != (len(items),) or (name == ID and not whole):
+        wanted = "a whole number" if name == ID else "a number from 0 on"
+        raise ThresherError(f"The column {name} of the items holds {values[0]!r:.40}: give each {wanted}.")
+    if name == WEIGHT:
+        refuse_other_weights(made)
+    return made.long() if name == ID else made.float()
 
 
 class Told(TrainerCallback):
@@ -110,6 +128,8 @@ def weighted(base: type[Any]) -> type[Any]:
             refuse_no_weigher(weigher)
             told = inspect.signature(base.__init__).bind_partial(self, *given, **named).arguments
             refuse_other_losses(told)
+            for which in (told.get("train_dataset"), clean_dataset):
+                _refuse_no_items(which)
             if told.get("train_dataset") is not None:  # before anything shuffles it or leaves out a part
                 told["train_dataset"] = numbered(told["train_dataset"])
             super().__init__(**{name: value for name, value in told.items() if name != "self"})
@@ -178,6 +198,16 @@ def saved_state(folder: Path) -> Any:
         return torch.load(folder / STATE, map_location="cpu", weights_only=True)
     except Exception as error:  # torch and pickle name no kinds of their own
         raise ThresherError(f"{folder / STATE} is damaged: resume from another checkpoint.") from error
+
+
+def _refuse_no_items(dataset: Any) -> None:
+    """Refuse what holds no items, or none at all; None is no dataset."""
+    if dataset is None:
+        return
+    refuse_unless("dataset", dataset, isinstance(dataset, Iterable) or takes_items(dataset), "a dataset of items")
+    has_length = callable(getattr(dataset, "__len__", None))
+    if not len(dataset) if has_length else next(iter(dataset), None) is None:
+        raise ThresherError("A dataset that the trainer is given is empty: give one that has items.")
 
 
 def numbered(dataset: Any) -> Any:

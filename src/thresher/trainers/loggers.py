@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from thresher.core.errors import ThresherError, needs_extra, refuse_unless
+from thresher.core.files import write_whole
 from thresher.engine.run import Run
 from thresher.engine.train import Moment
 
@@ -100,4 +101,5 @@ def save_weights(trained: Run | nn.Module, path: Path | str) -> None:
     needs_extra("Saving weights", "export", "safetensors")
     from safetensors.torch import save_model
 
-    save_model(trained.model if isinstance(trained, Run) else trained, str(path))
+    module = trained.model if isinstance(trained, Run) else trained
+    write_whole(Path(path), lambda place: save_model(module, str(place)))

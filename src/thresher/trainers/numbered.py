@@ -19,7 +19,7 @@ class Numbered(Dataset[Any]):
     """
 
     def __init__(self, dataset: Any):
-        fits = takes_items(dataset) and callable(getattr(dataset, "__len__", None))
+        fits = takes_items(dataset) and callable(getattr(dataset, "__len__", None)) and not isinstance(dataset, Mapping)
         refuse_unless("dataset", dataset, fits, "one whose items are had by position, with a length")
         self.dataset = dataset
 

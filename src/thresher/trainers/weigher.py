@@ -22,7 +22,7 @@ from thresher.engine.weigh import Looked, decided, look
 from thresher.objectives import as_objective
 from thresher.trainers import state
 from thresher.trainers.epoch_notes import Told
-from thresher.trainers.given import as_set, refuse_other_batch, refuse_other_settings
+from thresher.trainers.given import as_set, refuse_other_batch, refuse_other_settings, refuse_other_weights
 from thresher.trainers.network import Network, called, unwrapped, with_ids
 from thresher.trainers.processes import from_all, of_all, processes
 from thresher.trainers.recipes import recipe_for
@@ -138,6 +138,8 @@ class Weigher:
         weight   further weights [n], which multiply those of the rules
         """
         refuse_other_batch(model, targets, ids=ids, weight=weight)
+        if weight is not None and (weight.device.type == "cpu" or not self.networks):  # a GPU would be waited for
+            refuse_other_weights(weight)
         self.written.begin()
         network, own = unwrapped(model), self._network(model)
         if outputs is None and not self._looks_inside:
@@ -154,6 +156,8 @@ class Weigher:
             own.notes.add(note, evidence.targets, looked.task, evidence.classes)
         columns = one_tensor(outputs) if looked.adapter is None else looked.adapter(one_tensor(outputs))
         losses = evidence.replace(raw_outputs=columns.float(), others={}).losses
+        if torch.is_grad_enabled() and not losses.requires_grad and any(p.requires_grad for p in model.parameters()):
+            raise ThresherError("The outputs do not lead back to the model's parameters: leave out .detach().")
         return shares.dot(losses)
 
     @property

@@ -30,6 +30,7 @@ from thresher.record.run_folder import (
     SHARDS,
     STAGES,
     Epoch,
+    odd_score,
 )
 
 Record = dict[str, Any]  # what history keeps of one epoch
@@ -115,6 +116,8 @@ def _odd_epochs(state: Mapping[str, Any]) -> str | None:
         lost = next((name for name in OF_AN_EPOCH if name not in record), None)
         if lost is not None:
             return f"an epoch lacks {lost!r}"
+        if odd := odd_score(record["scores"]):
+            return f"an epoch has the score {odd}, which is that of no class"
         score = record["score"]
         if score is not None and record["metric"].endswith("accuracy") and not 0 <= score <= 1:
             return f"an epoch has the {record['metric']} {score:g}"
@@ -166,6 +169,7 @@ class RunFolder:
     def __init__(self, path: Path | str, identity: Mapping[str, Any], about: Mapping[str, Any]):
         self.path, self.identity, self.about = Path(path), json.loads(json.dumps(identity)), about
         self.in_shards, self.writes = False, True
+        self.outdated = False  # whether the outcome in the folder is that of fewer epochs, until more are saved
 
     @contextmanager
     def opened(self) -> Iterator[dict[str, Any] | None]:
@@ -200,6 +204,9 @@ class RunFolder:
 
     def commit(self, state: Mapping[str, Any], ledger: Ledger, history: list[Record]) -> None:
         """Save everything; the move of the checkpoint into place is the moment at which all of it counts."""
+        if self.outdated:
+            (self.path / EXAMPLES).unlink(missing_ok=True)
+            self.outdated = False
         ledger.commit()
         self._write_history(history)
         buffer = io.BytesIO()
@@ -256,7 +263,7 @@ class RunFolder:
                 "trainings): choose another folder."
             )
         state["finished"] = state["stopped"]
-        (self.path / EXAMPLES).unlink(missing_ok=True)
+        self.outdated = True
 
     def _refuse_foreign_files(self) -> None:
         """Refuse to fill a folder that holds files of something else."""
