@@ -59,14 +59,14 @@ def waited() -> float:
     return time.perf_counter()
 
 
-class _Wrapped:
+class Wrapped:
     """Functions of the engine with something around each, and as they were afterwards."""
 
     def __init__(self, places: dict[str, tuple[Any, str]], around: Callable[[str, Callable[..., Any]], Any]):
         self.places, self.around = places, around
         self.before: list[tuple[Any, str, Any]] = []
 
-    def __enter__(self) -> "_Wrapped":
+    def __enter__(self) -> "Wrapped":
         for name, (owner, attribute) in self.places.items():
             as_was = vars(owner)[attribute]
             self.before.append((owner, attribute, as_was))
@@ -86,7 +86,7 @@ class EpochParts:
         self.epochs: list[dict[str, float]] = []
         self.now: dict[str, float] = defaultdict(float)
         self.first = 0.0
-        self.wrapped = _Wrapped(OF_EPOCH, self._timed)
+        self.wrapped = Wrapped(OF_EPOCH, self._timed)
 
     def __enter__(self) -> "EpochParts":
         self.wrapped.__enter__()
@@ -152,7 +152,7 @@ def parts_of_step(
                 waited()
                 looking.stop()
 
-    with _Wrapped(OF_STEP, _annotated):
+    with Wrapped(OF_STEP, _annotated):
         fit(
             recipe, model, train, epochs=200, batch=batch, optimizer=optimizer, seed=0, captured=False, compiled=False,
             until=lambda record: record["epoch"] >= 3, watch=watch,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from sound_folders import DISTIL, QUICK
+import torch
+from sound_folders import DISTIL, LONGER, QUICK
 
 Case = tuple[list[str], str, Callable[[Path], object] | None]  # the words, what is said, and what is done before
 
@@ -54,9 +55,21 @@ def changed(*names: str, value: object) -> Callable[[Path], object]:
     return act
 
 
-def renamed_score(folder: Path) -> None:
-    path = folder / "run/history.jsonl"
-    path.write_text(path.read_text().replace("recall_0", "recall_0x"))
+def other_optimizer(folder: Path) -> None:
+    saved = torch.load(folder / "run/checkpoint.pt", weights_only=True)
+    saved["learners"][0]["optimizer"]["param_groups"][0]["amsgrad"] = True
+    torch.save(saved, folder / "run/checkpoint.pt")
+
+
+def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:
+    """Another text in a file, in which it has to be."""
+
+    def act(folder: Path) -> None:
+        text = (folder / name).read_text()
+        assert old in text, text
+        (folder / name).write_text(text.replace(old, new))
+
+    return act
 
 
 def without(name: str) -> Callable[[Path], object]:
@@ -262,7 +275,22 @@ OF_WHAT_IS_WRITTEN: dict[str, Case] = {
     "a report of images": (["report", "images", "--out", "new.html"], "not a run folder", None),
 }
 OF_RECORDS: dict[str, Case] = {
-    "the recall of no class": (["report", "run", "--out", "new.html"], "that of no class", renamed_score),
+    "another kind of Adam": (LONGER, "amsgrad of the optimizer is True", other_optimizer),
+    "a copy's rows parted by a text": (
+        ["correct", "copy", "--undo"],
+        "not one character",
+        replaced("copy/correction.json", '"sep": null', '"sep": "text"'),
+    ),
+    "a noise rate of 1e308": (
+        ["report", "audit", "--out", "new.html"],
+        "which is no share",
+        replaced("audit/issues.json", '"rate": null', '"rate": 1e308'),
+    ),
+    "the recall of no class": (
+        ["report", "run", "--out", "new.html"],
+        "that of no class",
+        replaced("run/history.jsonl", "recall_0", "recall_0x"),
+    ),
     "rows parted by a number": (PREDICT, "sep'] is a number", changed("preparation", "sep", value=7)),
     "rows parted by another alphabet": (PREDICT, "character of ASCII", changed("preparation", "sep", value="€")),
     "missing values of numbers": (PREDICT, "na'][0] is a number", changed("preparation", "na", value=[3])),

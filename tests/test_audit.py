@@ -134,6 +134,8 @@ def test_weak_judges_flag_only_what_one_other_class_explains() -> None:
     assert (probabilities.argmax(1) != labels).mean() > 0.6
     assert 20 < flagged.sum() < 50
     assert not flagged[50:].any()
+    some = suspects(probabilities[np.arange(1000), labels], probabilities, labels, cannot_tell("weak", 0.1), labels)
+    assert flagged.sum() < some.sum() <= 100 + flagged.sum()
 
 
 def test_judges_that_guess_name_no_issues_and_correct_none() -> None:
@@ -251,12 +253,15 @@ def test_doubles_with_another_label_are_found_within_and_across_sets() -> None:
     inputs[7] = inputs[1]  # of the classes 1 and 1
     inputs[9] = inputs[4]  # of the classes 0 and 1
     inputs[12] = inputs[3] + 1e-5
-    issues = th.audit(inputs, given, test=(inputs[20:22], given[20:22]))
+    tested = np.concatenate([inputs[20:22], inputs[30:31] + 1e-5])
+    issues = th.audit(inputs, given, test=(tested, given[[20, 21, 30]]))
     doubles = {tuple(each["ids"]): (each["exact"], each["across"]) for each in issues.summary["duplicates"]}
     assert doubles[1, 7] == (True, None)
     assert doubles[4, 9] == (True, "labels")
     assert doubles[3, 12] == (False, None)
     assert doubles[20,] == doubles[21,] == (True, "sets")
+    assert doubles[30,] == (False, "sets")
+    assert len(doubles) == 6
     reasons = dict(zip(issues.column("id"), issues.column("reason"), strict=True))
     assert reasons[9] == "near-duplicate with another label"
     assert reasons[4] == ""
@@ -413,3 +418,19 @@ def test_probabilities_of_another_shape_are_refused_before_anything_takes_time()
     with pytest.raises(th.ThresherError, match=r"give \[200, 2\]"):
         th.audit(np.zeros((200, 3)), np.arange(200) % 2, probabilities=np.ones((200, 3)), tell=told.append)
     assert told == []
+
+
+def test_wrong_targets_on_one_side_that_judges_follow_are_ranked_and_no_rate_of_0_is_told() -> None:
+    """Of little that X explains, two fifths moved up: every judge expects a value between the two groups."""
+    draws = np.random.default_rng(0)
+    inputs = draws.normal(size=(500, 3))
+    true = 0.5 * inputs[:, 0] + draws.normal(size=500)
+    wrong = draws.permutation(500)[:200]
+    given = true.copy()
+    given[wrong] += draws.uniform(2, 6, 200) * true.std()
+    issues = th.audit(inputs, given)
+    assert issues.summary["noise_rate"]["rate"] != 0.0, issues.summary["noise_rate"]
+    assert np.isin(issues.column("id")[:200], wrong).mean() > 0.85
+    right = np.setdiff1d(np.arange(500), wrong)
+    expected = issues.column("expected")[np.argsort(issues.column("id"))]
+    assert abs(np.median(expected[right] - true[right])) < 0.35

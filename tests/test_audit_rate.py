@@ -233,6 +233,11 @@ def test_clean_residuals_pass_for_clean_and_two_groups_cannot_be_told_apart() ->
     clean = residual_rate(draws.normal(size=(2000, 1)))
     assert (clean.rate, clean.low) == (0.0, 0.0)
     assert residual_rate(np.where(draws.random((2000, 1)) < 0.4, 3.0, 0.0) + draws.normal(size=(2000, 1))).rate is None
+    few, many = (
+        0.35 * draws.normal(size=(1200, 1)),
+        1.5 + 0.65 * draws.normal(size=(800, 1)),
+    )  # judges follow the second
+    assert residual_rate(np.concatenate([few, many])).rate is None
     assert residual_rate(np.where(draws.random((200, 1)) < 0.6, 0.0, draws.normal(size=(200, 1)))).rate is None
     assert residual_rate(draws.normal(size=(20, 1))).rate is None
     assert residual_rate(np.zeros((200, 2))).rate == 0

@@ -99,3 +99,13 @@ def test_terminals_that_show_little_show_what_they_can(more: dict[str, str], sou
     found = shell("thresher methods", sound, **more)
     assert found.returncode == 0, found.stderr
     assert "co-teaching" in found.stdout
+
+
+def test_a_run_whose_method_has_no_name_is_shown_by_its_folder(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(sound / "run", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    bad_options.replaced("run/run.toml", 'method = "prl-l"', 'method = ""')(tmp_path)
+    assert run_command(["report", "run", "--out", "page.html"])[0] == 0
+    assert "<title>run " in Path("page.html").read_text()

@@ -283,7 +283,7 @@ class OnCuda:
     def __init__(self, epochs: int, inside: bool = False, kind: str = "cuda"):
         self.device, self.recipe, self.train = torch.device(kind), Recipe(), TRAIN
         self.plan = SimpleNamespace(epochs=epochs)
-        self.step = SimpleNamespace(passes=SimpleNamespace(looks_inside=inside))
+        self.step = SimpleNamespace(passes=SimpleNamespace(compilable=not inside))
         self.learners = [SimpleNamespace(model=net())]
 
 

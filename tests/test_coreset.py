@@ -122,6 +122,17 @@ def test_centrality_equals_the_naive_sums(way: str, rows: list[list[float]], sha
     assert sorted(among.tolist()) == sorted(found.tolist())
 
 
+NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.5, math.inf, -math.inf, math.nan])
+
+
+@given(values=st.lists(NUMBERS, min_size=1, max_size=30), draws=st.randoms(use_true_random=False))
+def test_the_order_of_a_batch_is_the_same_on_every_device(values: list[float], draws: Any) -> None:
+    ids = torch.tensor(draws.sample(range(100), len(values)))
+    here = chunks.order_by(torch.tensor(values), ids)
+    with going("as on another device"):
+        assert chunks.order_by(torch.tensor(values), ids).tolist() == here.tolist()
+
+
 CLOUDS = {
     **{f"{width} wide": drawn(700, width, seed=width) for width in (1, 2, 10, 60)},
     "clusters": drawn(600, 4) * 0.01 + drawn(12, 4, seed=1).repeat(50, 1),

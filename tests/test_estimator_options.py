@@ -145,6 +145,17 @@ def test_the_noise_rate_and_its_reason_are_told() -> None:
     assert clone(own).fit(data["X"], data["y"]).history_[-1]["kept"] == 0.5
     assert own.fit(data["X"], data["y"]).noise_rate_ is None
     assert own.noise_rate_why_ == "the method asks for none"
+    assert own.chosen_ is None
+
+
+def test_auto_chooses_a_method_by_the_rows_and_says_why() -> None:
+    data = flipped()
+    found = ThresherClassifier("auto", model="mlp:32", epochs=3).fit(data["X"], data["y"])
+    assert found.chosen_.startswith("auto chose ")
+    assert "10 classes" in found.chosen_
+    chosen = found.chosen_.split()[2].strip(":,")
+    named = ThresherClassifier(chosen, model="mlp:32", epochs=3).fit(data["X"], data["y"])
+    np.testing.assert_array_equal(found.predict_proba(data["test_X"]), named.predict_proba(data["test_X"]))
 
 
 def test_the_unit_of_targets_does_not_matter() -> None:

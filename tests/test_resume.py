@@ -369,7 +369,8 @@ def test_a_crash_after_the_last_commit_still_leaves_the_outcome(
             raise Stopped
         original(path, write)
 
-    monkeypatch.setattr("thresher.record.outcome.write_whole", dying)
+    for module in ("outcome", "previews"):
+        monkeypatch.setattr(f"thresher.record.{module}.write_whole", dying)
     interrupted(tmp_path / "run", None)
     monkeypatch.undo()
     run(tmp_path / "run")
@@ -596,3 +597,7 @@ def test_a_finished_run_is_not_cut_short_and_a_chosen_epoch_not_trained_on(tmp_p
     fit("standard", "mlp:8", examples(96), epochs=2, **kept)
     with pytest.raises(ThresherError, match="cannot be trained for more epochs"):
         fit("standard", "mlp:8", examples(96), epochs=3, **kept)
+    planned = {"noise_rate": 0.25, "batch": 32, "out": tmp_path / "c"}
+    fit("reclaim", "mlp:8", examples(96), epochs=3, **planned)
+    with pytest.raises(ThresherError, match="methods that plan over all their epochs, which cannot go on to more"):
+        fit("reclaim", "mlp:8", examples(96), epochs=6, **planned)

@@ -32,7 +32,7 @@ def _goals(root: Path) -> Made:
 
 
 def _gaps(root: Path) -> Made:
-    from website.speed_goals import gaps_part
+    from website.speed_gaps import gaps_part
 
     return gaps_part(root)
 

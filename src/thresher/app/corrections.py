@@ -13,6 +13,7 @@ from thresher.app.annotate.stored_answers import read_answers
 from thresher.app.sources import IMAGES, rows_of, targets_of
 from thresher.core.errors import ThresherError
 from thresher.core.files import damaged, read_json, read_text, write_whole
+from thresher.data.table_options import TableOptions
 from thresher.record.issues import Issues
 
 CHANGES = "changes.csv"  # of a corrected copy: what was changed, for people and for the way back
@@ -129,6 +130,7 @@ def read_changes(folder: Path) -> tuple[list[Change], dict[str, Any]]:
         about: dict[str, Any] = read_json(folder / CORRECTION, Correction, fix)
         if about["kind"] != IMAGES and (about["file"] is None or "column" not in about):
             raise damaged(folder / CORRECTION, "it names no file and column", fix)
+        TableOptions(sep=about.get("sep"))  # refuses what is not one character
         rows = csv.reader(io.StringIO(read_text(folder / CHANGES, fix), newline=""))
         first = next(rows)
         if not {"id", "old", "new"} <= set(first):

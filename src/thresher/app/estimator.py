@@ -20,6 +20,7 @@ class ThresherClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[mis
     """A network trained by one of Thresher's methods, with the interface of scikit-learn.
 
     Inputs are taken as they are: put a StandardScaler before it, as for any network.
+    method  by name, a Recipe, a rule or a procedure; "auto" for the one that suits, and `chosen_` says why
     class_weight  a weight for each class by its label, or "balanced"; the weight of a row is that times its own
     After fit: `classes_`, `trust_` (how far each given label was believed, 0 to 1; NaN where a row was held out or has
     the weight 0), `noise_rate_` and `noise_rate_why_`, `history_`, `models_`.

@@ -16,7 +16,7 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of
 from thresher.data import hold_out
 from thresher.engine.store.checkpoint import Record
-from thresher.methods import method
+from thresher.methods import AUTO, method
 
 Array = NDArray[Any]
 
@@ -78,6 +78,8 @@ def refuse_without_clean(what: Any, trusted: Array | None) -> None:
 
 
 def _needs(what: Any) -> frozenset[str]:
+    if what == AUTO:  # chooses by what there is
+        return frozenset()
     if isinstance(what, str):
         return frozenset(method(what).needs)
     rules = (what.each_batch, what.each_epoch) if isinstance(what, Recipe) else ()

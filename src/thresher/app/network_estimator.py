@@ -162,6 +162,7 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
             told = isinstance(self.noise_rate, int | float)
             found = {"rate": self.noise_rate if told else None, "why": "given" if told else "the method asks for none"}
         self.noise_rate_, self.noise_rate_why_ = found["rate"], found["why"]
+        self.chosen_ = run.about.get("chosen")
 
     def _network(self, train: Examples) -> nn.Module:
         if isinstance(self.model, str):

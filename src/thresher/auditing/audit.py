@@ -14,7 +14,7 @@ from torch import nn
 from thresher.auditing import targets as real
 from thresher.auditing.classes import Hearing, checked_probabilities, judged_as_table, judged_by_neighbours
 from thresher.auditing.combine import MARGIN_IN_COUNTS, combined, trust_of
-from thresher.auditing.duplicates import Alike, across_labels, digests, equal, similar
+from thresher.auditing.duplicates import Alike, across_labels, copies_in, digests, equal, similar, similar_in
 from thresher.auditing.findings import Facts, issues_of_classes, issues_of_targets
 from thresher.auditing.given import Given, as_given, refuse_other_settings
 from thresher.auditing.judges import forest, refuse_without_probabilities, split_into_folds, values_of
@@ -33,7 +33,8 @@ from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.about import checksum, describe
 from thresher.methods import AUTO
 from thresher.models import NamedModel, model_for
-from thresher.noise import cautious_matrix, residual_rate
+from thresher.noise import residual_rate
+from thresher.noise.noise_matrix import cautious_matrix
 from thresher.record.issues import Issues
 from thresher.record.outcome import keep_worst
 from thresher.record.run_folder import AUDIT
@@ -211,7 +212,7 @@ class _Judge:
         marks = digests(self.examples)
         alike = equal(marks)
         alike += similar(near, alike)
-        across = [] if self.given.test is None else _across_sets(marks, digests(self.given.test))
+        across = [] if self.given.test is None else self.in_test_set_too(self.given.test, marks, near)
         summary = {
             "duplicates": [*_told(alike, self.examples), *_told(across, self.examples, "sets")],
             "method": ", ".join(strengths),
@@ -219,6 +220,15 @@ class _Judge:
             + ", ".join(f"{name} {strength:.2f}" for name, strength in strengths.items()),
         }
         return Facts(self.examples, trust, near, alike, summary)
+
+    def in_test_set_too(self, test: Examples, marks: list[bytes], near: Nearest) -> list[Alike]:
+        """Examples that the test set has too: the same bytes, or nearly the same inputs if there are no features."""
+        found = copies_in(marks, digests(test))
+        if self.features is not None:
+            return found
+        both = feature_space(np.concatenate([self.inputs, as_flat_inputs(test)]))
+        count = len(self.inputs)
+        return found + similar_in(nearest(both[:count], 1, both[count:]), near, found)
 
 
 def _digest(values: Any) -> str | None:
@@ -239,11 +249,6 @@ def _embeddings(features: Any, examples: int) -> Array:
     if not np.isfinite(found).all():
         raise ThresherError("The features are NaN or infinite for some examples: embed those again, or leave them out.")
     return found.reshape(examples, -1)
-
-
-def _across_sets(marks: list[bytes], others: list[bytes]) -> list[Alike]:
-    known = set(others)
-    return [Alike([place], exact=True) for place, mark in enumerate(marks) if mark in known]
 
 
 def _told(groups: list[Alike], examples: Examples, across: str | None = None) -> list[dict[str, Any]]:

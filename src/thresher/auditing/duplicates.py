@@ -44,10 +44,28 @@ def equal(marks: Sequence[bytes]) -> list[Alike]:
 def similar(near: Nearest, known: Sequence[Alike]) -> list[Alike]:
     """Pairs that are no copies of each other but lie within a twentieth of the usual distance to a neighbour."""
     copies = {place: number for number, group in enumerate(known) for place in group.places}
-    usual = float(np.median(near.distances[:, 0][near.distances[:, 0] > 0], axis=0)) if near.distances.any() else 0.0
-    first, rank = np.nonzero(near.distances <= NEAR * usual)
+    first, rank = np.nonzero(near.distances <= NEAR * _usual(near))
     pairs = {(min(a, b), max(a, b)) for a, b in zip(first.tolist(), near.places[first, rank].tolist(), strict=True)}
     return [Alike([a, b], exact=False) for a, b in sorted(pairs) if a not in copies or copies[a] != copies.get(b)]
+
+
+def copies_in(marks: Sequence[bytes], others: Sequence[bytes]) -> list[Alike]:
+    """Each example whose checksum another set has as well."""
+    known = set(others)
+    return [Alike([place], exact=True) for place, mark in enumerate(marks) if mark in known]
+
+
+def similar_in(others: Nearest, near: Nearest, known: Sequence[Alike]) -> list[Alike]:
+    """Each example that is no copy but lies as near to one of another set as `similar` asks of two of its own."""
+    copies = {place for group in known for place in group.places}
+    close = np.flatnonzero(others.distances[:, 0] <= NEAR * _usual(near))
+    return [Alike([place], exact=False) for place in close.tolist() if place not in copies]
+
+
+def _usual(near: Nearest) -> float:
+    """The median distance to the nearest neighbour that is no copy."""
+    nearest = near.distances[:, 0]
+    return float(np.median(nearest[nearest > 0])) if near.distances.any() else 0.0
 
 
 def contradicting(groups: Sequence[Alike], labels: Array, trust: Array) -> Array:

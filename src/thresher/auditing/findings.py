@@ -80,20 +80,26 @@ def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate, 
 
     How many: the middle of three counts that err in different ways, and no more than the high end of the rate's
     interval. They are the rate, the labels outside the diagonal of the confident joint, and those of cautious
-    trust below a half. Where the rate cannot be told, all labels that another class contradicts with a probability
-    above a half.
+    trust below a half. Where the rate cannot be told, as many as the low end of its interval, and those that another
+    class contradicts with a probability above a half.
     """
-    contradicted = np.asarray(probabilities.argmax(1) != labels)
+    contradicted, count = np.asarray(probabilities.argmax(1) != labels), len(labels)
     if rate.rate is None:
-        return np.asarray(contradicted & (probabilities.max(1) > 0.5))
+        likelier_than_all = probabilities.max(1) > 0.5
+        return np.asarray(contradicted & (least_trusted(trust, rate.low * count) | likelier_than_all))
     joint = confident_joint(torch.from_numpy(probabilities), torch.from_numpy(labels)).double().numpy()
     shares = 1 - joint.diagonal() / np.maximum(joint.sum(1), 1)  # of the labels of each class
     shares[joint.sum(1) == 0] = 0
     confident = float(shares @ np.bincount(labels, minlength=len(joint)))
-    counts = (confident, rate.rate * len(trust), float((cautious < 0.5).sum()))
-    among = np.zeros(len(trust), bool)
-    among[np.argsort(trust, kind="stable")[: round(min(float(np.median(counts)), rate.high * len(trust)))]] = True
-    return np.asarray(among & contradicted)
+    middle = float(np.median((confident, rate.rate * count, float((cautious < 0.5).sum()))))
+    return contradicted & least_trusted(trust, min(middle, rate.high * count))
+
+
+def least_trusted(trust: Array, count: float) -> Array:
+    """The examples [n] of the lowest trust, so many of them."""
+    found = np.zeros(len(trust), bool)
+    found[np.argsort(trust, kind="stable")[: round(count)]] = True
+    return found
 
 
 def most_trusted(trust: Array, labels: Array) -> Array:

@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from thresher.auditing.neighbours import Nearest
 from thresher.noise import Estimate
-from thresher.noise.residual_rate import inliers
+from thresher.noise.residual_rate import are_flat, inliers, shortest_half
 from thresher.record.issues import DIMENSION
 
 Array = NDArray[Any]
 COVERED = 0.9  # of the targets that are right lie inside the interval
 LIMIT = 3.0  # deviations at which trust is a half
+SHARPNESS = 8  # of the judges' weights: one whose residuals are twice as large counts 1/256
 
 
 class Expected(NamedTuple):
@@ -39,17 +40,22 @@ def regressors(seed: int) -> dict[str, Any]:
 
 
 def combined_values(judged: Mapping[str, Array], targets: Array) -> tuple[Array, dict[str, float]]:
-    """The judges' mean [n, d], each weighted by 1 / (median |residual|)², and these weights."""
+    """The judges' mean [n, d], each weighted by 1 / (median |residual|)⁸, and these weights."""
     sizes = np.array([np.median(np.abs(targets - each)) for each in judged.values()])
-    weights = 1 / np.maximum(sizes, 1e-9 + 1e-6 * sizes.max()) ** 2
+    sizes = np.maximum(sizes, 1e-9 + 1e-6 * sizes.max())
+    weights = (sizes.min() / sizes) ** SHARPNESS
     weights /= weights.sum()
     mean = np.tensordot(weights, np.stack(list(judged.values())), 1)
     return mean, dict(zip(judged, weights.round(3).tolist(), strict=True))
 
 
 def centred(values: Array, targets: Array) -> Array:
-    """The values [n, d] moved to where the targets that look right lie: wrong ones on one side pull every judge."""
-    return values + inliers(targets - values)[0]
+    """The values [n, d] moved to where the targets that look right lie: wrong ones on one side pull every judge.
+
+    Where residuals lie in two groups, to the middle of the denser one.
+    """
+    residuals = targets - values
+    return values + (shortest_half(residuals).mean(0) if are_flat(residuals) else inliers(residuals)[0])
 
 
 def expected(values: Array, targets: Array, near: Nearest | None, wrong: float = 0.0) -> Expected:

@@ -150,11 +150,13 @@ class Evidence:
 
     def read(self, signal: Signal) -> Tensor:
         """The signal's value for each example, detached."""
-        if signal not in self.known and not signal.of_targets:
+        found = self.known.get(signal)
+        if found is None and not signal.of_targets:
             _ = self.outputs  # a sweep computes the declared signals too
-        if signal not in self.known:
-            self.known[signal] = signal(self).detach()
-        return self.known[signal]
+            found = self.known.get(signal)
+        if found is None:
+            found = self.known[signal] = signal(self).detach()
+        return found
 
     def value(self, setting: float | Schedule) -> float | Tensor:
         """The current value of a setting: the number itself, or a schedule's value as a device scalar."""

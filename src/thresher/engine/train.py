@@ -154,7 +154,7 @@ def _compiles(settings: TrainSettings, training: Training) -> bool:
     """Whether to compile the training pass: as the settings say, or on CUDA where the run is long enough to earn it."""
     if settings.compiled is not None:
         return settings.compiled
-    if training.device.type != "cuda" or training.step.passes.looks_inside or training.train.collate is not None:
+    if training.device.type != "cuda" or not training.step.passes.compilable or training.train.collate is not None:
         return False  # a collate function may give every batch a shape of its own
     passes = training.plan.epochs * max(1, len(training.recipe.views))
     return is_worth_compiling(training.learners[0].model, training.train, passes)

@@ -3,7 +3,7 @@
 from thresher.noise.audit_rate import audit_rate
 from thresher.noise.estimate import Estimate
 from thresher.noise.folds import confident_joint, noise_rate_by_folds, out_of_fold
-from thresher.noise.noise_matrix import CorrectedAccuracy, cautious_matrix, corrected_accuracy, noise_matrix
+from thresher.noise.noise_matrix import CorrectedAccuracy, corrected_accuracy, noise_matrix
 from thresher.noise.noise_rate import estimated
 from thresher.noise.residual_rate import residual_rate
 
@@ -11,7 +11,6 @@ __all__ = [
     "CorrectedAccuracy",
     "Estimate",
     "audit_rate",
-    "cautious_matrix",
     "confident_joint",
     "corrected_accuracy",
     "estimated",

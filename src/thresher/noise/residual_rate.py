@@ -17,7 +17,8 @@ CLEAN = 0.02  # the share of wrong targets that heavy tails of a clean set have
 LEAN = 0.02  # added, because assuming a little too much costs less than too little (PRL, Table 3)
 SEPARATE = 12.0  # how many times as large the squared residuals of wrong targets are, at least
 WIDEST = 0.4  # the widest interval that still says something
-FLAT = 2.4  # the kurtosis below which residuals form two groups
+FLAT = 2.4  # the kurtosis below which residuals form two groups of one size
+TWO_PEAKS = 5 / 9  # (skewness² + 1) / kurtosis above which they are of two sizes: that of residuals spread evenly
 MOST_HIDDEN = 0.8  # of the wrong targets
 FEWEST = 50  # residuals
 ENOUGH = 20_000  # residuals are enough to estimate their distribution
@@ -28,7 +29,7 @@ OUTSIDE, INSIDE = 3.0, 2.5  # deviations at which a residual lies outside, and u
 class Separation:
     """How residuals separate: the share of large ones, its limits, and how many times as large their squares are.
 
-    `flat`: their tails are lighter than a normal distribution's, as where two groups of them lie side by side.
+    `flat`: two groups of them may lie side by side, each half of what passes for one wide group.
     """
 
     share: float
@@ -86,14 +87,21 @@ def separation(residuals: Array) -> Separation:
     surely, maybe, share = (float(each.mean()) for each in (wide > 0.9, wide > 0.5, wide))
     low = wilson(min(surely, float((squares > outside).mean())), len(squares))[0]
     high = min(wilson(max(maybe, share), len(squares))[1] / (1 - hidden(residuals, scale)), 1.0)
-    return Separation(share, max(low - CLEAN, 0.0), high, float(outer / max(inner, 1e-300)), _flat(residuals))
+    return Separation(share, max(low - CLEAN, 0.0), high, float(outer / max(inner, 1e-300)), are_flat(residuals))
 
 
-def _flat(residuals: Array) -> bool:
-    """Whether the kurtosis of any column lies clearly below that of a normal distribution, 3."""
+def are_flat(residuals: Array) -> bool:
+    """Whether the tails of any column are clearly lighter than a normal distribution's, for how lopsided it is.
+
+    So are those of two groups side by side: by Sarle's coefficient of bimodality, (skewness² + 1) / kurtosis, they lie
+    above what is spread evenly.
+    """
     centred = residuals - residuals.mean(0)
-    spread = (centred**2).mean(0)
-    return len(residuals) >= FEWEST and bool(((centred**4).mean(0) < FLAT * spread**2).any())
+    largest = np.abs(centred).max(0, initial=0)
+    centred = centred / np.where(largest > 0, largest, 1.0)
+    second, third, fourth = ((centred**power).mean(0) for power in (2, 3, 4))
+    found = (fourth < FLAT * second**2) | (third**2 + second**3 > TWO_PEAKS * fourth * second)
+    return len(residuals) >= FEWEST and bool(found.any())
 
 
 def hidden(residuals: Array, scale: Array) -> float:
@@ -101,6 +109,17 @@ def hidden(residuals: Array, scale: Array) -> float:
     spread = np.ptp(np.quantile(residuals, [0.005, 0.995], axis=0), axis=0)
     within = np.where(spread > 0, 2 * INSIDE * scale / np.where(spread > 0, spread, 1.0), 0.0)
     return float(np.clip(np.prod(np.minimum(within, 1.0)), 0.0, MOST_HIDDEN))
+
+
+def shortest_half(values: Array) -> Array:
+    """The ends [2, d] of the shortest interval that holds half of the values [n] of each column.
+
+    >>> shortest_half(np.array([[0.0], [1.0], [1.1], [1.2], [5.0]])).T.tolist()
+    [[1.0, 1.2]]
+    """
+    ordered, half = np.sort(values, axis=0), len(values) // 2
+    start, columns = (ordered[half:] - ordered[: len(values) - half]).argmin(0), np.arange(values.shape[1])
+    return np.stack([ordered[start, columns], ordered[start + half, columns]])
 
 
 def inliers(values: Array, rounds: int = 30) -> tuple[Array, Array]:
@@ -112,10 +131,7 @@ def inliers(values: Array, rounds: int = 30) -> tuple[Array, Array]:
     >>> [abs(round(float(each[0]), 1)) for each in inliers(values)]
     [0.0, 1.0]
     """
-    ordered, half = np.sort(values, axis=0), len(values) // 2
-    columns = np.arange(values.shape[1])
-    start = (ordered[half:] - ordered[: len(values) - half]).argmin(0)
-    first, last = ordered[start, columns], ordered[start + half, columns]
+    first, last = shortest_half(values)
     near = (values >= first) & (values <= last)
     for _ in range(rounds):
         count = np.maximum(near.sum(0), 1)

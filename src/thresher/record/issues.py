@@ -111,6 +111,9 @@ class Issues:
 
     def _check_classes(self) -> None:
         """Refuse a summary whose tables do not fit its classes."""
+        found = self.summary.get("noise_rate")
+        if found is not None and (odd := run_folder.odd_rate(found)) is not None:
+            raise ThresherError(f"The noise rate of the issues has {odd:g}, which is no share: run the audit again.")
         names = self.summary.get("class_names") or []
         shares, matrix = self.summary.get("class_noise"), self.summary.get("noise_matrix")
         lengths = {len(each) for each in (shares, matrix, *(matrix or [])) if each}

@@ -73,6 +73,11 @@ class Epoch(TypedDict, total=False):
     noise_rate: NoiseRate | None
 
 
+def odd_rate(found: NoiseRate) -> float | None:
+    """The first number of a noise rate that is no share, or None."""
+    return next((each for each in (found["rate"], found["low"], found["high"]) if each and not 0 <= each <= 1), None)
+
+
 def odd_score(scores: Iterable[str]) -> str | None:
     """The first name of a score that is the recall of no class.
 

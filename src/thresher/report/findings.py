@@ -44,11 +44,19 @@ def _cards(issues: Issues) -> list[dict[str, str]]:
         cards.append({"title": "noise rate", "value": f"{found['rate']:.0%}", "words": f"likely {interval}"})
     groups = issues.summary.get("duplicates")
     if groups is not None:
-        across = Counter(group["across"] for group in groups if group.get("across"))
-        said = [f"{across[kind]:,} across {kind}" for kind in ("labels", "sets") if across[kind]]
-        words = ", ".join(said) or "none across labels or sets"
-        cards.append({"title": "groups of duplicates", "value": f"{len(groups):,}", "words": words})
+        cards.append({"title": "groups of duplicates", "value": f"{len(groups):,}", "words": across_what(groups)})
     return cards
+
+
+def across_what(groups: Sequence[Mapping[str, Any]]) -> str:
+    """How many groups of duplicates have different labels, or are in the training and the test set.
+
+    >>> across_what([{"across": "labels"}, {"across": None}, {"across": "sets"}, {"across": "labels"}])
+    '2 across labels, 1 across sets'
+    """
+    counts = Counter(group["across"] for group in groups if group.get("across"))
+    said = [f"{counts[kind]:,} across {kind}" for kind in ("labels", "sets") if counts[kind]]
+    return ", ".join(said) or "none across labels or sets"
 
 
 def _reason_words(reasons: Mapping[str, int]) -> str:

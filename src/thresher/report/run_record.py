@@ -47,7 +47,7 @@ class RunRecord:
 
     @property
     def method(self) -> str:
-        return str(self.settings.get("method", self.folder.name))
+        return str(self.settings.get("method") or self.folder.name)
 
     @property
     def has_teacher(self) -> bool:
@@ -103,9 +103,11 @@ def by_folds_in(folder: Path) -> dict[str, Any] | None:
     """The noise rate that folds found for the run in this folder: rate, low, high and why."""
     path = folder / run_folder.NOISE_RATE
     try:
-        stored = read_json(path, run_folder.NoiseRate, "delete it, and the rate is measured again")
+        stored = read_json(path, run_folder.NoiseRate, again := "delete it, and the rate is measured again")
     except FileNotFoundError:
         return None
+    if (odd := run_folder.odd_rate(stored)) is not None:
+        raise damaged(path, f"{odd:g} is no share", again)
     return {name: stored[name] for name in ("rate", "low", "high", "why")}
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from thresher.core.chunks import order_by
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal
 from thresher.core.rule import Rule, check_size
@@ -34,8 +35,7 @@ def keep_smallest(
         raise ThresherError(
             f"Ranking {n} examples needs one number each, not {list(values.shape)}: choose a signal of shape [n]."
         )
-    order = ids.argsort()
-    order = order[values[order].argsort(stable=True)]
+    order = order_by(values, ids)
     if groups is None:
         limit = count if count is not None else _share(fraction, n)
         if not isinstance(limit, Tensor):

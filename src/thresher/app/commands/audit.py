@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from thresher.record.issues import Issues
 
 JUDGES = "How to judge"
+UNBROKEN = 1000  # columns of a list that no terminal shows, where paths stay in one piece
 OF_TRAINING_ONLY = (
     "data", "noise_rate", "clean", "validation", "early_stop", "fine_tune", "fine_tune_steps", "pool",
 )  # fmt: skip
@@ -78,6 +79,7 @@ def _audit_and_tell(job: "AuditJob", folder: Path, commit_every: float, count: i
     from thresher.app.terminal import plain_console, progress
     from thresher.app.train_job import start
     from thresher.auditing.store import refuse_other_folder
+    from thresher.report.findings import across_what
 
     refuse_within_data(folder, job.settings)
     refuse_other_folder(folder)
@@ -93,7 +95,10 @@ def _audit_and_tell(job: "AuditJob", folder: Path, commit_every: float, count: i
         print(json.dumps({**issues.summary, "headline": issues.headline(), "out": str(folder)}))
         return
     console.print(f"\n{issues.headline()}\n", soft_wrap=True)
-    console.print(worst(issues, count))
+    wide = console if console.is_terminal else plain_console(width=UNBROKEN)
+    wide.print(worst(issues, count))
+    if groups := issues.summary.get("duplicates"):
+        console.print(f"\nGroups of duplicates: {len(groups):,}, {across_what(groups)}", soft_wrap=True)
     marked = int(issues.column("is_issue").sum())
     console.print(
         f"\nAll {len(issues):,}, the worst first, {marked:,} of them marked as issues: {folder / ISSUES_CSV}",

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -19,7 +20,13 @@ from thresher.core.trees import Tree, call_with, rows
 from thresher.engine.device.placement import Autocast, as_written
 from thresher.engine.gradients.factored import Factors, Recorder, covered_layers
 from thresher.engine.gradients.replay import Notes, Replayed
-from thresher.engine.gradients.unfactored import Direction, by_forward_mode, by_two_backwards, norms_by_vmap
+from thresher.engine.gradients.unfactored import (
+    Direction,
+    by_forward_mode,
+    by_two_backwards,
+    norms_by_vmap,
+    trained_parameters,
+)
 
 
 @dataclass(frozen=True)
@@ -33,12 +40,26 @@ class Forward:
     take_layers: Callable[[], Mapping[str, Tensor]]  # the outputs of layers that the latest pass left
 
 
+class Held(NamedTuple):
+    """The trainable parameters of a model, and whether it has buffers."""
+
+    parameters: list[nn.Parameter]
+    has_buffers: bool
+
+
 @dataclass(frozen=True)
 class Strategy(ABC):
     """The signals to prepare: norms of gradients, and their agreement with a clean batch's; and how."""
 
     norms: tuple[Signal, ...] = ()
     agreements: tuple[Signal, ...] = ()
+    known: dict[nn.Module, Held] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+
+    def held_by(self, model: nn.Module) -> Held:
+        """What the model holds; looking through it takes longer than a small step."""
+        if model not in self.known:
+            self.known[model] = Held(trained_parameters(model), any(True for _ in model.buffers()))
+        return self.known[model]
 
     @abstractmethod
     def watch(self, model: nn.Module) -> AbstractContextManager[object]:

@@ -9,7 +9,7 @@ or where that is missing by differentiating the gradient.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -29,9 +29,13 @@ from thresher.engine.gradients.formulas import refuse_batch_norm, supported
 Direction = Mapping[nn.Parameter, Tensor]
 
 
-def direction_of(model: nn.Module, losses: Tensor) -> Direction:
-    """The gradient of the mean of these losses, of every trainable parameter that they depend on."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that training moves."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def direction_of(parameters: Sequence[nn.Parameter], losses: Tensor) -> Direction:
+    """The gradient of the mean of these losses, of each of the parameters that they depend on."""
     gradients = torch.autograd.grad(losses.mean(), parameters, allow_unused=True)
     return {p: gradient for p, gradient in zip(parameters, gradients, strict=True) if gradient is not None}
 

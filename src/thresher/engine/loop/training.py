@@ -219,7 +219,8 @@ class Training:
         return columns
 
     def _refuse_divergence(self, loss: float | None) -> None:
-        held = [shard_of(p.detach()) for own in self.learners for p in own.model.parameters()]
+        groups = [group for own in self.learners for group in own.optimizer.param_groups]
+        held = [shard_of(parameter.detach()) for group in groups for parameter in group["params"]]
         length = nn.utils.get_total_norm(held)
         if not math.isfinite(loss or 0.0) or not length.isfinite():
             raise ThresherError(

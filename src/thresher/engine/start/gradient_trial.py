@@ -17,7 +17,7 @@ from thresher.engine.gradients.factored import record
 from thresher.engine.gradients.formulas import refuse_batch_norm
 from thresher.engine.gradients.layers import NotFactored
 from thresher.engine.gradients.strategy import Factored, Strategy, Unfactored
-from thresher.engine.gradients.unfactored import direction_of, entered, norms_by_vmap
+from thresher.engine.gradients.unfactored import direction_of, entered, norms_by_vmap, trained_parameters
 from thresher.engine.step.forward import Batch, forward_pass, untraced
 from thresher.engine.step.learner import Taps, evaluating
 
@@ -157,7 +157,8 @@ def _total(model: nn.Module, see: See, names: Sequence[str]) -> Tensor:
             f"{names[-1]} cannot take so small a clean batch ({_first_line(error)}): give two clean examples or more "
             "(clean_batch=2), or a model without BatchNorm."
         ) from error
-    own, clean = direction_of(model, evidence.losses), direction_of(model, evidence.other("clean").losses)
+    of_model = trained_parameters(model)
+    own, clean = direction_of(of_model, evidence.losses), direction_of(of_model, evidence.other("clean").losses)
     products = [(own[parameter] * gradient).sum() for parameter, gradient in clean.items() if parameter in own]
     return len(evidence) * torch.stack(products).sum()
 

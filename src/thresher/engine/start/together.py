@@ -12,7 +12,7 @@ from thresher.core.rule import needs_of
 from thresher.core.seeding import preserved
 from thresher.core.trees import Tree, leaves
 from thresher.engine.gradients.strategy import Factored
-from thresher.engine.gradients.unfactored import direction_of
+from thresher.engine.gradients.unfactored import direction_of, trained_parameters
 from thresher.engine.several.gather import see_whole_batch
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.start.checks import Tried
@@ -58,6 +58,6 @@ def share_learner(ranks: Ranks, learner: Learner, inputs: Tree, batch: int, redu
 
 def _has_unused(model: nn.Module, inputs: Tree) -> bool:
     """Whether outputs depend on fewer parameters than are trained, for which DDP would wait."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    trained = trained_parameters(model)
     with preserved(leaves(inputs)[0].device), torch.enable_grad():
-        return len(direction_of(model, untraced(model, inputs))) < len(trained)
+        return len(direction_of(trained, untraced(model, inputs))) < len(trained)

@@ -107,7 +107,8 @@ def forward_pass(
     factors = None
     if trusted is None and aside is not None:
         with aside.work():
-            trusted, direction = see_clean(partial(untraced, model))
+            has_buffers = strategy is None or strategy.held_by(model).has_buffers
+            trusted, direction = see_clean(partial(untraced, model, has_buffers=has_buffers))
     if trusted is not None:
         evidence = evidence.replace(others={**evidence.others, "clean": trusted})
     if strategy is not None:
@@ -166,9 +167,10 @@ def _see_clean(
     )  # fmt: skip
     if strategy is None or not strategy.agreements:
         return trusted, None
+    parameters = strategy.held_by(model).parameters
     if of_clean is None:
-        return trusted, direction_of(model, trusted.losses)
-    return trusted, of_clean.total(direction_of(model, of_clean.part(trusted.losses)))
+        return trusted, direction_of(parameters, trusted.losses)
+    return trusted, of_clean.total(direction_of(parameters, of_clean.part(trusted.losses)))
 
 
 def prediction(outputs: Tensor, classes: int | None) -> Tensor:
@@ -176,9 +178,9 @@ def prediction(outputs: Tensor, classes: int | None) -> Tensor:
     return outputs.detach() if classes is None else outputs.detach().argmax(1)
 
 
-def untraced(model: nn.Module, inputs: Tree) -> Tensor:
+def untraced(model: nn.Module, inputs: Tree, has_buffers: bool = True) -> Tensor:
     """A forward pass that writes to copies of the buffers, such as the running statistics of BatchNorm."""
-    copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    copies = {name: buffer.clone() for name, buffer in model.named_buffers()} if has_buffers else {}
     with as_written():
         return call_with(model, copies, inputs) if copies else call(model, inputs)
 

@@ -170,9 +170,13 @@ def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     """Take over a saved state; how this device computes stays as it is, wherever the state was saved."""
     here = [{name: group[name] for name in ("lr", *ABOUT_DEVICE) if name in group} for group in optimizer.param_groups]
     for ours, theirs in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-        known = [name for name in ours if name in theirs and name not in ("lr", *ABOUT_DEVICE)]
+        known = [name for name in ours if name in theirs and name not in ("params", "lr", *ABOUT_DEVICE)]
         if other := [name for name in known if type(ours[name]) is not type(theirs[name])]:
             raise TypeError(f"{other[0]} of the optimizer is a {type(theirs[other[0]]).__name__}")
+        of_torch = type(optimizer).__module__.startswith("torch.")  # others may change their numbers as they go
+        fixed = [name for name in known if of_torch or isinstance(ours[name], bool)]
+        if changed := [name for name in fixed if ours[name] != theirs[name]]:
+            raise ValueError(f"{changed[0]} of the optimizer is {theirs[changed[0]]!r:.40}")
     optimizer.load_state_dict(saved)
     for parameter, state in optimizer.state.items():
         for name, value in state.items():

@@ -169,6 +169,7 @@ class RunFolder:
     def __init__(self, path: Path | str, identity: Mapping[str, Any], about: Mapping[str, Any]):
         self.path, self.identity, self.about = Path(path), json.loads(json.dumps(identity)), about
         self.in_shards, self.writes = False, True
+        self.outdated = False  # whether the outcome in the folder is that of fewer epochs, until more are saved
 
     @contextmanager
     def opened(self) -> Iterator[dict[str, Any] | None]:
@@ -203,6 +204,9 @@ class RunFolder:
 
     def commit(self, state: Mapping[str, Any], ledger: Ledger, history: list[Record]) -> None:
         """Save everything; the move of the checkpoint into place is the moment at which all of it counts."""
+        if self.outdated:
+            (self.path / EXAMPLES).unlink(missing_ok=True)
+            self.outdated = False
         ledger.commit()
         self._write_history(history)
         buffer = io.BytesIO()
@@ -245,6 +249,8 @@ class RunFolder:
             if same_description(stored, ours) or (name == "epochs" and _is_longer(ours, stored)):
                 continue
             told = f"is {stored}, not {ours}" if name == "epochs" else "differs"
+            if name == "recipe" and _is_longer(self.identity["epochs"], theirs["epochs"]):
+                told += ", as that of methods that plan over all their epochs, which cannot go on to more"
             raise ThresherError(
                 f"{self.path} holds another run (its {name} {told}): choose another folder, or delete this one."
             )
@@ -257,7 +263,7 @@ class RunFolder:
                 "trainings): choose another folder."
             )
         state["finished"] = state["stopped"]
-        (self.path / EXAMPLES).unlink(missing_ok=True)
+        self.outdated = True
 
     def _refuse_foreign_files(self) -> None:
         """Refuse to fill a folder that holds files of something else."""
