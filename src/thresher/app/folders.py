@@ -13,8 +13,6 @@ from typing import Any
 
 from thresher.app.settings import Settings, options_of, words_of
 from thresher.core.errors import ThresherError, refuse_endless, unknown
-from thresher.core.files import expanded
-from thresher.data.splits import path_and_option
 from thresher.models import is_foreign
 from thresher.record.run_folder import CHECKPOINT, EXAMPLES, FINE_TUNED, HISTORY, MODEL, SETTINGS, STAGES
 
@@ -131,13 +129,6 @@ def _is_of(types: tuple[type, ...], value: Any) -> bool:
     if isinstance(value, bool):
         return bool in types
     return isinstance(value, (*types, int) if float in types else types)
-
-
-def refuse_within_data(out: Path, settings: Settings) -> None:
-    """Refuse a folder inside the folder of images that is trained on, where it would be taken for a class."""
-    data = expanded(path_and_option(settings.data)[0])
-    if data.is_dir() and out.resolve().is_relative_to(data.resolve()):
-        raise ThresherError(f"{out} lies in the data ({data}), and would be a class of it: choose another folder.")
 
 
 def refuse_in_use(out: Path, what: str) -> None:

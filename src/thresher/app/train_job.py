@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from thresher.app.folders import first_difference, read_toml, refuse_another_run, refuse_within_data, saved_epochs
+from thresher.app.folders import first_difference, read_toml, refuse_another_run, saved_epochs
 from thresher.app.settings import Kind, Settings, saving, table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -194,6 +194,13 @@ def _by_folds(job: TrainJob, out: Path) -> Estimate | None:
     if job.settings.noise_rate != "folds":
         return None
     return known_by_folds(job, out) or estimate_by_folds(job.train, job.model, job.settings)
+
+
+def refuse_within_data(out: Path, settings: Settings) -> None:
+    """Refuse a folder inside the folder of images that is trained on, where it would be taken for a class."""
+    data = expanded(path_and_option(settings.data)[0])
+    if data.is_dir() and out.resolve().is_relative_to(data.resolve()):
+        raise ThresherError(f"{out} lies in the data ({data}), and would be a class of it: choose another folder.")
 
 
 def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = None, commit_every: float = 30.0) -> Run:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 HOST_NUMBERS, DEVICE_NUMBERS = 2**19, 2**24  # what stays in the cache of a CPU, what fills another device
-FEW = 2**12  # numbers that the host sorts without help
 
 
 def rows_at_once(width: int, beside: Tensor) -> int:
@@ -45,14 +44,6 @@ def places_of_least(values: Tensor) -> Tensor:
     if _on_host(values):
         return torch.from_numpy(np.argmin(values.numpy(), 1))
     return values.argmin(1)
-
-
-def order_by(values: Tensor, ids: Tensor) -> Tensor:
-    """The positions [n] by values, equal ones by ids, NaN last; numpy sorts the few numbers of a batch in less time."""
-    if _on_host(values) and len(values) < FEW and values.dtype in (torch.float32, torch.float64):
-        return torch.from_numpy(np.lexsort((ids.numpy(), values.detach().numpy())))
-    order = ids.argsort()
-    return order[values[order].argsort(stable=True)]
 
 
 def one_thread() -> AbstractContextManager[Any]:

@@ -1,6 +1,6 @@
 """The names of all files and folders that a run folder may hold, and what its records are made of."""
 
-from collections.abc import Iterable
+import re
 from typing import NotRequired, TypedDict
 
 # Of every run
@@ -40,6 +40,7 @@ PREVIEW = "preview.html"
 
 
 RECALL = "recall_"  # with which the names of the scores of single classes begin, before the number of the class
+RECALL_OF_NONE = re.compile(rf"{RECALL}(?!\d+\Z)")  # what begins so, and goes on otherwise
 WRITE_ANEW = "resume or repeat that run to write it anew"  # what helps where a file of a run is damaged
 
 
@@ -76,15 +77,6 @@ class Epoch(TypedDict, total=False):
 def odd_rate(found: NoiseRate) -> float | None:
     """The first number of a noise rate that is no share, or None."""
     return next((each for each in (found["rate"], found["low"], found["high"]) if each and not 0 <= each <= 1), None)
-
-
-def odd_score(scores: Iterable[str]) -> str | None:
-    """The first name of a score that is the recall of no class.
-
-    >>> odd_score(["accuracy", "recall_0", "recall_1x"])
-    'recall_1x'
-    """
-    return next((name for name in scores if name.startswith(RECALL) and not name[len(RECALL) :].isdecimal()), None)
 
 
 class LoopRound(TypedDict):

@@ -154,7 +154,7 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
         )
     history = read_json_lines(path, run_folder.Epoch, run_folder.WRITE_ANEW)
     for row in history:
-        if odd := run_folder.odd_score(row.get("scores", ())):
+        if odd := next(filter(run_folder.RECALL_OF_NONE.match, row.get("scores", ())), None):
             raise damaged(path, f"an epoch has the score {odd}, which is that of no class", run_folder.WRITE_ANEW)
     if not history:
         raise ThresherError(f"{folder} has no finished epoch yet: let the run finish one, then ask for the report.")

@@ -7,10 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from thresher.core.chunks import order_by
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal
-from thresher.core.rule import Rule, check_size
+from thresher.core.rule import Rule, check_size, order_by
 from thresher.core.schedules import Schedule
 
 

@@ -75,9 +75,8 @@ def audit(
 
 def _audit_and_tell(job: "AuditJob", folder: Path, commit_every: float, count: int, as_json: bool) -> None:
     from thresher.app.audit_job import find_issues, run_to_leave
-    from thresher.app.folders import refuse_within_data
     from thresher.app.terminal import plain_console, progress
-    from thresher.app.train_job import start
+    from thresher.app.train_job import refuse_within_data, start
     from thresher.auditing.store import refuse_other_folder
     from thresher.report.findings import across_what
 

@@ -19,11 +19,11 @@ from thresher.core.objective import Objective
 from thresher.core.trees import Tree, call, call_with, concatenated
 from thresher.engine.device.capture import Aside
 from thresher.engine.device.placement import Autocast, as_written, shard_of
-from thresher.engine.gradients.carried import Carrier
 from thresher.engine.gradients.factored import Factors, Recorder
 from thresher.engine.gradients.strategy import Forward, Strategy
 from thresher.engine.gradients.unfactored import Direction, direction_of
 from thresher.engine.several.gather import CleanOfAll
+from thresher.engine.step.carried import Carrier
 from thresher.engine.step.learner import LAST_INPUTS, Taps
 from thresher.engine.step.teacher import Teacher
 

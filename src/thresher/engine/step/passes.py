@@ -13,10 +13,10 @@ from thresher.core.recipe import Recipe
 from thresher.core.rule import needs_of, signals_of
 from thresher.core.trees import Tree, call, concatenated
 from thresher.engine.device.placement import Autocast
-from thresher.engine.gradients.carried import Carried, NotCarried
 from thresher.engine.gradients.strategy import Strategy, Unfactored
 from thresher.engine.several.gather import CleanOfAll
 from thresher.engine.step.blend import Blend
+from thresher.engine.step.carried import Carried, NotCarried
 from thresher.engine.step.forward import Batch, Pass, forward_pass, read_all
 from thresher.engine.step.learner import Learner, Taps
 from thresher.engine.step.teacher import Teacher

@@ -26,11 +26,11 @@ from thresher.record.run_folder import (
     MODEL,
     NOISE_RATE,
     OF_AN_AUDIT,
+    RECALL_OF_NONE,
     SETTINGS,
     SHARDS,
     STAGES,
     Epoch,
-    odd_score,
 )
 
 Record = dict[str, Any]  # what history keeps of one epoch
@@ -116,7 +116,7 @@ def _odd_epochs(state: Mapping[str, Any]) -> str | None:
         lost = next((name for name in OF_AN_EPOCH if name not in record), None)
         if lost is not None:
             return f"an epoch lacks {lost!r}"
-        if odd := odd_score(record["scores"]):
+        if odd := next(filter(RECALL_OF_NONE.match, record["scores"]), None):
             return f"an epoch has the score {odd}, which is that of no class"
         score = record["score"]
         if score is not None and record["metric"].endswith("accuracy") and not 0 <= score <= 1:
