@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,10 +56,23 @@ def changed(*names: str, value: object) -> Callable[[Path], object]:
     return act
 
 
-def other_optimizer(folder: Path) -> None:
-    saved = torch.load(folder / "run/checkpoint.pt", weights_only=True)
+def saved_otherwise(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    """Something else in the run's checkpoint."""
+
+    def act(folder: Path) -> None:
+        saved = torch.load(folder / "run/checkpoint.pt", weights_only=True)
+        change(saved)
+        torch.save(saved, folder / "run/checkpoint.pt")
+
+    return act
+
+
+def other_optimizer(saved: dict[str, Any]) -> None:
     saved["learners"][0]["optimizer"]["param_groups"][0]["amsgrad"] = True
-    torch.save(saved, folder / "run/checkpoint.pt")
+
+
+def no_batch(saved: dict[str, Any]) -> None:
+    del saved["history"][0]["batch"]
 
 
 def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:
@@ -275,7 +289,8 @@ OF_WHAT_IS_WRITTEN: dict[str, Case] = {
     "a report of images": (["report", "images", "--out", "new.html"], "not a run folder", None),
 }
 OF_RECORDS: dict[str, Case] = {
-    "another kind of Adam": (LONGER, "amsgrad of the optimizer is True", other_optimizer),
+    "another kind of Adam": (LONGER, "amsgrad of the optimizer is True", saved_otherwise(other_optimizer)),
+    "an epoch without its batch": (LONGER, "an epoch lacks 'batch'", saved_otherwise(no_batch)),
     "a copy's rows parted by a text": (
         ["correct", "copy", "--undo"],
         "not one character",

@@ -82,7 +82,8 @@ class Saved(TypedDict):
 
 
 WHERE_KNOWN = ("clean_share", "clean_weight", "train_score")  # what a training notes of an epoch if it can be told
-OF_AN_EPOCH = ("epoch", "steps", "metric", "score", "scores", "kept", "seconds")  # what every training notes
+NOT_ALWAYS = {*WHERE_KNOWN, "noise_rate"}  # only where it is to be estimated
+OF_AN_EPOCH = tuple(name for name in Epoch.__annotations__ if name not in NOT_ALWAYS)  # what every training notes
 
 
 def read_checkpoint(folder: Path, whole: bool = True) -> dict[str, Any]:
