@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -19,7 +18,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from thresher import Recipe, fit, signals
 from thresher.core.errors import ThresherError
-from thresher.core.rule import order_by
 from thresher.core.schedules import ramp
 from thresher.rules import (
     Centrality,
@@ -122,17 +120,6 @@ def test_centrality_equals_the_naive_sums(way: str, rows: list[list[float]], sha
         among = central.among_central(as_points(torch.tensor(rows, dtype=torch.float64)), count)
     assert found.tolist() == slow.central(slow.whole_distances(rows), count)
     assert sorted(among.tolist()) == sorted(found.tolist())
-
-
-NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.5, math.inf, -math.inf, math.nan])
-
-
-@given(values=st.lists(NUMBERS, min_size=1, max_size=30), draws=st.randoms(use_true_random=False))
-def test_the_order_of_a_batch_is_the_same_on_every_device(values: list[float], draws: Any) -> None:
-    ids = torch.tensor(draws.sample(range(100), len(values)))
-    here = order_by(torch.tensor(values), ids)
-    with patch("thresher.core.rule.FEW", 0):  # as on another device
-        assert order_by(torch.tensor(values), ids).tolist() == here.tolist()
 
 
 CLOUDS = {

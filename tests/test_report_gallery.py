@@ -174,7 +174,7 @@ def test_the_gallery_is_dark_where_the_page_is_and_fits_a_phone(page: Any) -> No
     dark = page.evaluate(colours)
     assert all(before != after for before, after in zip(light, dark, strict=True))
     page.set_viewport_size({"width": 390, "height": 844})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")  # once the charts are drawn anew
     page.locator(".card").first.click()
     assert page.evaluate("document.querySelector('dialog').getBoundingClientRect().right") <= 390
 

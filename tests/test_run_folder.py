@@ -9,13 +9,13 @@ import thresher
 from thresher.record import run_folder
 
 SOURCE = Path(thresher.__file__).parent
-NAMES = {value for name, value in vars(run_folder).items() if name.isupper()}
+NAMES = {value for name, value in vars(run_folder).items() if name.isupper() and isinstance(value, str)}
 TEMPLATES = {"loop.html", "preview.html"}  # of pages, which lie beside the code
 FILES = {name for name in NAMES - TEMPLATES if "." in name}
 
 
 def test_no_two_names_are_the_same() -> None:
-    assert len(NAMES) == sum(name.isupper() for name in vars(run_folder))
+    assert len(NAMES) == sum(name.isupper() and isinstance(value, str) for name, value in vars(run_folder).items())
 
 
 @pytest.mark.parametrize("folder", ["record", "report", "engine", "methods", "app", "."])

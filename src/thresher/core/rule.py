@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,8 +16,6 @@ from thresher.core.signals import signal_named
 
 if TYPE_CHECKING:
     from thresher.core.rounds import Rounds
-
-FEW = 2**12  # numbers that the host sorts by numpy, in less time than by torch
 
 
 @dataclass(frozen=True)
@@ -208,14 +205,6 @@ def checked_count(count: int, n: int) -> int:
     if not (isinstance(count, Integral) and 1 <= count <= n):
         raise ThresherError(f"count={count} cannot be chosen of {n} examples: give a whole number from 1 to {n}.")
     return count
-
-
-def order_by(values: Tensor, ids: Tensor) -> Tensor:
-    """The positions [n] by values, equal ones by ids, NaN last."""
-    if values.device.type == "cpu" and len(values) < FEW and values.dtype in (torch.float32, torch.float64):
-        return torch.from_numpy(np.lexsort((ids.numpy(), values.detach().numpy())))
-    order = ids.argsort()
-    return order[values[order].argsort(stable=True)]
 
 
 @dataclass(frozen=True)

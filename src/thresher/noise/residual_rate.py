@@ -94,14 +94,31 @@ def are_flat(residuals: Array) -> bool:
     """Whether the tails of any column are clearly lighter than a normal distribution's, for how lopsided it is.
 
     So are those of two groups side by side: by Sarle's coefficient of bimodality, (skewness² + 1) / kurtosis, they lie
-    above what is spread evenly.
+    above what is spread evenly. They do so without the few outermost ones too; a lone gross error does not.
     """
+    if len(residuals) < FEWEST:
+        return False
+    least = np.quantile(residuals, CLEAN, axis=0, method="higher")
+    most = np.quantile(residuals, 1 - CLEAN, axis=0, method="lower")
+    (second, _, fourth), lopsided = (
+        moments(residuals),
+        two_peaks(residuals) & two_peaks(np.clip(residuals, least, most)),
+    )
+    return bool(((fourth < FLAT * second**2) | lopsided).any())
+
+
+def two_peaks(residuals: Array) -> Array:
+    """For each column [d] whether its coefficient of bimodality is above that of what is spread evenly."""
+    second, third, fourth = moments(residuals)
+    return np.asarray(third**2 + second**3 > TWO_PEAKS * fourth * second)
+
+
+def moments(residuals: Array) -> Array:
+    """The second to fourth central moment [3, d] of each column, in parts of its largest deviation."""
     centred = residuals - residuals.mean(0)
     largest = np.abs(centred).max(0, initial=0)
     centred = centred / np.where(largest > 0, largest, 1.0)
-    second, third, fourth = ((centred**power).mean(0) for power in (2, 3, 4))
-    found = (fourth < FLAT * second**2) | (third**2 + second**3 > TWO_PEAKS * fourth * second)
-    return len(residuals) >= FEWEST and bool(found.any())
+    return np.stack([(centred**power).mean(0) for power in (2, 3, 4)])
 
 
 def hidden(residuals: Array, scale: Array) -> float:

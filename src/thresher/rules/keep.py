@@ -9,7 +9,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.evidence import Evidence, Signal
-from thresher.core.rule import Rule, check_size, order_by
+from thresher.core.rule import Rule, check_size
 from thresher.core.schedules import Schedule
 
 
@@ -34,7 +34,8 @@ def keep_smallest(
         raise ThresherError(
             f"Ranking {n} examples needs one number each, not {list(values.shape)}: choose a signal of shape [n]."
         )
-    order = order_by(values, ids)
+    order = ids.argsort()
+    order = order[values[order].argsort(stable=True)]
     if groups is None:
         limit = count if count is not None else _share(fraction, n)
         if not isinstance(limit, Tensor):
