@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from sound_folders import DISTIL, LONGER, QUICK
 
@@ -63,6 +65,18 @@ def saved_otherwise(change: Callable[[dict[str, Any]], object]) -> Callable[[Pat
         saved = torch.load(folder / "run/checkpoint.pt", weights_only=True)
         change(saved)
         torch.save(saved, folder / "run/checkpoint.pt")
+
+    return act
+
+
+def filled(file: str, name: str, value: bool | None) -> Callable[[Path], object]:
+    """One value throughout a column of a table."""
+
+    def act(folder: Path) -> None:
+        table = pq.read_table(folder / file)
+        place = table.column_names.index(name)
+        kind = table.schema.field(name).type if value is None else pa.bool_()
+        pq.write_table(table.set_column(place, name, pa.array([value] * len(table), kind)), folder / file)
 
     return act
 
@@ -291,6 +305,21 @@ OF_WHAT_IS_WRITTEN: dict[str, Case] = {
 OF_RECORDS: dict[str, Case] = {
     "another kind of Adam": (LONGER, "amsgrad of the optimizer is True", saved_otherwise(other_optimizer)),
     "an epoch without its batch": (LONGER, "an epoch lacks 'batch'", saved_otherwise(no_batch)),
+    "issues of no rows": (
+        ["correct", "audit", "--out", "new"],
+        "The column row of the issues has gaps",
+        filled("audit/issues.parquet", "row", None),
+    ),
+    "issues that may be some or not": (
+        ["report", "audit", "--out", "new.html"],
+        "The column is_issue of the issues has gaps",
+        filled("audit/issues.parquet", "is_issue", None),
+    ),
+    "a ledger of true signals": (
+        ["report", "run", "--out", "new.html"],
+        "its column signal holds bool",
+        filled("run/ledger/part-00000.parquet", "signal", True),
+    ),
     "a copy's rows parted by a text": (
         ["correct", "copy", "--undo"],
         "not one character",

@@ -103,8 +103,9 @@ class Issues:
         for name, column in zip(self.table.column_names, self.table.columns, strict=True):
             if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
                 raise ThresherError(f"The column {name} of the issues has NaN: run the audit again.")
-        if self.table.column("id").null_count:
-            raise ThresherError("The issues have rows without an id: run the audit again.")
+        for name in ("id", "row", "is_issue"):
+            if name in self.table.column_names and self.table.column(name).null_count:
+                raise ThresherError(f"The column {name} of the issues has gaps: run the audit again.")
         if len(pc.unique(self.table.column("id"))) < len(self.table):
             raise ThresherError("The issues have ids that repeat: run the audit again.")
         self._check_classes()

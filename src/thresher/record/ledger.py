@@ -17,6 +17,8 @@ from thresher.core.examples import Examples
 from thresher.core.files import write_whole
 from thresher.record.run_folder import LEDGER
 
+REAL = ("signal", "weight", "loss", "p_given", "belief")  # columns of decimals
+
 
 def epoch_table(
     examples: Examples,
@@ -70,10 +72,11 @@ def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
 
 
-def _refuse_texts(schema: pa.Schema, folder: Path | None) -> None:
-    """Refuse a ledger with a column that holds no numbers, as no run writes them."""
+def _refuse_other_types(schema: pa.Schema, folder: Path | None) -> None:
+    """Refuse a ledger with a column that holds no numbers, or other ones than there, as no run writes them."""
     for field in schema:
-        if not (pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_boolean(field.type)):
+        is_real = pa.types.is_floating(field.type)
+        if not is_real and (field.name in REAL or not (pa.types.is_integer(field.type) or field.type == pa.bool_())):
             raise ThresherError(
                 f"{folder} is damaged (its column {field.name} holds {field.type}): repeat that run to write it anew."
             )
@@ -166,7 +169,7 @@ class Ledger:
             refuse_endless(path)
         # Pending rows may have columns that the parts do not have yet.
         schema = _unified([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
-        _refuse_texts(schema, self.folder)
+        _refuse_other_types(schema, self.folder)
         _refuse_unknown(columns, schema.names)
         fits = where is None or isinstance(where, pc.Expression)
         refuse_unless("where", where, fits, 'an expression, such as pyarrow.compute.field("epoch") == 3')
