@@ -268,6 +268,16 @@ def test_quick_passes_its_inputs_on_before_it_has_learned() -> None:
     assert torch.equal(conv(seen), seen)
 
 
+def test_quick_takes_a_maximum_from_one_place_even_among_equal_ones() -> None:
+    """A gradient that looks for the maximum by its value finds none where a compiled pass rounds it: 0 / 0."""
+    network, maps = QuickNet((3, 16, 16), 3, 24), list[Tensor]()
+    network.stages.register_forward_hook(lambda layer, given, output: maps.append(output))  # noqa: ARG005
+    outputs = network(torch.zeros(2, 3, 16, 16))
+    (gradient,) = torch.autograd.grad(outputs.sum(), maps)
+    assert maps[0].shape[2:].numel() > 1
+    assert (gradient != 0).sum((2, 3)).eq(1).all()
+
+
 def test_the_filters_of_quick_keep_all_of_a_patch() -> None:
     filters = patch_filters(3)
     patches = torch.randn(5, 3, 2, 2)

@@ -43,7 +43,7 @@ def combined(judged: Mapping[str, Array], labels: Array) -> Combined:
 
     start = np.full(len(logs), 1 / len(logs))
     found = minimize(loss, start, jac=True, bounds=[(0.0, 3.0)] * len(logs)).x
-    if not found.any():  # nobody foretells the labels: an order of suspicion is left, and no confidence
+    if not found.any():  # no judge foretells the labels: an order of suspicion is left, and no confidence
         found = FAINT * start
     named = dict(zip(judged, found.round(3).tolist(), strict=True))
     return Combined(_softmax(np.tensordot(found, logs, 1)), named)

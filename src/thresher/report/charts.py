@@ -51,9 +51,8 @@ def curve(
     picked = alt.selection_point(name="picked", fields=["run"], bind="legend")
     near = alt.selection_point(name="near", on="pointerover", clear="pointerout", empty=False)
     height = alt.Scale(domain=[0, 1]) if whole else alt.Scale(zero=False)
-    columns = min(
-        3, max(1, 54 // max(1, *(len(name) for name in colours)))
-    )  # as there is room for names of this length
+    longest = max((len(name) for name in colours), default=0)
+    columns = min(3, max(1, 54 // max(1, longest)))  # as there is room for names of this length
     legend = alt.Legend(title=None, orient="top", columns=columns) if len(colours) > 1 else None
     base = alt.Chart(data).encode(
         x=alt.X(

@@ -51,9 +51,9 @@ class Passes:
         self.of_head = tuple(signal for signal in self.wanted if looks_at_head([signal]))
         self.teacher = teacher if "teacher" in self.needs | learners[0].objective.needs else None
         inside = strategy is not None or bool(self.of_head)
-        self.looks_inside = bool(learners[0].objective.layers) or (inside and recipe.mix is None)
+        looks_inside = bool(learners[0].objective.layers) or (inside and recipe.mix is None)
         self.carried = None if of_clean is not None or recipe.mix is not None else self._carried()
-        self.compilable = not self.looks_inside or self.carried is not None
+        self.compilable = not looks_inside or self.carried is not None
         own = next(learners[0].objective.parameters(), None)
         sharded = learners[0].sharded  # then gradients of shards come from an ordinary backward pass
         self.keeps_graph = relabel is not None or len(recipe.views) > 1 or own is not None or sharded
