@@ -27,6 +27,7 @@ from thresher.rules import (
     average_teaches_held_out,
     either,
     from_average,
+    from_peer,
     if_predicted,
     per_class,
     product,
@@ -35,7 +36,7 @@ from thresher.rules import (
 )
 from thresher.slots.average import over
 from thresher.slots.mix import Mixup
-from thresher.slots.relabel import TeacherLabels
+from thresher.slots.relabel import TeacherLabels, labels_of_peer
 
 Trusted = Callable[[MethodFacts], RuleLike]
 WARM, SURE = 15 / 115, 10 / 115  # shares of the run: 15 and 10 of the 115 epochs for which they were found
@@ -104,6 +105,7 @@ def reclaim(
     mix: MixLike | None = Mixup(1.0),  # noqa: B008  # a frozen value
     views: tuple[View, ...] = (),
     average: float | over = over(1),  # noqa: B008  # a frozen value
+    peers: int = 1,
 ) -> Recipe:
     """Trust some labels, let the averaged model label the rest, and train on both.
 
@@ -116,18 +118,22 @@ def reclaim(
     uniform   the strength of the term that keeps the mean prediction near uniform
     mix       the mix after the warm-up, which learns faster without; warmup(0, Mixup()) mixes from the beginning
     views     weak and strong copies, if the training has none for all methods alike
+    peers     2: two networks that select and label for each other
     """
     warm = warm_epochs(facts)
-    rule = warmup(warm, trusting(from_average(trusted(facts)), rest))
+    rule: RuleLike = warmup(warm, trusting(from_average(trusted(facts)), rest))
     held_out = [part for part in parts(rest) if isinstance(part, HoldOut)]
+    rule = product(*held_out, rule) if held_out else rule
+    labels = TeacherLabels(trust, temperature)
     return Recipe(
-        each_epoch=product(*held_out, rule) if held_out else rule,
+        each_epoch=from_peer(rule) if peers > 1 else rule,
         each_batch=None if correct is None else warmup(warm, correct),
-        relabel=TeacherLabels(trust, temperature),
+        relabel=labels_of_peer(labels) if peers > 1 else labels,
         objective=NearUniform(uniform),
         mix=mix if mix is None or isinstance(mix, warmup) else warmup(warm, mix),
         views=views,
         average=average,
+        peers=peers,
     )
 
 
