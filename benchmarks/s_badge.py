@@ -193,17 +193,24 @@ def main() -> None:
     if settings.show:
         print(show(settings.out))
         return
+    measure(settings.data, settings.out)
+
+
+def measure(data: str, out: Path) -> None:
+    """Every training of a case that the file does not hold yet, seed by seed, each stored as it ends."""
     torch.set_num_threads(1)
-    kept = [json.loads(line) for line in settings.out.read_text().splitlines()] if settings.out.exists() else []
-    case, rows = CASES[settings.data], []
+    stored = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+    done = {(row["data"], row["average"], row["epochs"], row["seed"]) for row in stored}
+    case, facts = CASES[data], {"threads": 1, **provenance("cpu")}
     for seed in range(case.seeds):
-        train = load(settings.data).train
+        train = load(data).train
         pool = corrupt(train.subset(torch.arange(case.pictures or len(train))), "diverse:0.8", seed=seed)
         for (name, average), epochs in product(AVERAGES.items(), case.epochs):
-            rows += [{"data": settings.data, "average": name, **row} for row in one(case, pool, average, epochs, seed)]
-    facts = {"threads": 1, **provenance("cpu")}
-    kept = [row for row in kept if row["data"] != settings.data] + [{**row, **facts} for row in rows]
-    settings.out.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+            if (data, name, epochs, seed) in done:
+                continue
+            rows = [{"data": data, "average": name, **row, **facts} for row in one(case, pool, average, epochs, seed)]
+            with out.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 if __name__ == "__main__":
