@@ -154,9 +154,9 @@ PAPER_SCALE = Scale(
         "than it gains, and Standard is above. At symmetric-80 the network is too weak to select with. "
         "Algorithm 1 at symmetric-80 was stopped in epoch 59, when the network had collapsed to one class and "
         "greedy selection within that class took most of an epoch. MentorNet at symmetric-50 fell when its cut set in "
-        "and did not recover. The other baselines, further seeds and the human labels have not been run at full "
-        "length, but for what the released code does: like ours it comes near the paper's number at symmetric-50 "
-        "only. On the human labels it was stopped two epochs before its end, and is not shown.",
+        "and did not recover. What the released code does comes, like ours, near the paper's number at "
+        "symmetric-50 only, and ends level with ours on the human labels. The other baselines and further seeds have "
+        "not been run at full length, nor has anything but these two on the human labels.",
         "The paper reports the best epoch, so the gap is that of our best epochs. Its row of CRUST stands beside its "
         "Algorithm 1 and beside what its code does, which are different things; the third row is ours.",
         "uniformflip-any draws labels anew from all classes, the right one included, as other papers have it.",
