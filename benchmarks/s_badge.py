@@ -123,7 +123,7 @@ that the network predicts at the end.
 
 
 def show(path: Path) -> str:
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = complete([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()])
     of = {name: [row for row in rows if row["data"] == name] for name in CASES}
     holds = "; ".join(f"on {name} {cleaner(rows_of)}" for name, rows_of in of.items())
     parts = [PAGE.format(holds=holds), *(finding(name, rows_of) for name, rows_of in of.items())]
@@ -145,6 +145,15 @@ def show(path: Path) -> str:
         parts.append("")
     parts.append("Clean share of 100 picks; in brackets, the mean factor of clean examples over that of noisy ones.")
     return "\n".join(parts)
+
+
+def complete(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the seeds that have every training of their case: means over others would mix unlike trainings."""
+    found: dict[tuple[str, int], set[tuple[str, int]]] = {}
+    for row in rows:
+        found.setdefault((row["data"], row["seed"]), set()).add((row["average"], row["epochs"]))
+    wanted = {data: set(product(AVERAGES, case.epochs)) for data, case in CASES.items()}
+    return [row for row in rows if found[row["data"], row["seed"]] == wanted[row["data"]]]
 
 
 def cleaner(rows: list[dict[str, Any]]) -> str:
