@@ -37,7 +37,7 @@ WORTH_SAYING = 0.02  # a share of wrong labels that changes what a score means
 
 def check_installed() -> None:
     """Refuse where a package that the report needs is missing; a command asks this before it trains."""
-    needs_extra("The report", "report", "altair", "vl_convert", "jinja2", "PIL")
+    needs_extra("The report", "report", "vl_convert", "jinja2", "PIL")
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:
