@@ -111,8 +111,9 @@ than BADGE. Here, over all lengths and averages, {holds}.
 
 **What was found.** Neither how the average is updated, nor the layer, nor the length turns it round. On SVHN the
 hidden states of images of one colour lie *farther* from those of the average than those of pictures do, by as much
-as they are larger: against its own size the difference says nothing. So the factor asks for noise, and S-BADGE picks
-less clean than BADGE. On digits the factor asks for pictures. One round, the MLP only, and of SVHN 6,000 pictures.
+as they are larger: against its own size the difference says little. So the factor asks for noise; how sure it is that
+the picks are less clean for it, the line above says. On digits the factor asks for pictures. One round, the MLP only,
+and of SVHN 6,000 pictures.
 
 S-BADGE multiplies the embeddings of BADGE by the distance between the hidden states of the network and of its moving
 average, on the thought that these still change where something can be learnt, and no longer where labels are noise.
