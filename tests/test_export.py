@@ -1,12 +1,16 @@
 """thresher export: what the files hold, and that they predict without Thresher what the run predicts."""
 
+import ast
 import json
+import math
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
@@ -14,10 +18,13 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 import thresher as th
+import thresher.app
 import thresher.core.errors
 from thresher.__main__ import app
 from thresher.app.export import describe, export_run
+from thresher.app.exported_cells import EncodedCells
 from thresher.data.arrays import read_arrays
+from thresher.data.column_encoders import Categories, Dates, Numbers, days_in
 
 DRAWS = np.random.default_rng(0)
 SHORT = {"epochs": 2, "device": "cpu", "learning_rate": 0.01}
@@ -111,14 +118,17 @@ def test_the_loaders_predict_the_same_without_thresher(place: Path) -> None:
         np.testing.assert_allclose(alone[name], expected, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-def test_onnx_predicts_the_same(place: Path) -> None:
+def test_onnx_predicts_the_same_from_cells(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     session = runtime.InferenceSession(place / "rows-export" / "model.onnx")
     run = th.open_run(place / "rows", device="cpu")
-    inputs = run.prepare(place / "rows.csv").inputs.numpy()
-    for count in (1, 7, len(inputs)):
-        (found,) = session.run(None, {"inputs": inputs[:count]})
+    monkeypatch.syspath_prepend(place / "rows-export")
+    load = runpy.run_path(str(place / "rows-export" / "load.py"))
+    columns, rows = load["about"]()["preprocessing"]["columns"], load["rows_of"](str(place / "rows.csv"))
+    cells = np.array([[load["number"](row[column["column"]], **column) for column in columns] for row in rows])
+    for count in (1, 7, len(cells)):
+        (found,) = session.run(None, {"inputs": cells[:count]})
         np.testing.assert_allclose(found, run.predict_proba(place / "rows.csv")[:count], rtol=1e-5, atol=1e-5)
 
 
@@ -206,3 +216,44 @@ def test_the_loader_reads_a_table_as_it_was_told_to(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path / "export")
     found = np.load(tmp_path / "export" / "found.npy")
     np.testing.assert_allclose(found, run.predict_proba(tmp_path / "all.csv"), rtol=1e-5, atol=1e-5)
+
+
+def test_a_loader_is_less_than_thirty_lines_of_code() -> None:
+    for path in (Path(thresher.app.__file__).parent / "loaders").glob("[a-z]*.py"):
+        text, counted = path.read_text(), set[int]()
+        for node in ast.walk(ast.parse(text)):
+            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if isinstance(node, ast.stmt) and not is_text and not isinstance(node, ast.Import | ast.ImportFrom):
+                inside = getattr(node, "body", None)
+                counted |= set(range(node.lineno, inside[0].lineno if inside else (node.end_lineno or 0) + 1))
+        assert len(counted) < 30, f"{path.name} has {len(counted)} lines of code"
+
+
+def test_cells_of_a_table_are_encoded_by_the_program_as_by_the_encoders() -> None:
+    days = np.concatenate([np.arange(-800_000, 400_000, 97.3), DRAWS.integers(-1000, 30_000, 500), [np.nan]])
+    dates = pa.array([None if np.isnan(day) else int(day * 86_400e6) for day in days], pa.timestamp("us"))
+    for has_times, marks_gaps in ((True, True), (False, False)):
+        born = Dates("born", mean=1e4, deviation=2e3, has_times=has_times, marks_gaps=marks_gaps)
+        found = EncodedCells([born])(torch.tensor(days_in(dates))[:, None])
+        np.testing.assert_allclose(found, born(dates), rtol=1e-6, atol=1e-6)
+    age, texts = Numbers("age", 30.0, 41.0, 7.0, True), ["", "wet", "dry"]
+    towns = [Categories("home", tuple(texts)), Categories("home", tuple(texts[1:]))]
+    cells = torch.tensor([[12.5, 0, -1], [math.nan, math.nan, math.nan], [1e20, 2, 1], [-3, -1, 0]]).double()
+    columns = [[12.5, None, float(cells[2, 0]), -3.0], ["", None, "dry", "hot"], ["hot", None, "dry", "wet"]]
+    expected = [each(pa.array(column)) for each, column in zip([age, *towns], columns, strict=True)]
+    np.testing.assert_allclose(EncodedCells([age, *towns])(cells), np.concatenate(expected, 1), rtol=1e-6)
+
+
+def test_what_is_missing_depends_on_the_kind_of_a_column(tmp_path: Path) -> None:
+    """NA is a gap among numbers and an unknown text among texts, but for words that were said to be gaps."""
+    rows = {"size": ["1", "2", "4"] * 12, "home": ["", "wet", "dry"] * 12, "kind": [0, 1] * 18}
+    pd.DataFrame(rows).to_csv(tmp_path / "all.csv", index=False)
+    run = th.fit("standard", "mlp:16", th.load(f"{tmp_path}/all.csv:kind"), out=tmp_path / "run", **SHORT)
+    export_run(run, tmp_path / "export")
+    new = [{"size": size, "home": home} for size in ("NA", " 3", "?") for home in ("NA", "?", " wet", "wet", "")]
+    pd.DataFrame(new).to_csv(tmp_path / "new.csv", index=False)
+    code = "import load, numpy; numpy.save('found.npy', load.predict(load.rows_of('../new.csv')).numpy())"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path / "export")
+    expected = run.predict_proba(tmp_path / "new.csv")
+    np.testing.assert_allclose(np.load(tmp_path / "export" / "found.npy"), expected, rtol=1e-5, atol=1e-5)
+    assert len(np.unique(expected.round(5), axis=0)) > 3

@@ -21,7 +21,7 @@ from tiny import Streamed, assert_same_run, examples, net, real_examples, stream
 from torch import Tensor, nn
 
 import thresher.core.files
-from thresher import Examples, Ledger, Moment, Recipe, Run, ThresherError, fit, signals
+from thresher import Examples, Ledger, Moment, Recipe, Run, ThresherError, fit, method, open_run, signals
 from thresher.core.evidence import Evidence
 from thresher.core.files import LOCK, alone_in
 from thresher.core.rule import Decision
@@ -597,7 +597,22 @@ def test_a_finished_run_is_not_cut_short_and_a_chosen_epoch_not_trained_on(tmp_p
     fit("standard", "mlp:8", examples(96), epochs=2, **kept)
     with pytest.raises(ThresherError, match="cannot be trained for more epochs"):
         fit("standard", "mlp:8", examples(96), epochs=3, **kept)
-    planned = {"noise_rate": 0.25, "batch": 32, "out": tmp_path / "c"}
-    fit("reclaim", "mlp:8", examples(96), epochs=3, **planned)
-    with pytest.raises(ThresherError, match="methods that plan over all their epochs, which cannot go on to more"):
-        fit("reclaim", "mlp:8", examples(96), epochs=6, **planned)
+    planned = {"batch": 32, "out": tmp_path / "c"}
+    fit(reclaim_for(3), "mlp:8", examples(96), epochs=3, **planned)
+    with pytest.raises(ThresherError, match="goes on to more epochs only by the recipe that it began with"):
+        fit(reclaim_for(6), "mlp:8", examples(96), epochs=6, **planned)
+
+
+def reclaim_for(epochs: int) -> Recipe:
+    return method("reclaim").recipe(noise_rate=0.25, classes=3, epochs=epochs)
+
+
+def test_a_method_that_plans_over_its_epochs_keeps_its_plan_when_it_goes_on_to_more(tmp_path: Path) -> None:
+    assert reclaim_for(3).each_epoch != reclaim_for(12).each_epoch
+    given = {"noise_rate": 0.25, "batch": 32, "out": tmp_path / "a"}
+    for epochs in (3, 7, 12):
+        longer = fit("reclaim", "mlp:8", examples(96), epochs=epochs, **given)
+    opened = open_run(tmp_path / "a").recipe
+    assert opened is not None
+    assert opened.each_epoch == longer.recipe.each_epoch == reclaim_for(3).each_epoch
+    assert_same_run(longer, fit(reclaim_for(3), "mlp:8", examples(96), epochs=12, batch=32))

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from thresher import data
+from thresher.app.exported_cells import EncodedCells
 from thresher.app.folders import refuse_in_use, written_whole
 from thresher.core.errors import ThresherError, needs_extra
+from thresher.data.column_encoders import Categories, Encoder
 from thresher.data.preparation import ArrayPreparation, ImagePreparation, Preparation, RowPreparation
 from thresher.data.preparation_record import preparation_from_record
 from thresher.data.table_files import missing_texts
@@ -26,21 +28,32 @@ BESIDE = ("image_pixels",)  # modules of thresher.data that need nothing of Thre
 
 
 class Predictor(nn.Module):
-    """What a run predicts of prepared inputs: probabilities, or targets in their unit; the mean of its networks."""
+    """What a run predicts: probabilities, or targets in their unit; the mean of its networks.
+
+    Of a table it takes cells as numbers, of all else prepared inputs.
+    """
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, networks: Sequence[nn.Module], classes: int | None, scale: Sequence[Sequence[float]] | None):
+    def __init__(
+        self,
+        networks: Sequence[nn.Module],
+        classes: int | None,
+        scale: Sequence[Sequence[float]] | None,
+        encoded: nn.Module,
+    ):
         super().__init__()
         self.networks = nn.ModuleList(copy.deepcopy(network).cpu().eval() for network in networks)
+        self.encoded = encoded
         self.is_classifier, self.is_scaled = classes is not None, scale is not None
         mean, deviation = scale or ([0.0], [1.0])
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
         self.register_buffer("deviation", torch.tensor(deviation, dtype=torch.float64))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        outputs = torch.stack([network(inputs) for network in self.networks])
+        encoded = self.encoded(inputs)
+        outputs = torch.stack([network(encoded) for network in self.networks])
         if self.is_classifier:
             return outputs.softmax(2).mean(0)
         real = outputs.double().mean(0)
@@ -52,7 +65,7 @@ def export_run(run: Run, out: Path) -> list[str]:
     refuse_in_use(out, "the export")
     needs_extra("An export", "export", "safetensors")
     about = describe(run)
-    predictor = Predictor(run.models, run.about["classes"], run.about["target_scale"]).eval()
+    predictor = Predictor(run.models, run.about["classes"], run.about["target_scale"], _encoded(run)).eval()
     with written_whole(out) as folder:
         program = _program(predictor, _example(run))
         torch.export.save(program, folder / PROGRAM)
@@ -70,6 +83,7 @@ def describe(run: Run) -> dict[str, Any]:
     preparation = preparation_from_record(run.about["preparation"])
     classes = run.about["classes"]
     names = None if classes is None else run.class_names or [str(label) for label in range(classes)]
+    example = _example(run)
     return {
         "thresher": __version__,
         "method": run.about.get("method"),
@@ -77,7 +91,7 @@ def describe(run: Run) -> dict[str, Any]:
         "networks": len(run.models),
         "kind": preparation.kind,
         "class_names": names,
-        "inputs": {"name": "inputs", "shape": ["n", *run.about["input_shape"]], "dtype": _dtype(_example(run).dtype)},
+        "inputs": {"name": "inputs", "shape": ["n", *example.shape[1:]], "dtype": _dtype(example.dtype)},
         "outputs": "real targets [n, d]" if classes is None else "the probability of each class [n, classes]",
         "preprocessing": _preprocessing(preparation),
     }
@@ -85,15 +99,8 @@ def describe(run: Run) -> dict[str, Any]:
 
 def _preprocessing(preparation: Preparation) -> dict[str, Any]:
     if isinstance(preparation, RowPreparation):
-        columns: list[dict[str, Any]] = preparation.record()["columns"]
-        for column in columns:
-            if column["kind"] not in COLUMNS:
-                raise ThresherError(
-                    f"Column {column['column']} holds {column['kind']}, which the loader of an export cannot read: "
-                    "train without it."
-                )
-        missing = missing_texts(preparation.na)
-        return {"columns": columns, "targets": list(preparation.targets), "missing": missing, "sep": preparation.sep}
+        columns = [_column(encoder, preparation.na) for encoder in preparation.encoders]
+        return {"columns": columns, "targets": list(preparation.targets), "sep": preparation.sep}
     if isinstance(preparation, ImagePreparation):
         ranges = preparation.record()["ranges"]
         return {"size": preparation.size, "crop": "centre", "ranges": ranges, **_normalise(preparation)}
@@ -106,6 +113,22 @@ def _preprocessing(preparation: Preparation) -> dict[str, Any]:
     raise ThresherError(f"Inputs that are {preparation.kind} cannot be exported: use thresher predict.")
 
 
+def _column(encoder: Encoder, na: Sequence[str]) -> dict[str, Any]:
+    """The record of a column, and the texts that mean a missing cell there.
+
+    `NA` and its like mean one among numbers, also those that name categories, but are texts among other texts.
+    """
+    if encoder.kind not in COLUMNS:
+        raise ThresherError(
+            f"Column {encoder.column} holds {encoder.kind}, which the loader of an export cannot read: train without "
+            "it."
+        )
+    are_texts = isinstance(encoder, Categories) and not all(
+        each.lstrip("-").isdecimal() for each in encoder.known if each
+    )
+    return {**encoder.as_record(), "missing": ["", *na] if are_texts else missing_texts(na)}
+
+
 def _normalise(preparation: Preparation) -> dict[str, Any]:
     """What is subtracted from bytes, and by what they are divided then."""
     mean, deviation = preparation.normalise or (torch.tensor(0.0), torch.tensor(BYTES))
@@ -113,10 +136,18 @@ def _normalise(preparation: Preparation) -> dict[str, Any]:
 
 
 def _example(run: Run) -> Tensor:
-    """Inputs of two examples, of the type that the networks take."""
+    """Inputs of two examples, as the program takes them."""
     preparation = preparation_from_record(run.about["preparation"])
+    if isinstance(preparation, RowPreparation):
+        return torch.zeros(2, len(preparation.encoders), dtype=torch.float64)
     dtype = preparation.dtype if isinstance(preparation, ArrayPreparation) else torch.float32
     return torch.zeros(2, *run.about["input_shape"], dtype=torch.float32 if dtype == torch.uint8 else dtype)
+
+
+def _encoded(run: Run) -> nn.Module:
+    """What makes the networks' inputs of what the program takes."""
+    preparation = preparation_from_record(run.about["preparation"])
+    return EncodedCells(preparation.encoders) if isinstance(preparation, RowPreparation) else nn.Identity()
 
 
 def _dtype(dtype: torch.dtype) -> str:

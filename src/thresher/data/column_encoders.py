@@ -100,7 +100,7 @@ class Dates:
         days = days_in(column)
         gaps = np.isnan(days)
         known = np.where(gaps, 0.0, days)
-        dates = known.astype("datetime64[D]")
+        dates = np.floor(known).astype("datetime64[D]")  # which would cut towards 1970 itself
         in_year = known - dates.astype("datetime64[Y]").astype("datetime64[D]").astype(float)
         turns = [in_year / YEAR, (np.floor(known) + 3) % WEEK / WEEK]  # day 0 is a Thursday
         turns += [known % DAY] if self.has_times else []

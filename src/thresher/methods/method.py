@@ -16,11 +16,12 @@ from thresher.engine.plan import epochs_for
 from thresher.engine.run import Run
 from thresher.engine.settings import TrainSettings, changed
 from thresher.engine.store.checkpoint import Record
+from thresher.engine.store.model_json import read_about
 from thresher.engine.train import Moment, train_recipe
 from thresher.methods.represent import Started, start_for
 from thresher.models import NamedModel
 from thresher.noise.noise_rate import estimated
-from thresher.record.run_folder import STAGES
+from thresher.record.run_folder import CHECKPOINT, MODEL, STAGES
 from thresher.rules import SampleWeight, product
 
 BOTH, CLASSES = ("classification", "regression"), ("classification",)
@@ -179,12 +180,26 @@ class Method:
         task = trainer.train.task
         if task not in self.tasks:
             raise ThresherError(f"{self.name} is defined for {self.tasks[0]} only: choose another method.")
-        known = trainer.changed(
-            about={**trainer.about, "method": self.name, "noise_rate": noise_rate, "epochs": trainer.epochs}
-        )
         if self.procedure is not None:
-            return self.procedure(known)
-        return known(self.recipe(noise_rate=noise_rate, classes=known.train.classes, epochs=known.epochs))
+            return self.procedure(trainer.changed(about=self._about(trainer, noise_rate, trainer.epochs)))
+        planned = self._planned_epochs(trainer)
+        known = trainer.changed(about=self._about(trainer, noise_rate, planned))
+        return known(self.recipe(noise_rate=noise_rate, classes=known.train.classes, epochs=planned))
+
+    def _about(self, trainer: Trainer, noise_rate: float | str | None, epochs: float) -> dict[str, Any]:
+        return {**trainer.about, "method": self.name, "noise_rate": noise_rate, "epochs": epochs}
+
+    def _planned_epochs(self, trainer: Trainer) -> float:
+        """The epochs that the recipe is made for: the run's, or those of the shorter run in its folder.
+
+        So a method that plans over all its epochs can go on to more: it stays as its last planned epoch was.
+        """
+        epochs, folder = trainer.epochs, None if trainer.out is None else Path(trainer.out)
+        if folder is None or not all((folder / part).exists() for part in (CHECKPOINT, MODEL)):
+            return epochs
+        begun = read_about(folder)
+        theirs = begun.get("epochs") if begun.get("method") == self.name else None
+        return min(theirs, epochs) if isinstance(theirs, int | float) and theirs > 0 else epochs
 
     def _refuse_to_train(self) -> None:
         if self.instead:

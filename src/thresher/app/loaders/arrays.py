@@ -11,20 +11,9 @@ import numpy as np
 import torch
 
 FOLDER = Path(__file__).parent
-
-
-@cache
-def about() -> Any:
-    """What export.json says."""
-    return json.loads((FOLDER / "export.json").read_text(encoding="utf-8"))
-
-
-@cache
-def model() -> Any:
-    """The program, which takes prepared inputs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch's about its own way of reading
-        return torch.export.load(FOLDER / "model.pt2").module()
+warnings.filterwarnings("ignore", message="The given buffer is not writable")  # of torch's about its own reading
+about = cache(lambda: json.loads((FOLDER / "export.json").read_text(encoding="utf-8")))
+model = cache(lambda: torch.export.load(FOLDER / "model.pt2").module())
 
 
 def read(inputs: Any) -> torch.Tensor:

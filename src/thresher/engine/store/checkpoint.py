@@ -251,7 +251,7 @@ class RunFolder:
                 continue
             told = f"is {stored}, not {ours}" if name == "epochs" else "differs"
             if name == "recipe" and _is_longer(self.identity["epochs"], theirs["epochs"]):
-                told += ", as that of methods that plan over all their epochs, which cannot go on to more"
+                told += ", and a run goes on to more epochs only by the recipe that it began with"
             raise ThresherError(
                 f"{self.path} holds another run (its {name} {told}): choose another folder, or delete this one."
             )
