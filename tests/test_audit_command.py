@@ -111,7 +111,11 @@ def test_a_column_that_names_rows_stands_beside_their_verdicts(tmp_path: Path) -
         }
     )
     csv.write_csv(rows, tmp_path / "t.csv")
-    audited(tmp_path / "t.csv", "--target", "kind", "--out", tmp_path / "run", "--epochs", "2")
+    words = [str(tmp_path / "t.csv"), "--target", "kind", "--out", str(tmp_path / "run"), "--epochs", "2"]
+    result = CliRunner().invoke(app, ["audit", *words])
+    assert result.exit_code == 0, result.output
+    said = "Column user_id has another value in nearly every row: it is no input, and carried along."
+    assert result.stderr.index(said) < result.stderr.index("Judging by"), "told before anything is judged"
     found = Issues.read(tmp_path / "run")
     assert found.column("user_id").tolist() == [f"person-{row}" for row in found.column("row")]
 

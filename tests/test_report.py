@@ -395,7 +395,7 @@ def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", epochs=1)
     write_fake_issues(folder, rate=None)
     html = write_report([folder], tmp_path / "report.html").read_text()
-    assert "labels are wrong cannot be told: the network is too weak; here are the worst.</h1>" in html
+    assert "<h1>How many of the 600 labels are wrong cannot be told; here are the worst.</h1>" in html
     assert '<p class="big">cannot tell</p><p class="words">the network is too weak</p>' in html
     shares = ("<h3>Noise between classes</h3>", "<h3>Labels that look wrong, by class</h3>")
     assert not any(title in html for title in shares)  # they would say what cannot be told

@@ -12,8 +12,9 @@ MOST_GROUPS = 60  # of duplicates, those across labels or sets first
 
 
 def first_sentence(issues: Issues) -> str:
-    """The headline, and what follows it on the page."""
-    return f"{issues.headline().removesuffix('.')}; here are the worst."
+    """The headline, and what follows it on the page; why a rate cannot be told stands in its card."""
+    told = issues.headline() if issues.told else issues.headline().partition(":")[0]
+    return f"{told.removesuffix('.')}; here are the worst."
 
 
 def findings(issues: Issues) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def _cards(issues: Issues) -> list[dict[str, str]]:
         {"title": "issues", "value": f"{count:,}", "words": _reason_words(reasons) or "none was found"},
     ]
     if found.get("rate") is None:
-        words = str(found.get("why") or "it was not estimated")
+        words = str(found.get("why") or "it was not estimated").removeprefix("cannot tell: ")
         cards.append({"title": "noise rate", "value": "cannot tell", "words": words})
     else:
         interval = f"{found['low']:.0%} to {found['high']:.0%}"

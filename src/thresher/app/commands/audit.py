@@ -78,11 +78,14 @@ def _audit_and_tell(job: "AuditJob", folder: Path, commit_every: float, count: i
     from thresher.app.terminal import plain_console, progress
     from thresher.app.train_job import refuse_within_data, start
     from thresher.auditing.store import refuse_other_folder
+    from thresher.data import notes_of
     from thresher.report.findings import across_what
 
     refuse_within_data(folder, job.settings)
     refuse_other_folder(folder)
     console, aside = plain_console(), plain_console(stderr=True)
+    for note in notes_of(job.examples):
+        aside.print(note, soft_wrap=True)
     issues = _judged(job, folder, aside, find_issues)
     training = run_to_leave(job, issues)
     if training.chosen is not None:
