@@ -55,6 +55,19 @@ def cell_table(suite: Suite, rows: Sequence[Row], cell: Cell) -> tuple[list[str]
     return [heads[index] for index in shown], [[line[index] for index in shown] for line in lines]
 
 
+def set_apart(heads: Sequence[str], lines: list[list[str]], printed: bool) -> tuple[list[list[str]], str]:
+    """The lines of what was run, and a sentence with the other methods; with `printed` the paper's numbers stay too.
+
+    >>> heads, lines = ["method", "paper", "last"], [["a", "", NOT_RUN], ["b", "71", NOT_RUN], ["c", "", "80"]]
+    >>> set_apart(heads, lines, printed=True)
+    ([['b', '71', 'not run here'], ['c', '', '80']], 'Not run here: a.')
+    """
+    paper = heads.index("paper") if printed and "paper" in heads else None
+    shown = [line for line in lines if NOT_RUN not in line or (paper is not None and line[paper])]
+    others = [line[0] for line in lines if line not in shown]
+    return shown, f"Not run here: {'; '.join(others)}." if others else ""
+
+
 def _line(suite: Suite, row: Row) -> list[str]:
     digits = digits_of(row.cell.metric)
     paper = "" if row.paper is None else f"{as_printed(row.paper)} ({row.paper.table})"

@@ -7,7 +7,15 @@ from pathlib import Path
 from thresher.bench.compare.claims import CLAIM_HEADS, averages_table, claims_table, verdict
 from thresher.bench.compare.rows import Row, compare, left_out
 from thresher.bench.definition.suite import Suite
-from thresher.bench.pages.cell_tables import as_printed, cell_table, columns_table, describe_cell, none_run, split_cells
+from thresher.bench.pages.cell_tables import (
+    as_printed,
+    cell_table,
+    columns_table,
+    describe_cell,
+    none_run,
+    set_apart,
+    split_cells,
+)
 from thresher.bench.pages.curves import columns_svg, curves_svg
 from thresher.bench.pages.markdown import table
 from thresher.bench.pages.number_plots import numbers_svg
@@ -138,7 +146,9 @@ def _cells(suite: Suite, scale: str, rows: Sequence[Row]) -> list[str]:
     parts, (run, not_run) = [], split_cells(suite, scale, rows)
     for cell in run:
         here = [row for row in rows if row.cell is cell]
-        parts += [f"## {cell.name}", describe_cell(suite, scale, cell), table(*cell_table(suite, here, cell))]
+        heads, lines = cell_table(suite, here, cell)
+        shown, others = set_apart(heads, lines, printed=True)
+        parts += [f"## {cell.name}", describe_cell(suite, scale, cell), table(heads, shown), others]
         parts += [f"{row.entry.name} failed: {row.reasons[-1]}" for row in here if row.reasons]
         parts.append(columns_table(suite, here))
     return parts + _not_run(rows, not_run)

@@ -14,7 +14,7 @@ from rich.text import Text
 from thresher.bench.compare.rows import compare, in_table_units, left_out
 from thresher.bench.definition.grid import Job
 from thresher.bench.definition.suite import Suite
-from thresher.bench.pages.cell_tables import NOT_RUN, cell_table, describe_cell, none_run, split_cells
+from thresher.bench.pages.cell_tables import cell_table, describe_cell, none_run, set_apart, split_cells
 from thresher.bench.run.identity import Result
 from thresher.bench.run.runner import RunOptions, run_jobs
 from thresher.bench.run.sharing import shared_gpu
@@ -81,11 +81,12 @@ def print_tables(suite: Suite, scale: str, results: Sequence[Result], console: C
     run, not_run = split_cells(suite, scale, rows)
     for cell in run:
         heads, body = cell_table(suite, rows, cell)
-        shown = _table(heads, [line for line in body if NOT_RUN not in line])
+        lines, others = set_apart(heads, body, printed=False)
+        shown = _table(heads, lines)
         shown.title, shown.caption = f"{suite.name} · {cell.name}", describe_cell(suite, scale, cell)
         console.print(shown)
-        if idle := [line[0] for line in body if NOT_RUN in line]:
-            console.print(f"Not run here: {'; '.join(idle)}.")
+        if others:
+            console.print(others)
         for row in rows:
             if row.cell is cell and row.reasons:
                 console.print(f"{row.entry.name} failed: {row.reasons[-1]}")

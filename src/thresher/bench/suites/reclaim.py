@@ -38,6 +38,11 @@ def with_growing(facts: MethodFacts) -> Recipe:
     return reclaim(facts, rest=growing(facts))
 
 
+def surest(facts: MethodFacts) -> Recipe:
+    """Labels that are predicted are trusted, and the most confident of the rest are reclaimed: nothing is estimated."""
+    return reclaim(facts, trusted=agreeing, rest=growing(facts))
+
+
 def joint_then_agreement(facts: MethodFacts) -> RuleLike:
     """By prediction or gradient in the first half of the run, afterwards by prediction alone."""
     return warmup(round(facts.epochs / 2), Agree(), before=either(Agree(), short(facts)))
@@ -76,6 +81,7 @@ PARTS = (
     Entry("by-agreement", "trusted by agreement", recipe=partial(reclaim, trusted=agreeing)),
     Entry("agreement-later", "agreement in the second half", recipe=partial(reclaim, trusted=joint_then_agreement)),
     Entry("growing", "the surest of each class", recipe=with_growing),
+    Entry("surest", "trusted by agreement, the surest of each class", recipe=surest),
     Entry("patient", "Reclaim, patient", recipe=patient),
     Entry("not-averaged", "the model itself as the teacher", recipe=partial(reclaim, average=0.0)),
     Entry("not-mixed", "without mixup", recipe=partial(reclaim, mix=None)),
