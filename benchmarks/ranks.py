@@ -4,7 +4,8 @@
 
 A cell is a data set with one corruption, a network and a budget, the same for all methods; in each cell they are ranked
 by their mean last score over the seeds that all of them have. Two mean ranks that differ by less than the critical
-difference of Nemenyi's test (Demšar 2006) are not told apart. Only methods that were run in all cells are ranked.
+difference of Nemenyi's test (Demšar 2006) are not told apart, and none is where Friedman's test finds no difference at
+all. Only methods that were run in all cells are ranked.
 """
 
 import json
@@ -14,7 +15,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from scipy.stats import rankdata, studentized_range
+import numpy as np
+from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from thresher.bench.run.results import read
 from thresher.bench.suites.every_method import RANKED
@@ -23,6 +25,7 @@ ALL_METHODS = ("prl-small", "crust-small")  # all methods against wrong labels a
 REGRESSION, WITH_CLEAN, RECLAIM = ("prl-small",), ("l2rw-small",), ("reclaim-small",)
 TO_ONE_CLASS = ("pairflip", "asymmetric", "derangement")
 FEWEST = 4  # cells
+LEVEL = 0.05
 Result = Mapping[str, Any]
 Cells = dict[str, dict[str, dict[int, float]]]  # cell -> method -> seed -> score
 HEAD = """# Which method ranks where
@@ -33,15 +36,17 @@ HEAD = """# Which method ranks where
 
 Mean ranks by the last ten epochs, 1 is best. All methods of a cell, which is a data set with one corruption, have the
 same network, epochs and data, and the same seeds. Mean ranks that differ by less than the critical difference
-(Nemenyi's test at 5%, Demšar 2006) are not told apart: bold methods are not told apart from the first. Cells of one
-data set are not independent, so the difference is rather too small. The gain is that of the mean score over plain
+(Nemenyi's test at 5%, Demšar 2006) are not told apart: bold methods are not told apart from the first. Where Friedman's
+test, of all methods together, has a p of 0.05 or more, none is told apart from another. Cells of one data set are not
+independent, so p and the difference are rather too small. The gain is that of the mean score over plain
 training, in points of accuracy, or in R². Digits and Fashion-MNIST are small, so are the networks and the budgets:
 these tables say nothing of photographs, of views and of long runs. Oracles know which labels are wrong, or how many in
 each class.
 
-Settings of dmi, f-correction and reclaim were chosen with test scores of digits in view, those of reclaim also with
-those of CIFAR-10, so their ranks are those of tuned methods; Fashion-MNIST has a table of its own. The budget is one of
-epochs: methods of two networks, of several trainings or with sweeps take more time ([cost](../which-method.md)).
+Settings of dmi, f-correction and all forms of reclaim were chosen with test scores of digits in view, those of reclaim
+also with those of CIFAR-10, and that of huber with those of the generated targets and of faces, so their ranks are
+those of tuned methods; Fashion-MNIST has a table of its own. The budget is one of epochs: methods of two networks, of
+several trainings or with sweeps take more time ([cost](../which-method.md)).
 """
 
 
@@ -65,15 +70,27 @@ def corruption(result: Result) -> str:
     return str(result["settings"].get("corruption") or "none").partition(":")[0]
 
 
+def common_seeds(cells: Cells) -> dict[str, list[int]]:
+    """Cell -> the seeds that all methods have there, of the methods that every cell has; none without a seed."""
+    names = set.intersection(*(set(methods) for methods in cells.values()))
+    found = {cell: set.intersection(*(set(methods[name]) for name in names)) for cell, methods in cells.items()}
+    return {cell: sorted(seeds) for cell, seeds in found.items() if seeds}
+
+
 def scores(cells: Cells) -> dict[str, dict[str, float]]:
-    """Cell -> method -> mean score over the seeds that all methods have there, of the methods that every cell has."""
+    """Cell -> method -> mean score over the common seeds, of the methods that every cell has."""
     names = sorted(set.intersection(*(set(methods) for methods in cells.values())))
-    found = {}
-    for cell, methods in cells.items():
-        seeds = set.intersection(*(set(methods[name]) for name in names))
-        if seeds:
-            found[cell] = {name: fmean(methods[name][seed] for seed in seeds) for name in names}
-    return found
+    return {
+        cell: {name: fmean(cells[cell][name][seed] for seed in seeds) for name in names}
+        for cell, seeds in common_seeds(cells).items()
+    }
+
+
+def seeds_in_words(cells: Cells) -> str:
+    """How many seeds the scores of a cell are means of."""
+    counts = [len(seeds) for seeds in common_seeds(cells).values()]
+    least, most = min(counts), max(counts)
+    return f"{least} seeds" if least == most else f"{least} to {most} seeds"
 
 
 def mean_ranks(cells: dict[str, dict[str, float]]) -> dict[str, float]:
@@ -83,9 +100,22 @@ def mean_ranks(cells: dict[str, dict[str, float]]) -> dict[str, float]:
     return dict(sorted(zip(names, map(float, sum(ranks) / len(ranks)), strict=True), key=lambda each: each[1]))
 
 
+def chance_of_no_difference(cells: dict[str, dict[str, float]]) -> float:
+    """The p of Friedman's test of all methods together, of which there must be three."""
+    names = list(next(iter(cells.values())))
+    return float(friedmanchisquare(*([scores[name] for scores in cells.values()] for name in names)).pvalue)
+
+
+def level_with_the_first(cells: dict[str, dict[str, float]]) -> list[str]:
+    """The first method and those that are not told apart from it."""
+    ranks = mean_ranks(cells)
+    bound = critical_difference(len(ranks), len(cells)) if chance_of_no_difference(cells) < LEVEL else np.inf
+    return [name for name, rank in ranks.items() if rank - min(ranks.values()) < bound]
+
+
 def critical_difference(methods: int, cells: int) -> float:
     """Nemenyi's, at 5%."""
-    quantile = studentized_range.ppf(0.95, methods, 10_000) / 2**0.5
+    quantile = studentized_range.ppf(1 - LEVEL, methods, np.inf) / 2**0.5
     return float(quantile * (methods * (methods + 1) / (6 * cells)) ** 0.5)
 
 
@@ -119,16 +149,18 @@ def groups(folder: Path) -> dict[str, Cells]:
     return {title: cells for title, cells in found.items() if len(cells) >= FEWEST}
 
 
-def table(title: str, cells: dict[str, dict[str, float]]) -> str:
-    ranks, gains = mean_ranks(cells), mean_gains(cells)
-    difference, best = critical_difference(len(ranks), len(cells)), min(mean_ranks(cells).values())
+def table(title: str, cells: dict[str, dict[str, float]], seeds: str) -> str:
+    ranks, gains, level = mean_ranks(cells), mean_gains(cells), level_with_the_first(cells)
+    difference, p = critical_difference(len(ranks), len(cells)), chance_of_no_difference(cells)
+    said = "p below 0.001" if p < 0.001 else f"p = {p:.3f}"
     digits, unit = (3, 1) if title == "Real targets" else (1, 100)
     lines = []
     for each, rank in ranks.items():
-        name = f"**{each}**" if rank - best < difference else each
+        name = f"**{each}**" if each in level else each
         lines.append(f"| {name} | {rank:.2f} | {unit * gains[each]:+.{digits}f} |")
     return (
-        f"## {title}\n\n{len(cells)} cells, {len(ranks)} methods, critical difference {difference:.2f}.\n\n"
+        f"## {title}\n\n{len(cells)} cells of {seeds}, {len(ranks)} methods, critical difference {difference:.2f}; "
+        f"Friedman's test: {said}.\n\n"
         "| method | mean rank | gain |\n|---|---|---|\n" + "\n".join(lines) + "\n"
     )
 
@@ -141,20 +173,21 @@ def mean_gains(cells: dict[str, dict[str, float]]) -> dict[str, float]:
 
 def found(title: str, cells: dict[str, dict[str, float]]) -> str:
     """Who is first, and how many are not told apart from it."""
-    ranks = mean_ranks(cells)
-    difference, first = critical_difference(len(ranks), len(cells)), next(iter(ranks))
-    level = [name for name in ranks if ranks[name] - ranks[first] < difference]
+    ranks, level = mean_ranks(cells), level_with_the_first(cells)
+    first = next(iter(ranks))
     return (
         f"- {title}: {first} is first of {len(ranks)} in {len(cells)} cells, and not told apart from "
-        f"{len(level) - 1} of the others."
+        f"{'any' if len(level) == len(ranks) else len(level) - 1} of the others."
     )
 
 
 def page(folder: Path) -> str:
-    ranked = {title: scores(cells) for title, cells in groups(folder).items()}
+    all_groups = groups(folder)
+    ranked = {title: scores(cells) for title, cells in all_groups.items()}
     ranked = {title: cells for title, cells in ranked.items() if len(cells) >= FEWEST}
     words = ["**What holds here**, and how sure it is:", "", *(found(title, cells) for title, cells in ranked.items())]
-    return "\n".join([HEAD.format(found="\n".join(words)), *(table(title, cells) for title, cells in ranked.items())])
+    tables = [table(title, cells, seeds_in_words(all_groups[title])) for title, cells in ranked.items()]
+    return "\n".join([HEAD.format(found="\n".join(words)), *tables])
 
 
 if __name__ == "__main__":

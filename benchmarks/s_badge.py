@@ -123,7 +123,7 @@ that the network predicts at the end.
 
 
 def show(path: Path) -> str:
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = complete([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()])
     of = {name: [row for row in rows if row["data"] == name] for name in CASES}
     holds = "; ".join(f"on {name} {cleaner(rows_of)}" for name, rows_of in of.items())
     parts = [PAGE.format(holds=holds), *(finding(name, rows_of) for name, rows_of in of.items())]
@@ -145,6 +145,15 @@ def show(path: Path) -> str:
         parts.append("")
     parts.append("Clean share of 100 picks; in brackets, the mean factor of clean examples over that of noisy ones.")
     return "\n".join(parts)
+
+
+def complete(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the seeds that have every training of their case: means over others would mix unlike trainings."""
+    found: dict[tuple[str, int], set[tuple[str, int]]] = {}
+    for row in rows:
+        found.setdefault((row["data"], row["seed"]), set()).add((row["average"], row["epochs"]))
+    wanted = {data: set(product(AVERAGES, case.epochs)) for data, case in CASES.items()}
+    return [row for row in rows if found[row["data"], row["seed"]] == wanted[row["data"]]]
 
 
 def cleaner(rows: list[dict[str, Any]]) -> str:
@@ -193,17 +202,24 @@ def main() -> None:
     if settings.show:
         print(show(settings.out))
         return
+    measure(settings.data, settings.out)
+
+
+def measure(data: str, out: Path) -> None:
+    """Every training of a case that the file does not hold yet, seed by seed, each stored as it ends."""
     torch.set_num_threads(1)
-    kept = [json.loads(line) for line in settings.out.read_text().splitlines()] if settings.out.exists() else []
-    case, rows = CASES[settings.data], []
+    stored = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+    done = {(row["data"], row["average"], row["epochs"], row["seed"]) for row in stored}
+    case, facts = CASES[data], {"threads": 1, **provenance("cpu")}
     for seed in range(case.seeds):
-        train = load(settings.data).train
+        train = load(data).train
         pool = corrupt(train.subset(torch.arange(case.pictures or len(train))), "diverse:0.8", seed=seed)
         for (name, average), epochs in product(AVERAGES.items(), case.epochs):
-            rows += [{"data": settings.data, "average": name, **row} for row in one(case, pool, average, epochs, seed)]
-    facts = {"threads": 1, **provenance("cpu")}
-    kept = [row for row in kept if row["data"] != settings.data] + [{**row, **facts} for row in rows]
-    settings.out.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+            if (data, name, epochs, seed) in done:
+                continue
+            rows = [{"data": data, "average": name, **row, **facts} for row in one(case, pool, average, epochs, seed)]
+            with out.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 if __name__ == "__main__":

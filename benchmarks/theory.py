@@ -15,11 +15,12 @@ HEAD = """# Both sides of the bounds
 <!-- Made by `python benchmarks/theory.py` from the code in the pages of this folder. -->
 
 Each line is a small case of a statement in [PRL](prl.md), [L2RW](l2rw.md), [CRUST](crust.md) or
-[weighted distillation](distillation.md): what was found there, and what the statement says it is at most.
-The tests run the same code.
+[weighted distillation](distillation.md): what was found there, what the statement says it is at most, and the
+first as a share of the second. A share far below 1 means that the bound holds with much room, and that this case says
+little about how tight it is; the pages name the bounds that are attained. The tests run the same code.
 
-| paper | statement | found | at most |
-|---|---|---|---|
+| paper | statement | found | at most | share |
+|---|---|---|---|---|
 """
 
 
@@ -31,9 +32,23 @@ def bounds(page: Path) -> list[str]:
     return [line for line in printed.getvalue().splitlines() if line.count(" | ") == 2]
 
 
+def share(line: str) -> str:
+    """The left side as a share of the right one, of a line `statement | left | right`.
+
+    >>> share("Lemma 1 | 0.25 | 2")
+    '0.12'
+    """
+    left, right = map(float, line.split(" | ")[1:])
+    return f"{left / right:.2g}"
+
+
 def main() -> None:
     folder = Path("docs/theory")
-    lines = [f"| {paper} | {line} |" for name, paper in PAGES.items() for line in bounds(folder / f"{name}.md")]
+    lines = [
+        f"| {paper} | {line} | {share(line)} |"
+        for name, paper in PAGES.items()
+        for line in bounds(folder / f"{name}.md")
+    ]
     (folder / "bounds.md").write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 

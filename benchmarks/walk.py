@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from torch import nn
@@ -27,15 +27,15 @@ SOURCE = Path(thresher.__file__).parent
 def watched() -> Iterator[list[str]]:
     """The files of the library in which functions are called inside, in the order of their first call."""
     seen: dict[str, None] = {}
+    known: dict[int, CodeType] = {}  # by id, because it takes long to tell code by what it holds
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        path = Path(frame.f_code.co_filename)
-        if (
-            event == "call"
-            and path.suffix == ".py"
-            and path.is_relative_to(SOURCE)
-            and frame.f_code.co_name != "<module>"
-        ):
+        code = frame.f_code
+        if event != "call" or id(code) in known:
+            return
+        known[id(code)] = code
+        path = Path(code.co_filename)
+        if path.suffix == ".py" and path.is_relative_to(SOURCE) and code.co_name != "<module>":
             seen.setdefault(str(path.relative_to(SOURCE)))
 
     files: list[str] = []

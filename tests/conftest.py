@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+# From here on and not in a fixture: modules train while they are collected, and processes that tests start inherit it.
+# With as many threads in each process as there are cores, most of their time goes into waiting for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -17,15 +22,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE = 120_000  # milliseconds, for a machine that has much else to do
 MISSING = "Pages were not checked in a browser: there is no chromium on this machine (apt-get install chromium)."
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -46,7 +44,15 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS, timeout=PATIENCE)
+        open_page = started.new_page
+
+        def new_page(**options: Any) -> Any:
+            page = open_page(**options)
+            page.set_default_timeout(PATIENCE)
+            return page
+
+        started.new_page = new_page  # type: ignore[method-assign]
         yield started
         started.close()
 

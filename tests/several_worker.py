@@ -1,4 +1,4 @@
-"""One of several processes that train together: `several_worker.main(rank, count, folder)`.
+"""Several processes that train together. `several_worker.start(counts, folder)` forks them: torch is imported once.
 
 All cases run in one process group, because starting a process takes longer than any of them. The test process runs the
 same cases alone, by `outcomes(folder)`, and compares.
@@ -6,7 +6,9 @@ same cases alone, by `outcomes(folder)`, and compares.
 
 import os
 import signal
+import sys
 import time
+import traceback
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -268,4 +270,27 @@ def main(rank: int, count: int, folder: Path) -> None:
     torch.save(found, folder / f"found{count}-{rank}.pt")
     noticed = killed(folder / f"killed{count}", DIES[count])
     (folder / f"noticed{count}-{rank}").write_text(str(noticed))
-    os._exit(0)
+
+
+def _forked(rank: int, count: int, folder: Path) -> int:
+    """The id of a new process that is the one of this rank, and then ends without the teardown of an interpreter."""
+    if child := os.fork():
+        return child
+    try:
+        main(rank, count, folder)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def start(counts: tuple[int, ...], folder: Path) -> None:
+    """Run all cases in so many processes, one count after the other, and store with which code each process ended."""
+    torch.set_num_threads(1)
+    fit("standard", network, digits(), steps=1, batch=BATCH, device="cpu")  # which imports what each would import
+    for count in counts:
+        processes = [_forked(rank, count, folder) for rank in range(count)]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]
+        (folder / f"codes{count}").write_text(repr(codes))

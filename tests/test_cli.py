@@ -21,8 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import typer
+from faults import started
 from PIL import Image
 from rich.console import Console
+from test_stopped import stopping
 from typer.testing import CliRunner, Result
 
 import thresher as thresher_package
@@ -455,16 +457,13 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch, name):
 
 
 def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
-    words = [*PRL, "--epochs", "80"]
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "thresher", "train", *words, "--out", tmp_path / "a", "--commit-every", "0"],
-        stderr=subprocess.PIPE,
-    )
-    until(lambda: (tmp_path / "a" / "checkpoint.pt").exists() and len(history(tmp_path / "a")) > 2)
-    killed.kill()
-    killed.communicate()
-    saved = len(history(tmp_path / "a"))
-    assert saved < 80
+    words = [*PRL, "--epochs", "8"]
+    told = ["train", *words, "--out", tmp_path / "a", "--commit-every", "0"]
+    with pytest.MonkeyPatch.context() as patch:
+        stopping(5, lambda: signal.raise_signal(signal.SIGKILL), patch)
+        killed = started(list(map(str, told)))
+    assert os.waitstatus_to_exitcode(os.waitpid(killed, 0)[1]) == -signal.SIGKILL
+    assert len(history(tmp_path / "a")) == 4
     assert thresher("train", *words, "--out", tmp_path / "a").exit_code == 0
     assert thresher("train", *words, "--out", tmp_path / "b").exit_code == 0
     assert len(list((tmp_path / "a" / "ledger").iterdir())) > 2  # the parts of before the kill are still there
@@ -633,7 +632,7 @@ def test_progress_shows_where_training_is(terminal, monkeypatch):
     console = Console(file=drawn, force_terminal=terminal, width=120, highlight=False)
     with progress(["spl", "standard"], console) as [spl, _]:
         spl(Moment(0, 3, 5, 12))
-        time.sleep(0.2)
+        until(lambda: "step 5/12" in drawn.getvalue())  # a thread draws it
         spl(Moment(2, 3, 12, 12, record))
     text = drawn.getvalue()
     assert "epoch 1/3 step 5/12" in text

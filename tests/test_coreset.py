@@ -324,6 +324,11 @@ def test_a_stream_of_another_length_the_second_time_is_refused(
     rows = drawn(n, 4) + 1e9
     with pytest.raises(ThresherError, match="changed between two passes"):
         streamed_facility_location(Changing([rows], change(rows)), 5)
+
+
+@pytest.mark.parametrize("n", [90, 6000], ids=["fits the sample", "does not fit it"])
+def test_a_stream_that_is_the_same_the_second_time_is_taken(n: int) -> None:
+    rows = drawn(n, 4) + 1e9
     assert len(streamed_facility_location(Changing([rows], [rows]), 5).indices) == 5
 
 

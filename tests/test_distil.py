@@ -327,7 +327,7 @@ def test_students_of_one_teacher_are_shown_together(tmp_path: Path) -> None:
     students, accuracy = shared_figures(runs, {"unweighted": "red", "debias": "blue"})
     teacher, before = (made.taught.last(), made.pretrained.last())
     assert f"the teacher has {teacher:.1%}, the student had {before:.1%} before" in students.words
-    levels = [row["at"] for rows in students.spec["datasets"].values() for row in rows if "at" in row]
+    levels = [row["at"] for layer in students.spec["layer"] if "data" in layer for row in layer["data"]["values"]]
     assert levels == pytest.approx([teacher, before])
     with torch.no_grad():
         right = (made.teacher.eval()(KNOWN.inputs).argmax(1) == KNOWN.targets).float().mean().item()

@@ -44,11 +44,10 @@ def resnet(_: Path) -> Any:
 
 
 MISSING: dict[str, tuple[str, Callable[[Path], Any], str]] = {
-    "report: altair": ("altair", report, "The report needs altair: pip install 'thresher[report]'."),
     "report: vl-convert": ("vl_convert", report, "The report needs vl-convert-python: pip install 'thresher[report]'."),
     "report: jinja2": ("jinja2", report, "The report needs jinja2: pip install 'thresher[report]'."),
     "report: pillow": ("PIL", report, "The report needs pillow: pip install 'thresher[report]'."),
-    "loop report": ("altair", loop_report, "The report needs altair: pip install 'thresher[report]'."),
+    "loop report": ("jinja2", loop_report, "The report needs jinja2: pip install 'thresher[report]'."),
     "before training": (
         "jinja2",
         lambda _: check_installed(),
@@ -113,6 +112,14 @@ train, test = blobs(60, classes=3)
 run = fit(Recipe(), MLP(train.input_shape, 3), train, test=test, epochs=2, batch=20, device="cpu", out=sys.argv[1])
 print(len(run.history))
 """
+
+
+def test_training_and_its_report_import_neither_the_compiler_nor_a_library_of_charts(tmp_path: Path) -> None:
+    late = {"torch._dynamo", "sympy", "altair"}
+    code = f"import sys\n{TRAINED}\nrun.report(sys.argv[1] + '/report.html'); print(*({late} & set(sys.modules)))"
+    ended = [sys.executable, "-c", code, str(tmp_path / "run")]
+    done = subprocess.run(ended, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2"]
 
 
 def test_thresher_trains_without_any_of_them(tmp_path: Path) -> None:

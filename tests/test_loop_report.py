@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_report import assert_keeps_to_the_schema, charts_of
 from test_report_browser import opened
 from typer.testing import CliRunner
 
@@ -60,7 +61,9 @@ def test_seeds_of_a_rule_are_one_line_with_a_band(loops: list[Path]) -> None:
 
 
 def test_the_page_says_what_came_of_each_rule(loops: list[Path], tmp_path: Path) -> None:
-    html = write_loop_report(loops, tmp_path / "report.html").read_text()
+    page = write_loop_report(loops, tmp_path / "report.html")
+    assert_keeps_to_the_schema(charts_of(page))
+    html = page.read_text()
     table = html.split('id="headline"')[1].split("</table>")[0]
     assert table.count("<strong>81.0%</strong>") == 2
     assert table.count("80.0% to 82.0%") == 2

@@ -1,6 +1,7 @@
 """A skipped step leaves everything as it was, and the steps after it are those of a run that never saw the batch."""
 
 import copy
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,7 +14,16 @@ from torch import Tensor, nn, optim
 from thresher.core.errors import ThresherError
 from thresher.engine.plan import make_optimizer
 from thresher.engine.settings import TrainSettings
-from thresher.engine.step.optimizer import Kernels, fused_where_possible, load_optimizer, step_unless
+from thresher.engine.step.optimizer import (
+    NOT_COMPILED,
+    Kernels,
+    does_more,
+    fused_where_possible,
+    load_optimizer,
+    step_unless,
+    take_step,
+    without_compiler,
+)
 
 MOMENTUM = partial(optim.SGD, lr=0.1, momentum=0.9)
 MAKERS: dict[str, Callable[..., optim.Optimizer]] = {
@@ -227,3 +237,38 @@ def test_the_kernels_leave_a_step_with_hooks_to_the_optimizer_and_follow_a_loade
     counted = fast.state()[0, "step"]
     assert kernels.step(None)
     assert fast.state()[0, "step"] == counted + 1
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if name.startswith(("default", "sgd", "adam-", "adamw"))])
+def test_a_step_that_does_not_import_the_compiler_gives_the_same_bits(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, own = Trained(MAKERS[name]), Trained(MAKERS[name])
+    for seed in range(3):
+        own.step(seed)
+        for parameter, other in zip(ours.parameters, own.parameters, strict=True):
+            parameter.grad = None if other.grad is None else other.grad.clone()
+        with monkeypatch.context() as patched:
+            patched.delitem(sys.modules, "torch._dynamo", raising=False)
+            take_step(ours.optimizer)
+            assert "torch._dynamo" not in sys.modules
+    assert same(ours.values(), own.values())
+    assert all(torch.equal(ours.state()[key], value) for key, value in own.state().items())
+
+
+def test_a_step_with_hooks_is_the_optimizers_own() -> None:
+    trained, called = Trained(MAKERS["default"]), []
+    hook = trained.optimizer.register_step_post_hook(lambda *_: called.append(1))
+    assert does_more(trained.optimizer)
+    take_step(trained.optimizer)
+    assert called == [1]
+    hook.remove()
+    assert not does_more(trained.optimizer)
+
+
+def test_methods_of_optimizers_are_as_before_after_the_compiler_was_kept_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    before = dict(vars(optim.Optimizer))
+    with without_compiler():
+        assert all(vars(optim.Optimizer)[name] is not before[name] for name in NOT_COMPILED)
+    assert dict(vars(optim.Optimizer)) == before

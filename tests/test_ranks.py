@@ -18,6 +18,25 @@ def test_the_critical_difference_is_demsars() -> None:
     assert RANKS["critical_difference"](4, 14) == pytest.approx(2.569 * (4 * 5 / (6 * 14)) ** 0.5, rel=1e-3)
 
 
+def test_none_is_told_apart_where_friedmans_test_finds_no_difference() -> None:
+    """Of nine methods one is mostly first and one always eighth, and the others take turns at the other places."""
+    cells = {}
+    for turn, best in enumerate((1, 1, 2, 2)):
+        places = [place for place in range(1, 10) if place not in (best, 8)]
+        others = zip("bcdefgh", places[2 * turn :] + places[: 2 * turn], strict=True)
+        cells[str(turn)] = {name: -float(place) for name, place in (("a", best), ("i", 8), *others)}
+    ranks = RANKS["mean_ranks"](cells)
+    assert ranks["i"] - ranks["a"] > RANKS["critical_difference"](9, 4)
+    assert RANKS["chance_of_no_difference"](cells) > 0.05
+    assert RANKS["level_with_the_first"](cells) == list(ranks)
+
+
+def test_a_method_far_behind_the_first_is_told_apart() -> None:
+    cells = {str(turn): {"x": 0.3, "y": 0.2, "z": 0.1} for turn in range(8)}
+    assert RANKS["chance_of_no_difference"](cells) == pytest.approx(3.4e-4, rel=0.02)  # χ² is 16 with 2 degrees
+    assert RANKS["level_with_the_first"](cells) == ["x", "y"], "the critical difference is 1.17"
+
+
 def test_scores_are_of_the_seeds_and_methods_that_all_have() -> None:
     cells = {
         "a": {"x": {0: 0.1, 1: 0.3, 2: 0.9}, "y": {0: 0.2, 1: 0.4}, "only-here": {0: 1.0}},

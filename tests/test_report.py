@@ -12,10 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import altair
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from fake_run import write_fake_issues, write_fake_run
+from jsonschema import ValidationError
 from PIL import Image
 
 from thresher.core.errors import ThresherError
@@ -34,6 +36,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "one target": {"regression": 1},
     "five targets": {"regression": 5, "pictures": False},
 }
+
+
+def assert_keeps_to_the_schema(specs: list[dict[str, Any]]) -> None:
+    """Vega-Lite's own, which a page is not held to when it is written."""
+    assert specs
+    for spec in specs:
+        (altair.LayerChart if "layer" in spec else altair.Chart).validate(spec)
 
 
 def charts_of(page: Path) -> list[dict[str, Any]]:
@@ -56,8 +65,9 @@ def galleries_of(page: Path) -> list[dict[str, Any]]:
 
 
 def rows_of_chart(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """The longest of a chart's inline data sets."""
-    return max(spec["datasets"].values(), key=len)
+    """The rows of a chart; levels and the like have rows of their own, in their layers."""
+    rows: list[dict[str, Any]] = spec["data"]["values"]
+    return rows
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,11 +83,28 @@ def test_every_kind_of_run_gets_all_its_charts(tmp_path: Path, kind: str) -> Non
     expected = [title for place, title in enumerate(titles) if place not in lacking.get(kind, ())]
     html = page.read_text()
     assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", html) == expected
-    assert len(charts_of(page)) == len(expected)
+    specs = charts_of(page)
+    assert len(specs) == len(expected)
+    assert_keeps_to_the_schema(specs)
     (block,) = galleries_of(page)
     assert len(block["pictures"]) == (0 if "pictures" in KINDS[kind] else 40)
     assert len(block["id"]) == 600
     assert ("corrupt" in block) == (kind != "truth unknown") == ("clean among kept" in html)
+
+
+def test_the_charts_of_a_student_keep_to_the_schema(tmp_path: Path) -> None:
+    run = read_run(write_fake_run(tmp_path / "run", epochs=2, teacher=True))
+    figures = run_figures(run)
+    assert {"Teacher against its confidence", "Weight against both confidences"} <= {each.title for each in figures}
+    assert_keeps_to_the_schema([each.spec for each in figures])
+
+
+@pytest.mark.parametrize(
+    "spec", [{"mark": "no mark"}, {"mark": "bar", "encoding": {"x": {"type": "no type"}}}], ids=str
+)
+def test_the_schema_refuses_what_no_chart_may_have(spec: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        assert_keeps_to_the_schema([{"data": {"values": []}, **spec}])
 
 
 def test_a_folder_with_only_a_history_is_enough(tmp_path: Path) -> None:
@@ -499,7 +526,7 @@ def test_targets_of_different_units_share_a_chart_in_their_own_deviations() -> N
     for names, largest in (("01", 4.0), ("0", 6e6)):
         last = {name: values for name, values in columns.items() if name == "id" or name[-1] in names}
         figure = _scatter_figure(cast(RunRecord, SimpleNamespace(last_epoch=last)))
-        points = figure.spec["datasets"][figure.spec["layer"][1]["data"]["name"]]
+        points = rows_of_chart(figure.spec)
         assert len(points) == 50 * len(names)
         assert largest / 4 < max(point["given"] for point in points) < largest
         assert all(point["given"] == point["predicted"] for point in points)

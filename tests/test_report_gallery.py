@@ -2,7 +2,6 @@
 
 import csv
 import io
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -240,17 +239,25 @@ def test_fifty_thousand_examples_open_quickly(browser: Any, tmp_path: Path) -> N
     path = write_report([folder], tmp_path / "report.html")
     assert path.stat().st_size < 15e6
     page = browser.new_page()
-    began = time.monotonic()
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def worked() -> float:
+        """How many seconds of a core the page has taken, which do not depend on what else the machine does."""
+        told = session.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in told if each["name"] == "TaskDuration"))
+
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-galleries=ready]", state="attached")
-    assert time.monotonic() - began < 10, "seconds, on a busy machine"
+    opened = worked()
+    assert 0 < opened < 10
     assert page.locator(".card").count() <= 60
-    took = page.evaluate(
-        """() => { const began = performance.now(); const field = document.querySelector('[name=high]');
-                   field.value = 0.5; field.dispatchEvent(new Event('input', {bubbles: true}));
-                   return performance.now() - began; }"""
+    before = worked()
+    page.evaluate(
+        """() => { const field = document.querySelector('[name=high]');
+                   field.value = 0.5; field.dispatchEvent(new Event('input', {bubbles: true})); }"""
     )
-    assert took < 2000
+    assert worked() - before < 2
     page.close()
 
 

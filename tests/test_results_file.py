@@ -113,5 +113,5 @@ def test_an_append_waits_for_the_lock(tmp_path: Path) -> None:
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.2)
             assert not path.exists()
-        waiting.result(timeout=60)
+        waiting.result(timeout=300)
     assert len(read(path)[0]) == 1

@@ -1,7 +1,10 @@
 """Law 10: one run in 1, 2 and 4 processes has the same order, ids and decisions; also when the number changes."""
 
+import ast
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,36 +17,38 @@ from several_worker import DIES, go_on, looped, network, outcomes, trained_by_la
 
 from thresher import ThresherError, open_run
 
-CODE = "import pathlib, several_worker as w; w.main({rank}, {count}, pathlib.Path({folder!r}))"
-PATIENCE = 400  # seconds, for a machine that has much else to do
+CODE = "import pathlib, several_worker as w; w.start({counts}, pathlib.Path({folder!r}))"
+PATIENCE = 1200  # seconds, for a machine that has much else to do
 COUNTS = (2, 4)
 ROUNDED = ("stream", "sharded norms")  # in single precision; by another backward pass
 
 
-def launch(count: int, folder: Path) -> list[dict[str, Any]]:
-    """What each of so many processes has found."""
-    surroundings = {**os.environ, "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", CODE.format(rank=rank, count=count, folder=str(folder))],
-            env=surroundings, cwd=Path(__file__).parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for rank in range(count)
-    ]  # fmt: skip
-    try:
-        for process in started:
-            said, _ = process.communicate(timeout=PATIENCE)
-            assert process.returncode == (-9 if process is started[DIES[count]] else 0), said
-    finally:
-        for process in started:
-            process.kill()
-    return [torch.load(folder / f"found{count}-{rank}.pt", weights_only=False) for rank in range(count)]
-
-
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, list[dict[str, Any]]]]:
+    """The folder of several processes, and what each has found, by how many they were."""
     folder = tmp_path_factory.mktemp("several")
-    return folder, {count: launch(count, folder) for count in COUNTS}
+    code, surroundings = CODE.format(counts=COUNTS, folder=str(folder)), {**os.environ, "OMP_NUM_THREADS": "1"}
+    with open(folder / "said", "w+") as said:
+        all_of_them = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=surroundings, cwd=Path(__file__).parent, stdout=said, stderr=said, start_new_session=True,
+        )  # fmt: skip
+        try:
+            all_of_them.wait(PATIENCE)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(all_of_them.pid, signal.SIGKILL)
+            all_of_them.wait()
+        said.seek(0)
+        told = said.read()
+    assert all_of_them.returncode == 0, told
+    for count in COUNTS:
+        codes = ast.literal_eval((folder / f"codes{count}").read_text())
+        assert codes == [-9 if rank == DIES[count] else 0 for rank in range(count)], told
+    return folder, {
+        count: [torch.load(folder / f"found{count}-{rank}.pt", weights_only=False) for rank in range(count)]
+        for count in COUNTS
+    }
 
 
 @pytest.fixture(scope="module")

@@ -47,9 +47,10 @@ def mixup(facts: MethodFacts) -> Recipe:  # noqa: ARG001
     return Recipe(mix=Mixup(STRONG))
 
 
-def d2l(facts: MethodFacts) -> Recipe:
+def d2l(facts: MethodFacts, start: float = 0.1) -> Recipe:
     """Predictions replace labels once the dimensionality of the features rises (Ma et al. 2018).
 
-    The released code begins to test for that after 5 of 50 epochs on MNIST and after 40 of 120 on CIFAR-10.
+    That is tested for from this share of the epochs on. The released code begins after 5 of 50 epochs on MNIST and
+    after 40 of 120 on CIFAR-10.
     """
-    return Recipe(each_epoch=Dimensionality(start=round(0.1 * facts.epochs)), relabel=PredictedLabels())
+    return Recipe(each_epoch=Dimensionality(start=round(start * facts.epochs)), relabel=PredictedLabels())

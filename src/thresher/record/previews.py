@@ -74,9 +74,11 @@ def stored_picture(arrays: Any, place: int) -> bytes:
 
 def encoded_images(first: Sequence[Tensor], others: Iterable[Tensor] = ()) -> Iterator[bytes]:
     """Images [h, w] or [c, h, w] as the bytes of small files; the first ones say what is black and what is white."""
-    shrunk = [_small(image) for image in first]
+    largest = SIDE if find_spec("PIL") else CRISP
+    shrunk = [_small(image, largest) for image in first]
     between = _range_of(shrunk)
-    return (_encoded(_pixels(image, between)) for image in chain(shrunk, map(_small, others)))
+    every = chain(shrunk, (_small(image, largest) for image in others))
+    return (_encoded(_pixels(image, between)) for image in every)
 
 
 def _looks(picked: Examples) -> dict[str, Any]:
@@ -124,11 +126,11 @@ def _of_file(path: Path) -> bytes:
     return _encoded(np.asarray(picture.convert("RGB")))
 
 
-def _small(image: Tensor) -> Tensor:
-    """An image [h, w] or [c, h, w] as [1 or 3, h, w], at most as large as it is shown; without pillow smaller."""
+def _small(image: Tensor, largest: int) -> Tensor:
+    """An image [h, w] or [c, h, w] as [1 or 3, h, w], its longer side at most as long as that."""
     image = image[None] if image.ndim == 2 else image
     image = image[:3] if len(image) in (3, 4) else image[:1]
-    largest, side = (SIDE if find_spec("PIL") else CRISP), max(image.shape[1:])
+    side = max(image.shape[1:])
     if side <= largest:
         return image.cpu()
     size = [max(1, round(length * largest / side)) for length in image.shape[1:]]

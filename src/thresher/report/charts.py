@@ -14,6 +14,8 @@ Rows = Sequence[Mapping[str, Any]]
 # Middle tones, readable on a light and on a dark page, and told apart with colour blindness.
 METHOD_COLOURS = ("#8a6fd6", "#1f9e89", "#c2458f", "#8a9a2b", "#3aa0d8", "#b5793c", "#64748b", "#d0483e")
 ORIGIN_COLOURS = {CLEAN: "#4a86c5", CORRUPTED: "#e07b39", UNKNOWN: "#7b8794"}
+CLOSE = {"nice": False, "zero": False}  # a scale that ends where its values do
+DASHED = {"strokeDash": [5, 4], "color": {"expr": "quiet"}}
 MOST_BARS = 8  # up to so many distinct values are shown as bars of their own
 MOST_CELL_TEXTS = 12  # up to so many classes have room for a number in each cell
 
@@ -43,69 +45,64 @@ def curve(
     The lines of the first set are solid, of another dashed. `lines` are levels to compare with, dashed too; `whole`
     shows the whole range from 0 to 1.
     """
-    import altair as alt
-
-    number = "~%" if share else "~g"
-    data = {"values": list(rows)}
-    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    picked = alt.selection_point(name="picked", fields=["run"], bind="legend")
-    near = alt.selection_point(name="near", on="pointerover", clear="pointerout", empty=False)
-    height = alt.Scale(domain=[0, 1]) if whole else alt.Scale(zero=False)
+    scale = {"domain": list(colours), "range": list(colours.values())}
     longest = max((len(name) for name in colours), default=0)
     columns = min(3, max(1, 54 // max(1, longest)))  # as there is room for names of this length
-    legend = alt.Legend(title=None, orient="top", columns=columns) if len(colours) > 1 else None
-    base = alt.Chart(data).encode(
-        x=alt.X(
-            "epoch:Q",
-            title="epoch",
-            scale=alt.Scale(nice=False, zero=False),
-            axis=alt.Axis(tickMinStep=1, format="d", grid=False),
+    legend = {"title": None, "orient": "top", "columns": columns} if len(colours) > 1 else None
+    base = {
+        "x": quantity("epoch", title="epoch", scale=CLOSE, axis={"tickMinStep": 1, "format": "d", "grid": False}),
+        "y": quantity(
+            value, title=title, scale={"domain": [0, 1]} if whole else {"zero": False}, axis=axis_format(share)
         ),
-        y=alt.Y(f"{value}:Q", title=title, scale=height, axis=alt.Axis(format=number)),
-        color=alt.Color("run:N", scale=scale, legend=legend),
-        detail=["set:N"],
-    )
+        "color": name_of("run", scale=scale, legend=legend),
+        "detail": [name_of("set")],
+    }
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    dashes = alt.Scale(domain=sets, range=[[1, 0], [3, 3]][: len(sets)])
-    keys = alt.Legend(title=None, orient="bottom", symbolType="stroke") if len(sets) > 1 else None
-    line = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("set:N", scale=dashes, legend=keys))
-    line = line.encode(opacity=alt.condition(picked, alt.value(1), alt.value(0.15)))
-    said = ["run:N", *(["set:N"] if len(sets) > 1 else []), "epoch:Q"]
+    dashes = {"domain": sets, "range": [[1, 0], [3, 3]][: len(sets)]}
+    keys = {"title": None, "orient": "bottom", "symbolType": "stroke"} if len(sets) > 1 else None
+    line = base | {
+        "strokeDash": name_of("set", scale=dashes, legend=keys),
+        "opacity": {"condition": {"param": "picked", "value": 1}, "value": 0.15},
+    }
+    said = [name_of("run"), *([name_of("set")] if len(sets) > 1 else []), quantity("epoch")]
     # Without `nearest`: the tooltips of its cells know the values of no point.
-    point = base.mark_circle(size=160).encode(
-        opacity=alt.condition(near, alt.value(1), alt.value(0)),
-        tooltip=[*said, alt.Tooltip(f"{value}:Q", title=title, format=number_format(share))],
-    )
-    layers = [line.add_params(picked).properties(name="line"), point.add_params(near).properties(name="point")]
-    return finished(alt.layer(*layers, *_levels(lines)), height=230)
+    point = base | {
+        "opacity": {"condition": {"empty": False, "param": "near", "value": 1}, "value": 0},
+        "tooltip": [*said, quantity(value, title=title, format=number_format(share))],
+    }
+    layers = [
+        {"name": "line", "mark": {"type": "line", "strokeWidth": 2}, "encoding": line},
+        {"name": "point", "mark": {"type": "circle", "size": 160}, "encoding": point},
+    ]
+    picked = {"type": "point", "fields": ["run"]}
+    near = {"type": "point", "on": "pointerover", "clear": "pointerout"}
+    spec = chart(rows, height=230, layer=[*layers, *_levels(lines)])
+    spec["params"] = [
+        {"name": "picked", "select": picked, "bind": "legend", "views": ["line"]},
+        {"name": "near", "select": near, "views": ["point"]},
+    ]
+    return spec
 
 
 def histogram(values: Array, origins: Array | None, *, title: str, whole: tuple[float, float] | None = None) -> Spec:
     """How many examples have which value, by origin; a few distinct values get a bar each, others 30 bins."""
-    import altair as alt
-
     values, origins = _known(values, origins)
     distinct = np.unique(values)
     if len(distinct) <= MOST_BARS:
         rows = _counted(values, origins)
-        apart = alt.Scale(paddingInner=0.4, paddingOuter=0.3)
-        x: dict[str, Any] = {"x": alt.X("value:O", title=title, sort=None, scale=apart, axis=alt.Axis(labelAngle=0))}
-        hover = alt.Tooltip("value:O", title=title)
+        apart = {"paddingInner": 0.4, "paddingOuter": 0.3}
+        x = {"x": _field("ordinal", "value", title=title, sort=None, scale=apart, axis={"labelAngle": 0})}
+        hover = _field("ordinal", "value", title=title)
     else:
         rows = _binned(values, origins, whole or (min(0.0, float(distinct[0])), float(distinct[-1])))
-        x = {"x": alt.X("start:Q", bin="binned", title=title, axis=alt.Axis(grid=False)), "x2": "end:Q"}
-        hover = alt.Tooltip("range:N", title=title)
-    chart = (
-        alt.Chart({"values": rows})
-        .mark_bar()
-        .encode(
-            **x,
-            y=alt.Y("count:Q", title="examples", stack=True, axis=alt.Axis(tickMinStep=1)),
-            color=_origin_colour(sorted(set(origins.tolist()))),
-            tooltip=[hover, "origin:N", "count:Q"],
-        )
-    )
-    return finished(chart, height=230)
+        x = {"x": quantity("start", bin="binned", title=title, axis={"grid": False}), "x2": {"field": "end"}}
+        hover = name_of("range", title=title)
+    encoding = x | {
+        "y": quantity("count", title="examples", stack=True, axis={"tickMinStep": 1}),
+        "color": _origin_colour(sorted(set(origins.tolist()))),
+        "tooltip": [hover, name_of("origin"), quantity("count")],
+    }
+    return chart(rows, height=230, mark={"type": "bar"}, encoding=encoding)
 
 
 def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec:
@@ -113,65 +110,87 @@ def confusion(cells: Rows, names: Sequence[str], down: str, across: str) -> Spec
 
     The rows of data have both labels, the count, and its share of the label that goes down.
     """
-    import altair as alt
-
-    place, domain = {name: at for at, name in enumerate(names)}, _places(len(names))
+    place, scale = {name: at for at, name in enumerate(names)}, _places(len(names))
     rows = [{**cell, "row": place[cell[down]], "column": place[cell[across]]} for cell in cells]
-    base = alt.Chart({"values": rows}).encode(
-        x=alt.X("column:O", title=f"{across} label", axis=_named(names, tilted=True), scale=domain),
-        y=alt.Y("row:O", title=f"{down} label", axis=_named(names), scale=domain),
-        tooltip=[
-            f"{down}:N",
-            f"{across}:N",
-            "count:Q",
-            alt.Tooltip("share:Q", title=f"of the {down} label", format=".1%"),
+    base = {
+        "x": _field("ordinal", "column", title=f"{across} label", axis=_named(names, tilted=True), scale=scale),
+        "y": _field("ordinal", "row", title=f"{down} label", axis=_named(names), scale=scale),
+        "tooltip": [
+            name_of(down),
+            name_of(across),
+            quantity("count"),
+            quantity("share", title=f"of the {down} label", format=".1%"),
         ],
-    )
+    }
     # The square root lets the few percent that are confused be seen beside the many that agree.
-    colour = alt.Color("share:Q", scale=alt.Scale(type="sqrt", domain=[0, 1], interpolate="lab"), legend=None)
-    layers = [base.mark_rect(cornerRadius=2).encode(color=colour)]
+    colour = quantity("share", scale={"type": "sqrt", "domain": [0, 1], "interpolate": "lab"}, legend=None)
+    layers: list[Spec] = [{"mark": {"type": "rect", "cornerRadius": 2}, "encoding": base | {"color": colour}}]
     if len(names) <= MOST_CELL_TEXTS:
-        text = base.mark_text(fontSize=10).transform_calculate(text="format(100 * datum.share, '.0f')")
-        ink = alt.condition("datum.share > 0.4", alt.value(alt.expr("paper")), alt.value(alt.expr("ink")))
-        layers.append(text.encode(text="text:N", color=ink))
-    return finished(alt.layer(*layers), height="container", names=names)
+        ink = {"condition": {"test": "datum.share > 0.4", "value": {"expr": "paper"}}, "value": {"expr": "ink"}}
+        percent = {"calculate": "format(100 * datum.share, '.0f')", "as": "text"}
+        texts = base | {"text": name_of("text"), "color": ink}
+        layers.append({"mark": {"type": "text", "fontSize": 10}, "transform": [percent], "encoding": texts})
+    return chart(rows, height="container", names=names, layer=layers)
 
 
 def bars(rows: Rows, name: str, share: str) -> Spec:
     """A bar for each row: its name, and a share from 0 to 1."""
-    import altair as alt
-
     named, names = [{**row, "place": place} for place, row in enumerate(rows)], [str(row[name]) for row in rows]
-    chart = alt.Chart({"values": named}).mark_bar(color=METHOD_COLOURS[0])
-    chart = chart.encode(
-        x=alt.X("place:O", title=name, axis=_named(names, tilted=True), scale=_places(len(names))),
-        y=alt.Y(f"{share}:Q", title=share, stack=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="~%")),
-        tooltip=[f"{name}:N", alt.Tooltip(f"{share}:Q", format=".1%")],
-    )
-    return finished(chart, height=230, names=names)
+    encoding = {
+        "x": _field("ordinal", "place", title=name, axis=_named(names, tilted=True), scale=_places(len(names))),
+        "y": quantity(share, title=share, stack=None, scale={"domain": [0, 1]}, axis=axis_format(share=True)),
+        "tooltip": [name_of(name), quantity(share, format=".1%")],
+    }
+    mark = {"type": "bar", "color": METHOD_COLOURS[0]}
+    return chart(named, height=230, names=names, mark=mark, encoding=encoding)
 
 
 def scatter(rows: Rows) -> Spec:
     """Predicted against given targets (rows of given, predicted, origin and example), with the line of equality."""
-    import altair as alt
-
     ends = [row[side] for row in rows for side in ("given", "predicted")]
     equal = [{"given": end, "predicted": end} for end in (min(ends), max(ends))] if ends else []
-    x = alt.X("given:Q", title="given target", scale=alt.Scale(zero=False))
-    y = alt.Y("predicted:Q", title="prediction", scale=alt.Scale(zero=False))
-    line = alt.Chart({"values": equal}).mark_line(strokeDash=[5, 4], color=alt.expr("quiet")).encode(x=x, y=y)
-    points = alt.Chart({"values": list(rows)}).mark_circle(size=22, opacity=0.55)
-    points = points.encode(
-        x=x,
-        y=y,
-        color=_origin_colour(sorted({row["origin"] for row in rows})),
-        tooltip=[
-            "example:Q",
-            "origin:N",
-            *(alt.Tooltip(f"{side}:Q", format=".6~g") for side in ("given", "predicted")),
+    base = {
+        "x": quantity("given", title="given target", scale={"zero": False}),
+        "y": quantity("predicted", title="prediction", scale={"zero": False}),
+    }
+    points = base | {
+        "color": _origin_colour(sorted({row["origin"] for row in rows})),
+        "tooltip": [
+            quantity("example"),
+            name_of("origin"),
+            *(quantity(side, format=".6~g") for side in ("given", "predicted")),
         ],
-    )
-    return finished(alt.layer(line, points), height=360)
+    }
+    layers = [
+        {"data": {"values": equal}, "mark": {"type": "line", **DASHED}, "encoding": base},
+        {"mark": {"type": "circle", "size": 22, "opacity": 0.55}, "encoding": points},
+    ]
+    return chart(rows, height=360, layer=layers)
+
+
+def chart(rows: Rows, *, height: int | str, names: Sequence[str] = (), **parts: Any) -> Spec:
+    """A chart of these rows, as wide as its container; the page gives the theme. Names are those of places."""
+    params = {"params": [{"name": "names", "value": list(names)}]} if names else {}
+    return {"data": {"values": list(rows)}, "width": "container", "height": height, **parts, **params}
+
+
+def quantity(field: str, **how: Any) -> Spec:
+    """A number of each row as a position, a colour or a part of a tooltip."""
+    return _field("quantitative", field, **how)
+
+
+def name_of(field: str, **how: Any) -> Spec:
+    """A name of each row, the same way."""
+    return _field("nominal", field, **how)
+
+
+def _field(kind: str, field: str, **how: Any) -> Spec:
+    return {"field": field, "type": kind, **how}
+
+
+def axis_format(share: bool) -> Spec:
+    """How an axis writes a share, or any number."""
+    return {"format": "~%" if share else "~g"}
 
 
 def number_format(share: bool) -> str:
@@ -179,47 +198,30 @@ def number_format(share: bool) -> str:
     return ".1%" if share else ".4~g"
 
 
-def _levels(lines: Sequence[float]) -> list[Any]:
+def _levels(lines: Sequence[float]) -> list[Spec]:
     """Dashed lines across the chart at these heights, as a layer where there are any."""
-    import altair as alt
-
-    dashed = alt.Chart({"values": [{"at": at} for at in lines]})
-    return [dashed.mark_rule(strokeDash=[5, 4], color=alt.expr("quiet")).encode(y="at:Q")] if lines else []
+    data = {"values": [{"at": at} for at in lines]}
+    return [{"data": data, "mark": {"type": "rule", **DASHED}, "encoding": {"y": quantity("at")}}] if lines else []
 
 
-def _places(count: int) -> Any:
+def _places(count: int) -> Spec:
     """A scale with a band for each place."""
-    import altair as alt
-
-    return alt.Scale(domain=list(range(count)))
+    return {"domain": list(range(count))}
 
 
-def _named(names: Sequence[str], tilted: bool = False) -> Any:
+def _named(names: Sequence[str], tilted: bool = False) -> Spec:
     """An axis of places that shows their names, a parameter of the chart; perhaps tilted, unless all are short.
 
     Places and not names are the values, because Vega would look up "constructor" among the properties of every object.
     """
-    import altair as alt
-
-    angle: dict[str, Any] = {"labelAngle": 0 if max(map(len, names), default=0) <= 3 else -45} if tilted else {}
-    return alt.Axis(labelExpr="names[datum.value]", **angle)
+    angle = {"labelAngle": 0 if max(map(len, names), default=0) <= 3 else -45} if tilted else {}
+    return {"labelExpr": "names[datum.value]", **angle}
 
 
-def finished(chart: Any, height: int | str, names: Sequence[str] = ()) -> Spec:
-    """The specification of a chart: as wide as its container, without a theme of its own; names are those of places."""
-    spec: Spec = chart.properties(width="container", height=height).to_dict()
-    if names:
-        spec["params"] = [*spec.get("params", []), {"name": "names", "value": list(names)}]
-    # The page gives the theme, which Altair's own configuration would override.
-    return {key: part for key, part in spec.items() if key not in ("config", "$schema")}
-
-
-def _origin_colour(present: Sequence[str]) -> Any:
-    import altair as alt
-
-    scale = alt.Scale(domain=list(present), range=[ORIGIN_COLOURS[origin] for origin in present])
+def _origin_colour(present: Sequence[str]) -> Spec:
+    scale = {"domain": list(present), "range": [ORIGIN_COLOURS[origin] for origin in present]}
     told_apart = any(origin != UNKNOWN for origin in present)
-    return alt.Color("origin:N", scale=scale, legend=alt.Legend(title=None, orient="top") if told_apart else None)
+    return name_of("origin", scale=scale, legend={"title": None, "orient": "top"} if told_apart else None)
 
 
 def _known(values: Array, origins: Array | None) -> tuple[Array, Array]:

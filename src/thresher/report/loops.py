@@ -12,7 +12,7 @@ from thresher.core.errors import ThresherError
 from thresher.record import run_folder
 from thresher.record.loop import read_loop
 from thresher.report import charts
-from thresher.report.charts import Figure
+from thresher.report.charts import Figure, name_of, quantity
 from thresher.report.gallery import stored_address
 from thresher.report.page import placed, rendered
 from thresher.report.run_record import Columns, read_previews
@@ -139,25 +139,23 @@ def _figures(groups: Mapping[str, Sequence[LoopRecord]], colours: Mapping[str, s
 
 def _bands(rows: charts.Rows, *, x: str, title: str, share: bool, colours: Mapping[str, str]) -> charts.Spec:
     """Lines with a band around each (rows of place, mean, low, high and method)."""
-    import altair as alt
-
-    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    close = alt.Scale(nice=False, zero=False)
-    legend = alt.Legend(title=None, orient="top", columns=2, symbolOpacity=1)
-    base = alt.Chart({"values": list(rows)}).encode(
-        x=alt.X("place:Q", title=x, scale=close, axis=alt.Axis(tickMinStep=1, grid=False)),
-        color=alt.Color("method:N", scale=scale, legend=legend),
-    )
-    height: dict[str, Any] = {"title": title, "scale": close, "axis": alt.Axis(format="~%" if share else "~g")}
-    number = charts.number_format(share)
-    said = [alt.Tooltip(f"{name}:Q", format=number) for name in ("mean", "low", "high")]
-    tooltip = ["method:N", alt.Tooltip("place:Q", title=x), *said]
+    scale = {"domain": list(colours), "range": list(colours.values())}
+    legend = {"title": None, "orient": "top", "columns": 2, "symbolOpacity": 1}
+    base = {
+        "x": quantity("place", title=x, scale=charts.CLOSE, axis={"tickMinStep": 1, "grid": False}),
+        "color": name_of("method", scale=scale, legend=legend),
+    }
+    height: dict[str, Any] = {"title": title, "scale": charts.CLOSE, "axis": charts.axis_format(share)}
+    said = [quantity(name, format=charts.number_format(share)) for name in ("mean", "low", "high")]
+    tooltip = [name_of("method"), quantity("place", title=x), *said]
+    band = base | {"y": quantity("low", **height), "y2": {"field": "high"}}
+    mean = base | {"y": quantity("mean", **height)}
     layers = [
-        base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", **height), y2="high:Q"),
-        base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **height)),
-        base.mark_circle(size=40).encode(y=alt.Y("mean:Q", **height), tooltip=tooltip),
+        {"mark": {"type": "area", "opacity": 0.15}, "encoding": band},
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": mean},
+        {"mark": {"type": "circle", "size": 40}, "encoding": mean | {"tooltip": tooltip}},
     ]
-    return charts.finished(alt.layer(*layers), height=260)
+    return charts.chart(rows, height=260, layer=layers)
 
 
 def _headline(name: str, group: Sequence[LoopRecord], colour: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ WORTH_SAYING = 0.02  # a share of wrong labels that changes what a score means
 
 def check_installed() -> None:
     """Refuse where a package that the report needs is missing; a command asks this before it trains."""
-    needs_extra("The report", "report", "altair", "vl_convert", "jinja2", "PIL")
+    needs_extra("The report", "report", "vl_convert", "jinja2", "PIL")
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:
@@ -119,16 +119,22 @@ def rendered(template: str, specs: list[dict[str, Any]], **values: Any) -> str:
 def filled_in(folder: str, template: str, **values: Any) -> str:
     """The template in this folder of the package with these values, which are escaped; a missing value is an error."""
     needs_extra(f"The page {template}", "report", "jinja2")
+    html: str = _environment(folder).get_template(template).render(**values)
+    return html
+
+
+@cache
+def _environment(folder: str) -> Any:
+    """Where the templates of this folder are compiled, each once."""
     import jinja2
 
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("thresher", folder),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(**values)
 
 
 @cache

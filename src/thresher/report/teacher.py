@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from thresher.report import charts
-from thresher.report.charts import Figure
+from thresher.report.charts import Figure, quantity
 from thresher.report.run_record import CLEAN, CORRUPTED, UNKNOWN, Array, RunRecord
 from thresher.report.summary import epoch_rows, is_share, mean_of_last, metric_of, percent, score_text
 
@@ -128,43 +128,38 @@ def accuracy_figures(run: RunRecord) -> list[Figure]:
 
 
 def _accuracy_figure(confidence: Array, right: Array, which: str) -> Figure:
-    import altair as alt
-
     rows = accuracy_by_confidence(confidence, right)
-    base = alt.Chart({"values": rows}).encode(
-        x=alt.X("confidence:Q", title="margin of the teacher", scale=alt.Scale(domain=[0, 1])),
-        y=alt.Y("accuracy:Q", title="share right", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="~%")),
-        tooltip=[
-            alt.Tooltip("confidence:Q", format=".3f"), alt.Tooltip("accuracy:Q", format=".1%"), "examples:Q",
+    whole, colour = {"domain": [0, 1]}, charts.METHOD_COLOURS[0]
+    encoding = {
+        "x": quantity("confidence", title="margin of the teacher", scale=whole),
+        "y": quantity("accuracy", title="share right", scale=whole, axis=charts.axis_format(share=True)),
+        "tooltip": [
+            quantity("confidence", format=".3f"), quantity("accuracy", format=".1%"), quantity("examples"),
         ],
-    )  # fmt: skip
-    colour = charts.METHOD_COLOURS[0]
-    line = base.mark_line(strokeWidth=2, color=colour)
-    points = base.mark_circle(size=55, color=colour, opacity=1)
+    }  # fmt: skip
+    marks = {"type": "line", "strokeWidth": 2}, {"type": "circle", "size": 55, "opacity": 1}
+    layers = [{"mark": mark | {"color": colour}, "encoding": encoding} for mark in marks]
     words = f"The teacher labels {percent(float(right.mean()))} of the {which} examples rightly. Each point is "
     words += f"{rows[0]['examples']:,} of them, by the margin between its two likeliest classes."
-    return Figure("Teacher against its confidence", words, charts.finished(alt.layer(line, points), height=230))
+    return Figure("Teacher against its confidence", words, charts.chart(rows, height=230, layer=layers))
 
 
 def _heat_figure(teacher: Array, student: Array, weight: Array, kind: str) -> Figure:
-    import altair as alt
-
-    colour = alt.Color("weight:Q", scale=alt.Scale(domain=[0, 1]), legend=alt.Legend(title="weight"))
-    tooltip = [alt.Tooltip("weight:Q", title="mean weight", format=".3f"), "examples:Q"]
-    chart = alt.Chart({"values": weight_by_confidences(teacher, student, weight)}).mark_rect()
-    chart = chart.encode(
-        x=alt.X("left:Q", title=f"{kind} of the teacher", axis=alt.Axis(grid=False)),
-        x2="right:Q",
-        y=alt.Y("low:Q", title=f"{kind} of the student", axis=alt.Axis(grid=False)),
-        y2="high:Q",
-        color=colour,
-        tooltip=tooltip,
-    )
+    rows = weight_by_confidences(teacher, student, weight)
+    encoding = {
+        "x": quantity("left", title=f"{kind} of the teacher", axis={"grid": False}),
+        "x2": {"field": "right"},
+        "y": quantity("low", title=f"{kind} of the student", axis={"grid": False}),
+        "y2": {"field": "high"},
+        "color": quantity("weight", scale={"domain": [0, 1]}, legend={"title": "weight"}),
+        "tooltip": [quantity("weight", title="mean weight", format=".3f"), quantity("examples")],
+    }
+    spec = charts.chart(rows, height="container", mark={"type": "rect"}, encoding=encoding)
     words = (
         f"The mean weight of the teacher's labels, by the {kind} of the teacher's prediction and of the student's when "
     )
     words += f"it was estimated.{' Little entropy is much confidence.' if kind == 'entropy' else ''}"
-    return Figure("Weight against both confidences", words, charts.finished(chart, height="container"), square=True)
+    return Figure("Weight against both confidences", words, spec, square=True)
 
 
 def _weights_figure(weight: Array, origins: Array | None) -> Figure:

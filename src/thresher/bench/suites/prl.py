@@ -120,7 +120,9 @@ SMALL = Scale(
         "of other people to test on (benchmarks/face_features.py makes face-features.npz). pairflip puts the eyes "
         "where the mouth is and the mouth where the eyes are, in pixels. generated is y = tanh(x A) B + noise, 32 "
         "features, 10 targets.",
-        "Targets are standardised. Batches are smaller than the paper's 512 because the sets are.",
+        "Targets are standardised. Batches are smaller than the paper's 512 because the sets are. The bound of Huber, "
+        "of which the paper names none, was chosen by test scores on both of these sets (one seed), which makes this "
+        "baseline stronger than the paper's; those of Normclip and Ignormclip are 1 and were not chosen.",
         "The networks have no BatchNorm, so PRL(G) and Ignormclip can be run on classes too, where the paper has none. "
         "With the squared error SPL is PRL(L) and Co-teaching is Co-PRL(L), so regression shows each once.",
     ),

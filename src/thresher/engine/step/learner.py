@@ -16,7 +16,15 @@ from thresher.core.one_output import OneOutput, adapt
 from thresher.core.recipe import Averaging
 from thresher.engine.device.placement import as_written, shard_of
 from thresher.engine.several.ranks import Ranks
-from thresher.engine.step.optimizer import Kernels, MakeOptimizer, load_optimizer, made, step_unless
+from thresher.engine.step.optimizer import (
+    Kernels,
+    MakeOptimizer,
+    load_optimizer,
+    made,
+    step_unless,
+    take_step,
+    without_compiler,
+)
 
 LAST_INPUTS = "inputs of the last Linear layer"  # the name under which taps keep them
 
@@ -153,10 +161,12 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """Everything the next step depends on."""
+        with without_compiler():
+            optimizer = self.optimizer.state_dict()
         return {
             "model": self.model.state_dict(),
             "objective": self.objective.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": optimizer,
             "average": None if self.average is None else self.average.state_dict(),
             "moves": self.moves,
             "batch_memory": self.batch_memory,
@@ -184,7 +194,7 @@ class Learner:
         """One step of the optimizer and of the average; none where the device scalar `skip` is 1."""
         if not self.kernels.step(skip):
             if skip is None:
-                self.optimizer.step()
+                take_step(self.optimizer)
             else:
                 step_unless(skip, self.optimizer)
             self.kernels.ready()  # so that the second step does what all later ones do

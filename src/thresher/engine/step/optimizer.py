@@ -1,7 +1,10 @@
 """Optimizers: made and checked, a step that a device scalar can skip, and their state from a checkpoint."""
 
+import inspect
 import math
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,13 +18,16 @@ from thresher.engine.device.placement import shard_of
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 STARTS = {"mu_product": 1.0}  # what an optimizer creates at its first step and does not start from zero
 ABOUT_DEVICE = ("fused", "foreach", "capturable")  # options that say how a device computes, and not what
+KNOWN = (Adam, AdamW, SGD)  # with kernels that can skip a step
+NOT_COMPILED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")  # as torch marks them
 Copies = tuple[dict[Tensor, Tensor], dict[Tensor, dict[str, Tensor]]]  # of parameters, and of what is kept of each
 
 
 def made(make_optimizer: MakeOptimizer, trainable: list[nn.Parameter]) -> Optimizer:
     """The optimizer, its kernels fused where possible; refused where it would not move these parameters."""
     try:
-        optimizer = make_optimizer(trainable)
+        with without_compiler():
+            optimizer = make_optimizer(trainable)
     except ThresherError:
         raise
     except (TypeError, ValueError) as error:
@@ -37,6 +43,22 @@ def made(make_optimizer: MakeOptimizer, trainable: list[nn.Parameter]) -> Optimi
         if not all(math.isfinite(float(group["lr"])) for group in optimizer.param_groups):
             raise ThresherError("The optimizer has a learning rate that is not finite: give it a number.")
     return fused_where_possible(optimizer)
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Inside, methods of optimizers do not import torch's compiler, which takes a second.
+
+    They would only to mark themselves as not to be compiled, and where it is not imported nothing is compiled.
+    """
+    marked = {} if "torch._dynamo" in sys.modules else {name: vars(Optimizer)[name] for name in NOT_COMPILED}
+    try:
+        for name, method in marked.items():
+            setattr(Optimizer, name, inspect.unwrap(method))
+        yield
+    finally:
+        for name, method in marked.items():
+            setattr(Optimizer, name, method)
 
 
 def fused_where_possible(optimizer: Optimizer) -> Optimizer:
@@ -69,11 +91,27 @@ def step_unless(skip: Tensor, optimizer: Optimizer) -> None:
     """One optimizer step, undone where the device scalar `skip` is 1: parameters and state stay as they were."""
     if all(group.get("fused") for group in optimizer.param_groups):
         optimizer.found_inf, optimizer.grad_scale = skip, None  # type: ignore[attr-defined]
-        optimizer.step()
+        take_step(optimizer)
         return
     before = copied(optimizer)
-    optimizer.step()
+    take_step(optimizer)
     put_back(optimizer, before, skip)
+
+
+def take_step(optimizer: Optimizer) -> None:
+    """`optimizer.step()`; of a known optimizer without its wrapper, which imports torch's compiler."""
+    if type(optimizer) not in KNOWN or does_more(optimizer) or "torch._dynamo" in sys.modules:
+        optimizer.step()
+        return
+    with torch.set_grad_enabled(bool(optimizer.defaults["differentiable"])):
+        inspect.unwrap(type(optimizer).step)(optimizer)
+
+
+def does_more(optimizer: Optimizer) -> bool:
+    """Whether a step calls more than the optimizer: hooks, or a schedule around it."""
+    hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    hooks = hooks or of_all._global_optimizer_pre_hooks or of_all._global_optimizer_post_hooks
+    return bool(hooks) or "step" in vars(optimizer)
 
 
 class Kernels:
@@ -105,7 +143,7 @@ class Kernels:
     def ready(self) -> bool:
         """Whether there are lists now: of optimizers whose kernels are known, once every parameter has its state."""
         kept = ("momentum_buffer",) if type(self.optimizer) is SGD else ("step", "exp_avg", "exp_avg_sq")
-        if type(self.optimizer) not in (Adam, AdamW, SGD) or self._does_more():
+        if type(self.optimizer) not in KNOWN or self._does_more():
             return False
         made = []
         for group in self.optimizer.param_groups:
@@ -127,10 +165,8 @@ class Kernels:
         return True
 
     def _does_more(self) -> bool:
-        one = self.optimizer
-        hooks = one._optimizer_step_pre_hooks or one._optimizer_step_post_hooks
-        hooks = hooks or of_all._global_optimizer_pre_hooks or of_all._global_optimizer_post_hooks
-        return bool(hooks) or "step" in vars(one) or len(one.param_groups) != len(self.lists or one.param_groups)
+        groups = self.optimizer.param_groups
+        return does_more(self.optimizer) or len(groups) != len(self.lists or groups)
 
     def _call(
         self,
@@ -159,7 +195,7 @@ class Kernels:
 
 
 def _can_fuse(optimizer: Optimizer, group: dict[str, object]) -> bool:
-    if type(optimizer) not in (Adam, AdamW, SGD) or group.get("differentiable") or group.get("foreach"):
+    if type(optimizer) not in KNOWN or group.get("differentiable") or group.get("foreach"):
         return False
     if group.get("fused") is False:
         return False
@@ -177,7 +213,8 @@ def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
         fixed = [name for name in known if of_torch or isinstance(ours[name], bool)]
         if changed := [name for name in fixed if ours[name] != theirs[name]]:
             raise ValueError(f"{changed[0]} of the optimizer is {theirs[changed[0]]!r:.40}")
-    optimizer.load_state_dict(saved)
+    with without_compiler():
+        optimizer.load_state_dict(saved)
     for parameter, state in optimizer.state.items():
         for name, value in state.items():
             if not isinstance(value, Tensor) or value.shape not in (parameter.shape, torch.Size([])):

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import _engine_run_backward
 
 from thresher.core.errors import note_stage
 from thresher.core.evidence import Evidence, Now, Signal
@@ -142,7 +143,7 @@ class Step:
             counted = weights if blend is None else blend.of_weights(weights)
             shares = self._own(self._shares(counted))
             shares = shares / len(trained) if len(trained) > 1 else shares
-            torch.autograd.backward([each.losses for each in trained], [shares] * len(trained))
+            _backward([each.losses for each in trained], shares)
             if (blend is not None and not self.passes.asks) or "view" in learner.objective.needs:
                 evidence = trained[0]
         self._move(learner, skip)
@@ -219,3 +220,9 @@ def note_of(
     if task in (LABELS, POSITIONS):
         outputs = share_right(task, outputs, given.targets)[:, None]
     return Note(rows, outputs, given.losses.detach(), weights, signal)
+
+
+def _backward(losses: Sequence[Tensor], shares: Tensor) -> None:
+    """`torch.autograd.backward` of each with these gradients [n], without its check of sizes, which imports sympy."""
+    given = (shares,) * len(losses)
+    _engine_run_backward(tuple(losses), given, False, False, (), allow_unreachable=True, accumulate_grad=True)
