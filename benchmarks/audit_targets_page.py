@@ -20,7 +20,8 @@ out-of-fold predictions, from their mean, from boosting of squared errors and fr
 seventy times. F1 is that of the targets flagged, by the audit and by the best `CleanLearning`.
 *Covered* is the share of values inside the expected interval, which should be 90% of the right ones: of the right
 targets, and of the true values of the wrong ones. *Width* is that of the interval beside the one width that covers 90%
-of the right targets.
+of the right targets. The last column is the commit of the code that was measured: rows of several may differ by more
+than their sets.
 
 The wrong targets: `uninoise` draws any value between the smallest and the largest, `signflip` mirrors a target at the
 mean, `linadv` follows another line of up to 15 deviations, `onesided` adds 2 to 6 deviations, and `shift` adds or
@@ -65,7 +66,7 @@ def ranked(rows: list[Row], value: Callable[[Row, str], float]) -> str:
 def table(results: list[Row]) -> str:
     """A line a set and noise, as Markdown: means over the seeds."""
     heads = ["set", "noise", "wrong", "audit", *PEERS, "F1 audit", "F1 CleanLearning", "flagged", "rate found"]
-    heads += ["covered: right", "wrong", "width"]
+    heads += ["covered: right", "wrong", "width", "commit"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, noise in dict.fromkeys((row["set"], row["noise"]) for row in results):
         rows = [row for row in results if (row["set"], row["noise"]) == (name, noise)]
@@ -85,7 +86,7 @@ def cells(rows: list[Row]) -> list[str]:
         f"{mean(rows, lambda row: row['true']):.0%}", *scores,
         f"{mean(rows, lambda row: row['flagged'][OURS]):.0%}", f"{fmean(told):.0%}" if told else "cannot tell",
         f"{mean(rows, lambda row: row['covered']['right']):.0%}", f"{fmean(wrong):.0%}" if wrong else "–",
-        f"{mean(rows, lambda row: row['width']):.2f}",
+        f"{mean(rows, lambda row: row['width']):.2f}", ", ".join(sorted({row["commit"][:7] for row in rows})),
     ]  # fmt: skip
 
 

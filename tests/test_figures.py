@@ -85,7 +85,7 @@ def reclaim_vote() -> list[str]:
     return [
         f"{longer[0]} and {longer[1]} there, and reclaim with labels trusted that are predicted {longer[2]}.",
         f"CIFAR-10N worst {worst} ({took(WORST)}), and {mostly} ({took(MOSTLY)}) where",
-        f"worst reclaim reaches {score('reclaim-paper', WORST, 'reclaim')} in 140 epochs",
+        f"worst reclaim, told the rate, reaches {score('reclaim-paper', WORST, 'reclaim')} in 140 epochs",
         f"right for {voted[0]} and {voted[1]}, and trust separates",
         f"separates wrong labels with an AUROC of {auroc[0]} and {auroc[1]};",
         f"that were replaced: {found[0]} and {found[1]}.",
