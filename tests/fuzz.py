@@ -1,6 +1,7 @@
 """Damaged files for every reader: each command reads them, or refuses them in one sentence, and never anything else.
 
-`make fuzz` runs `python tests/fuzz.py --rounds 40` and appends a line to results/reliability.jsonl.
+`make fuzz` runs `python tests/fuzz.py --rounds 40` and appends a line to results/reliability.jsonl. An error that is no
+refusal is shown with its traceback, and `--only run/model.json` repeats the damage to that file, which stores nothing.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -69,6 +71,7 @@ def outcome(command: Command, name: str) -> str:
     if code == 2 and raised is None and "Traceback" not in said:
         return "refused"
     print(f"{name}: {' '.join(command[:2])}: {code} {raised!r:.150}")
+    traceback.print_exception(raised)
     return "bad"
 
 
@@ -102,9 +105,11 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser()
     options.add_argument("--rounds", type=int, default=40)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--only", choices=list(READ), action="append")
     chosen = options.parse_args()
     began = time.perf_counter()
-    readers = fuzz(chosen.rounds, chosen.seed)
-    append_result("fuzz", vars(chosen), began, {"readers": readers})
+    readers = fuzz(chosen.rounds, chosen.seed, tuple(chosen.only or READ))
+    if not chosen.only:
+        append_result("fuzz", {"rounds": chosen.rounds, "seed": chosen.seed}, began, {"readers": readers})
     print(json.dumps(readers, indent=1))
     raise SystemExit(1 if any(counts["bad"] for counts in readers.values()) else 0)
