@@ -69,13 +69,13 @@ def saved_otherwise(change: Callable[[dict[str, Any]], object]) -> Callable[[Pat
     return act
 
 
-def filled(file: str, name: str, value: bool | None) -> Callable[[Path], object]:
+def filled(file: str, name: str, value: bool | float | None) -> Callable[[Path], object]:
     """One value throughout a column of a table."""
 
     def act(folder: Path) -> None:
         table = pq.read_table(folder / file)
         place = table.column_names.index(name)
-        kind = table.schema.field(name).type if value is None else pa.bool_()
+        kind = table.schema.field(name).type if value is None else pa.scalar(value).type
         pq.write_table(table.set_column(place, name, pa.array([value] * len(table), kind)), folder / file)
 
     return act
@@ -314,6 +314,16 @@ OF_RECORDS: dict[str, Case] = {
         ["report", "audit", "--out", "new.html"],
         "The column is_issue of the issues has gaps",
         filled("audit/issues.parquet", "is_issue", None),
+    ),
+    "a ledger of networks that are no numbers": (
+        ["report", "run", "--out", "new.html"],
+        "its column peer holds double",
+        filled("run/ledger/part-00000.parquet", "peer", float("nan")),
+    ),
+    "a ledger whose rows have no example": (
+        ["report", "run", "--out", "new.html"],
+        "its column id has rows without a value",
+        filled("run/ledger/part-00000.parquet", "id", None),
     ),
     "a ledger of true signals": (
         ["report", "run", "--out", "new.html"],

@@ -1,6 +1,6 @@
 """The ledger: what was decided about every example, every epoch, as append-only Parquet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,14 @@ from torch import Tensor
 
 from thresher.core.errors import FOLDER, ThresherError, refuse_endless, refuse_other_kinds, refuse_unless, unknown
 from thresher.core.examples import Examples
-from thresher.core.files import write_whole
-from thresher.record.run_folder import LEDGER
+from thresher.core.files import damaged, write_whole
+from thresher.record.run_folder import LEDGER, WRITE_ANEW
 
-REAL = ("signal", "weight", "loss", "p_given", "belief")  # columns of decimals
+TYPES: dict[str, Callable[[pa.DataType], bool]] = {  # of the columns of every ledger, which have a value in each row
+    **dict.fromkeys(("id", "epoch", "peer", "prediction", "target"), pa.types.is_integer),
+    **dict.fromkeys(("signal", "weight", "loss", "p_given", "belief", "right"), pa.types.is_floating),
+    **dict.fromkeys(("visited", "kept"), pa.types.is_boolean),
+}
 
 
 def epoch_table(
@@ -72,14 +76,22 @@ def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
 
 
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+
+
 def _refuse_other_types(schema: pa.Schema, folder: Path | None) -> None:
     """Refuse a ledger with a column that holds no numbers, or other ones than there, as no run writes them."""
     for field in schema:
-        is_real = pa.types.is_floating(field.type)
-        if not is_real and (field.name in REAL or not (pa.types.is_integer(field.type) or field.type == pa.bool_())):
-            raise ThresherError(
-                f"{folder} is damaged (its column {field.name} holds {field.type}): repeat that run to write it anew."
-            )
+        if not TYPES.get(field.name, _is_number)(field.type):
+            raise damaged(folder or Path(LEDGER), f"its column {field.name} holds {field.type}", WRITE_ANEW)
+
+
+def _refuse_gaps(table: pa.Table, path: Path) -> None:
+    """Refuse a part with rows that lack what every row has."""
+    for name in table.column_names:
+        if name in TYPES and table[name].null_count:
+            raise damaged(path, f"its column {name} has rows without a value", WRITE_ANEW)
 
 
 def _refuse_unknown(columns: Any, known: Sequence[str]) -> None:
@@ -174,6 +186,8 @@ class Ledger:
         fits = where is None or isinstance(where, pc.Expression)
         refuse_unless("where", where, fits, 'an expression, such as pyarrow.compute.field("epoch") == 3')
         tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
+        for path, table in zip(stored, tables, strict=True):
+            _refuse_gaps(table, path)
         for pending in self.pending:
             rows = _with_schema(pending, schema)
             rows = rows if where is None else rows.filter(where)
