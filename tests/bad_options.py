@@ -325,6 +325,21 @@ OF_RECORDS: dict[str, Case] = {
         "its column id has rows without a value",
         filled("run/ledger/part-00000.parquet", "id", None),
     ),
+    "a ledger of a class beyond all": (
+        ["report", "run", "--out", "new.html"],
+        "prediction has the class 4611686018427387904",
+        filled("run/ledger/part-00000.parquet", "prediction", 2**62),
+    ),
+    "a run's settings of 5,000 digits": (
+        ["train", "--from", "run/run.toml", "--out", "new"],
+        "is no TOML",
+        lambda folder: (folder / "run/run.toml").write_text(f"epochs = {'9' * 5000}"),
+    ),
+    "a batch of one image for resnet18": (
+        ["train", "--data", "images", "--method", "standard", "--batch", "1", "--model", "resnet18", "--out", "new"],
+        "batch=2 or more",
+        None,
+    ),
     "a ledger of true signals": (
         ["report", "run", "--out", "new.html"],
         "its column signal holds bool",

@@ -14,7 +14,7 @@ from torch.nn import functional
 from thresher import Examples, Recipe, acquire, audit, fit, load, open_run, signals, weigh
 from thresher.core.evidence import Evidence
 from thresher.methods import method
-from thresher.rules import KeepSmallest, every
+from thresher.rules import KeepSmallest, every, from_peer
 
 NAN, INF = math.nan, math.inf
 KEEP = KeepSmallest(by=signals.loss, fraction=0.5)
@@ -90,6 +90,10 @@ def raises(error: Exception) -> Callable[[Any], Any]:
     return act
 
 
+def normalised() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+
 def images(count: int = 12) -> Tensor:
     return torch.randn(count, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 
@@ -106,6 +110,8 @@ KINDS: dict[str, Case] = {
     "a number as model": (lambda: call(model=3), "model"),
     "a state as model": (lambda: call(model=net().state_dict()), "model"),
     "a tensor as model": (lambda: call(model=torch.zeros(3)), "model"),
+    "a model on meta": (lambda: call(model=lambda: nn.Linear(16, 3, device="meta")), "device meta"),
+    "one example for batch normalisation": (lambda: call(model=normalised, batch=1), "batch=2"),
     "a model function with arguments": (lambda: call(model=lambda width: net()), "lambda: MyModel"),  # noqa: ARG005
     "a model function that makes nothing": (lambda: call(model=lambda: None), "torch.nn.Module"),
     "a name as recipe": (lambda: call("prl"), "did you mean|choose one"),
@@ -155,6 +161,7 @@ KINDS: dict[str, Case] = {
     "text as folds": (lambda: audit(X, Y, folds="3"), "whole number"),  # type: ignore[arg-type]
     "texts as probabilities": (lambda: audit(X, Y, probabilities=[["a"] * 3] * 12), "no numbers"),
     "nan features": (lambda: audit(X, Y, features=X * NAN), "NaN"),
+    "features of no width": (lambda: audit(X, Y, features=np.zeros((12, 0))), "shape"),
     "a class as estimator": (lambda: audit(X, Y, estimator=dict), "class"),
     "a number as estimator": (lambda: audit(X, Y, estimator=3), "scikit-learn"),
     "a number as out of an audit": (lambda: audit(X, Y, out=3), "folder"),  # type: ignore[arg-type]
@@ -262,6 +269,14 @@ KINDS: dict[str, Case] = {
         "whole numbers",
     ),
     "ids of two dimensions": (lambda: Examples(images(2), torch.tensor([0, 1]), ids=torch.zeros(2, 1).long()), "ids"),
+    "ids beyond 2^63": (
+        lambda: Examples(images(2), torch.tensor([0, 1]), ids=np.array([0, 2**63 + 5], np.uint64)),  # type: ignore[arg-type]
+        r"above 2\^63",
+    ),
+    "a number as name of a column": (
+        lambda: Examples(images(2), torch.tensor([0, 1]), columns={3: torch.zeros(2)}),  # type: ignore[dict-item]
+        "a text as the name",
+    ),
     "a column of text": (lambda: examples().with_columns(age=["a"] * 44), "age"),  # type: ignore[arg-type]
     "a list as columns": (lambda: Examples(images(2), torch.tensor([0, 1]), columns=[1]), "columns"),  # type: ignore[arg-type]
     "text as classes": (lambda: Examples(images(2), torch.tensor([0, 1]), classes="2"), "classes"),  # type: ignore[arg-type]
@@ -296,6 +311,11 @@ KINDS: dict[str, Case] = {
     "one class only, as Examples": (lambda: call(data=Examples(images(), torch.zeros(12).long())), "one class"),
     "targets of 1e200": (lambda: call(model="mlp:4", data=(X, Y * 1e200)), "targets"),
     "constant real targets": (lambda: call(model="mlp:4", data=(X, np.full(12, 0.5))), "same|constant"),
+    "constant targets to test on": (
+        lambda: call(model="mlp:4", data=(X, X[:, 0]), test=(X, np.full(12, 0.5, np.float32))),
+        "same target everywhere",
+    ),
+    "a path of 5,000 letters": (lambda: load("a" * 5000 + "/b"), "no file or folder"),
     "inputs of 1e200": (lambda: call(model="mlp:4", data=(X * 1e200, Y)), "inputs"),
     "a scipy matrix": (lambda: call(data=(_scipy(), Y)), "encode them as numbers"),
 }
@@ -374,6 +394,20 @@ WRONG_VALUES: dict[str, Case] = {
     "weigh by a number as generator": (lambda: weigh(KEEP, net(), images(), LABELS, generator=3), "generator"),  # type: ignore[arg-type]
     "weights of an infinite sum": (lambda: call(Recipe(each_batch=weighing(lambda w: w * 3e38))), "infinite sum"),
     "weigh by no model": (lambda: weigh(KEEP, None, images(), LABELS), "model"),  # type: ignore[arg-type]
+    "weigh by NaN losses": (
+        lambda: weigh(KEEP, net(), images(4), torch.arange(4) % 3, objective=lambda outputs, _: outputs.sum(1) * NAN),
+        "objective's losses are NaN",
+    ),
+    "weigh by a peer's NaN outputs": (
+        lambda: weigh(
+            from_peer(KEEP), net(), images(4), torch.arange(4) % 3, peer=returning(lambda outputs: outputs * NAN)()
+        ),
+        "outputs are NaN",
+    ),
+    "weigh in an epoch below 0": (
+        lambda: weigh(KEEP, net(), images(4), torch.arange(4) % 3, epoch=-1),
+        "a number from 0",
+    ),
     "weigh with negative weights": (lambda: weigh(weighing(lambda w: -w), net(), images(), LABELS), "negative"),
     "weigh with NaN weights": (lambda: weigh(weighing(lambda w: w * NAN), net(), images(), LABELS), "weights"),
     "acquire by NaN outputs": (

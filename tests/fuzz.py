@@ -16,8 +16,9 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -32,7 +33,25 @@ class HangError(BaseException):
     """A command took too long."""
 
 
-def fuzz(rounds: int, seed: int, names: tuple[str, ...] = tuple(READ)) -> dict[str, dict[str, int]]:
+def nowhere(path: Path) -> None:
+    path.symlink_to("gone")
+
+
+def itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+Place = Callable[[Path], object]
+PLACES: tuple[Place, ...] = (os.mkfifo, os.mkdir, nowhere, itself, endless)  # what may be where a file was
+
+
+def fuzz(
+    rounds: int, seed: int, names: tuple[str, ...] = tuple(READ), places: tuple[Place, ...] = PLACES
+) -> dict[str, dict[str, int]]:
     """For each file how many commands read its damaged versions, refused them, and ended in something else."""
     here, found = Path.cwd(), dict[str, dict[str, int]]()
     with tempfile.TemporaryDirectory() as made, warnings.catch_warnings():
@@ -45,15 +64,18 @@ def fuzz(rounds: int, seed: int, names: tuple[str, ...] = tuple(READ)) -> dict[s
             for name in names:
                 draws, counts = random.Random(f"{seed} {name}"), {"read": 0, "refused": 0, "bad": 0}
                 found[name] = counts
-                for _ in range(rounds):
-                    content = mutated(sound / name, draws)
-                    for command in READ[name]:
-                        os.chdir(made)
-                        shutil.rmtree(work, ignore_errors=True)
-                        shutil.copytree(sound, work)
-                        os.chdir(work)
-                        (work / name).write_bytes(content)
-                        counts[outcome(command, name)] += 1
+                damages = [*places, *(mutated(sound / name, draws) for _ in range(rounds))]
+                for damage, command in product(damages, READ[name]):
+                    os.chdir(made)
+                    shutil.rmtree(work, ignore_errors=True)
+                    shutil.copytree(sound, work)
+                    os.chdir(work)
+                    if isinstance(damage, bytes):
+                        (work / name).write_bytes(damage)
+                    else:
+                        (work / name).unlink()
+                        damage(work / name)
+                    counts[outcome(command, name)] += 1
         finally:
             os.chdir(here)
     return found

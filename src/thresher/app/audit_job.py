@@ -12,7 +12,7 @@ from thresher.app.settings import Settings
 from thresher.app.train_job import Sets, TrainJob, choose_for, load_splits, prepare_sets, with_defaults
 from thresher.auditing import audit, rate_to_assume
 from thresher.auditing.given import whole
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_endless
 from thresher.core.examples import Examples
 from thresher.core.files import UNREADABLE
 from thresher.data import Splits
@@ -52,6 +52,7 @@ def prepare_audit(settings: Settings, *, folds: int = 5, probabilities: Path | N
 
 def read_probabilities(path: Path) -> NDArray[Any]:
     """The array of an .npy file, or the only one of an .npz file."""
+    refuse_endless(path)
     try:
         stored = np.load(path, allow_pickle=False)
     except UNREADABLE as error:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from thresher.app.corrections import Change, forget_changes, in_text, read_changes, refuse_changed
 from thresher.app.sources import Source, rows_of, targets_of
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_endless
 from thresher.core.files import write_whole
 from thresher.data.column_encoders import plain_column
 from thresher.data.corrected_column import CORRECTED
@@ -154,6 +154,7 @@ def read_cells(path: Path, sep: str | None = None) -> list[list[str]]:
 
 
 def _bytes(path: Path) -> bytes:
+    refuse_endless(path)
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:

@@ -139,6 +139,8 @@ def read_changes(folder: Path) -> tuple[list[Change], dict[str, Any]]:
         found = found if "file" in first else [_of_a_row(change) for change in found]
     except FileNotFoundError:
         raise ThresherError(f"{folder} is no corrected copy: give a folder that thresher correct wrote.") from None
+    except ThresherError:
+        raise
     except (ValueError, KeyError, TypeError, StopIteration) as error:
         raise ThresherError(
             f"The list of changes in {folder} is damaged ({error!r}): correct the data again."

@@ -67,7 +67,7 @@ def read_toml(path: Path, kind: type[Settings] = Settings) -> dict[str, Any]:
         stored = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ThresherError(f"There is no file {path}: give the run.toml of a run.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ThresherError(f"{path} is no TOML ({error}): correct it.") from error
     kinds = words_of(kind)
     for name, value in stored.items():

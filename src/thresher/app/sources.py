@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_endless
 from thresher.core.files import expanded
 from thresher.data import TableOptions, names
 from thresher.data.table_files import TABLE_SUFFIXES
@@ -84,11 +84,12 @@ def targets_of(issues: Issues, target: str) -> list[str]:
 
 def _told(run: Path) -> dict[str, str]:
     """The texts among the settings in the run.toml of a folder, such as data and sep."""
+    refuse_endless(run / SETTINGS)
     try:
         stored = tomllib.loads((run / SETTINGS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ThresherError(f"{run / SETTINGS} is no TOML ({error}): correct it.") from error
     return {name: value for name, value in stored.items() if isinstance(value, str)}
 

@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from thresher.app.settings import Settings
 from thresher.core.errors import printable
@@ -37,9 +38,16 @@ LINE_EVERY = 10.0  # seconds between the lines of a log
 REDRAW_EVERY = 0.1
 
 
+class _Plain(Console):
+    """A console whose texts, also those in tables, steer no terminal and can be encoded."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str("\n".join(map(printable, text.split("\n"))), **options)
+
+
 def plain_console(**options: Any) -> Console:
     """A console that prints what it is given: square brackets and colons in names and paths are no markup."""
-    return Console(highlight=False, markup=False, emoji=False, **options)
+    return _Plain(highlight=False, markup=False, emoji=False, **options)
 
 
 @contextmanager
@@ -59,7 +67,9 @@ def progress(labels: Sequence[str], console: Console) -> Iterator[list[Watch]]:
         refresh_per_second=8,
     ) as bars:
         width = max(len(label) for label in labels)
-        tasks = [bars.add_task(label.ljust(width), start=False, total=1, place="", found="") for label in labels]
+        tasks = [
+            bars.add_task(printable(label).ljust(width), start=False, total=1, place="", found="") for label in labels
+        ]
         yield [_bar(bars, task) for task in tasks]
 
 

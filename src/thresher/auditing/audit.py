@@ -244,7 +244,7 @@ def _embeddings(features: Any, examples: int) -> Array:
         found = real_numbers(features, np.float32)
     except (TypeError, ValueError) as error:
         raise ThresherError(f"The features are no numbers ({error}): give [{examples}, d].") from error
-    if len(found) != examples or found.ndim < 2:
+    if found.ndim < 2 or len(found) != examples or not found.size:
         raise ThresherError(f"The features have the shape {list(found.shape)}: give [{examples}, d].")
     if not np.isfinite(found).all():
         raise ThresherError("The features are NaN or infinite for some examples: embed those again, or leave them out.")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_endless
 from thresher.core.files import read_arrays, refuse_as_folder, write_whole
 from thresher.record.run_folder import AUDIT, OF_AN_AUDIT
 
@@ -34,6 +34,7 @@ class Store:
             return
         refuse_as_folder(folder.parent)
         self.told, path = json.dumps(dict(about), sort_keys=True), folder / ABOUT
+        refuse_endless(path)
         if path.exists() and path.read_text(encoding="utf-8", errors="replace") != self.told:
             raise ThresherError(f"{folder} holds another audit: choose another folder (--out), or delete this one.")
 

@@ -30,10 +30,13 @@ def check_example_parts(
         made = torch.as_tensor(ids)
         if made.is_floating_point() or made.dtype == torch.bool or made.ndim != 1:
             raise ThresherError(f"The ids of {name} are no whole numbers [n]: give a whole number for each input.")
+        if made.dtype == torch.uint64 and int(made.cpu().numpy().max(initial=0)) > torch.iinfo(torch.long).max:
+            raise ThresherError(f"The ids of {name} are above 2^63, which none may be: give smaller numbers.")
     if classes is not None:
         refuse_unless("classes", classes, is_whole(classes, 1), "a whole number of at least 1")
     refuse_unless("columns", columns, isinstance(columns, Mapping), "a dictionary of names and tensors")
     for column, values in columns.items():
+        refuse_unless("columns", column, isinstance(column, str), "a text as the name of each column")
         _check_array(f"Column {column} of {name}", values, "a number for each input")
     _check_names(str(name), class_names)
     _check_scale(str(name), normalise, inputs)

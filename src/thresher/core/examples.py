@@ -85,7 +85,7 @@ class Examples:
         fill(self, "targets", torch.as_tensor(self.targets))
         if self.ids is None:
             fill(self, "ids", torch.arange(len(self.targets), device=self.targets.device))
-        fill(self, "ids", torch.as_tensor(self.ids))
+        fill(self, "ids", torch.as_tensor(self.ids).long())
         fill(self, "columns", {name: torch.as_tensor(column) for name, column in self.columns.items()})
         if self.classes is not None:
             fill(self, "task", CLASSES)

@@ -39,6 +39,14 @@ def expanded(name: Path | str) -> Path:
     return Path(os.path.expanduser(name))
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is a file or a folder; of a name that no file system takes there is none."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def refuse_as_folder(path: Path) -> None:
     """Refuse a path at which no folder can be: where a file is, or by a name that this file system does not take."""
     shown = printable(str(path))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from thresher.core.errors import ThresherError, needs_extra
+from thresher.core.errors import ThresherError, needs_extra, refuse_endless
 from thresher.core.examples import Examples
 from thresher.core.files import UNREADABLE
 from thresher.data.class_names import CIFAR10, CIFAR100, FASHION, TEN_DIGITS
@@ -67,6 +67,7 @@ def all_of_npz(path: Path) -> Examples:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """All arrays of an .npz file, by their names."""
+    refuse_endless(path)
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
@@ -190,6 +191,7 @@ def _read_idx(folder: Path, name: str) -> np.ndarray[Any, Any]:
     path = _idx_file(folder, name)
     if path is None:
         raise ThresherError(f"{folder} has no {name} or {name}.gz: put all four idx files there.")
+    refuse_endless(path)
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         sizes = np.frombuffer(raw, ">u4", count=raw[3], offset=4).astype(int)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, refuse_endless
 from thresher.data.arrays import known_images
 from thresher.data.splits import Splits
 
@@ -43,6 +43,7 @@ def human_labels(images: str, key: str, folder: Path) -> Splits:
 
 def read_human_labels(path: Path) -> Mapping[str, Any]:
     """The label columns of a .npz file, or of the .pt file of the CIFAR-N project, read without running any code."""
+    refuse_endless(path)
     try:
         if path.suffix == ".npz":
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:

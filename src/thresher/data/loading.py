@@ -20,10 +20,11 @@ from thresher.core.errors import (
     refuse_endless,
     refuse_other_kinds,
     refuse_unless,
+    shortened,
     unknown,
 )  # fmt: skip
 from thresher.core.examples import Examples
-from thresher.core.files import expanded
+from thresher.core.files import expanded, is_there
 from thresher.core.joining import join
 from thresher.data.arrays import from_npz, known_images
 from thresher.data.class_names import TEN_DIGITS
@@ -146,14 +147,13 @@ def _tell_of_folder(known: str) -> None:
 def path_of(base: str, folder: Path) -> Path:
     """The file or folder at this path, or the .npz file of this name in the data folder."""
     path = expanded(base)
-    if path.exists():
+    if is_there(path):
         refuse_endless(path)
         return path
     if "/" in base or path.suffix:
-        raise ThresherError(
-            f"There is no file or folder {path}: check the path, or choose one of {', '.join(names())}."
-        )
-    if not (folder / f"{base}.npz").exists():
+        shown, known = shortened(str(path), 200), ", ".join(names())
+        raise ThresherError(f"There is no file or folder {shown}: check the path, or choose one of {known}.")
+    if not is_there(folder / f"{base}.npz"):
         raise unknown("data set", base, names())
     return folder / f"{base}.npz"
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.files import expanded
+from thresher.core.files import expanded, is_there
 from thresher.core.seeding import generator
 
 
@@ -154,6 +154,6 @@ def path_and_option(name: str) -> tuple[str, str]:
     parts = name.split(":")
     for count in range(len(parts), 1, -1):
         base = ":".join(parts[:count])
-        if expanded(base).exists():
+        if is_there(expanded(base)):
             return base, ":".join(parts[count:])
     return parts[0], ":".join(parts[1:])

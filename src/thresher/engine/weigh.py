@@ -22,7 +22,7 @@ from thresher.core.trees import as_tree, named_leaves, rows
 from thresher.engine.gradients.strategy import Strategy
 from thresher.engine.start.checks import check_recipe
 from thresher.engine.start.gradient_trial import choose_strategy, last_linear
-from thresher.engine.step.forward import Batch, check_outputs, forward_pass, read_all, untraced
+from thresher.engine.step.forward import Batch, check_losses, check_outputs, forward_pass, read_all, untraced
 from thresher.engine.step.learner import Taps
 from thresher.objectives import as_objective
 
@@ -125,7 +125,10 @@ def look(
             seen = {name: _see(m, own, batch, wanted, facts) for name, m in others.items()}
             evidence = evidence.replace(others=seen)
         with torch.no_grad():
-            check_outputs(evidence.outputs, evidence.ids)
+            for each in (evidence, *evidence.others.values()):
+                check_outputs(each.outputs, each.ids)
+                if objective is not None:
+                    check_losses(each.losses, each.ids)
         return Looked(evidence, examples.task, adapter)
 
 
@@ -140,7 +143,8 @@ def _refuse(
     for name, network in (("peer", peer), ("average", average)):
         refuse_unless(name, network, isinstance(network, nn.Module | None), "a torch.nn.Module, or None")
     refuse_unless("objective", objective, objective is None or callable(objective), "a function that gives losses [n]")
-    refuse_unless("epoch", now.get("epoch", 0), is_number(now.get("epoch", 0)), "a number")
+    epoch = now.get("epoch", 0)
+    refuse_unless("epoch", epoch, is_number(epoch) and epoch >= 0, "a number from 0")
     drawn = now.get("generator")
     refuse_unless("generator", drawn, isinstance(drawn, torch.Generator | None), "a torch.Generator, or None")
 

@@ -17,7 +17,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor, nn
 
-from thresher.core.errors import ThresherError, unknown
+from thresher.core.errors import ThresherError, refuse_endless, unknown
 from thresher.core.examples import Examples
 from thresher.core.files import expanded, write_whole
 from thresher.core.recipe import Recipe, View
@@ -141,6 +141,7 @@ def write_start(start: Start, file: Path) -> None:
 
 def read_start(file: Path) -> Start:
     """The start that a file holds."""
+    refuse_endless(file)
     try:
         return Start(**torch.load(file, map_location="cpu", weights_only=True))
     except FileNotFoundError:

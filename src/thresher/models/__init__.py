@@ -180,7 +180,7 @@ def refuse_larger_than_memory(name: str, input_shape: tuple[int, ...], outputs: 
     ordinary = largest < 10_000 and math.prod(input_shape) < 1_000_000  # which need not be counted
     if ordinary or is_foreign(name) or name.startswith("timm"):
         return
-    what = f"Training the model {name} with {outputs} outputs"
+    what = f"Training the model {shortened(name)} with {outputs} outputs"
     fix = "choose a smaller one, or renumber the labels"
     refuse_beyond_memory(4.0 * IN_TRAINING * largest, what, fix)  # torch counts no further than to 2⁶³
     with torch.device("meta"), torch.random.fork_rng(devices=[]):

@@ -77,7 +77,7 @@ def _with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _refuse_other_types(schema: pa.Schema, folder: Path | None) -> None:

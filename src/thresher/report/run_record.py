@@ -24,6 +24,8 @@ Columns = Mapping[str, Array]
 
 CLEAN, CORRUPTED, UNKNOWN = "clean", "corrupted", "unknown"
 STAGES = ("teacher", "pretraining")
+OF_CLASSES = ("target", "prediction", "true_target")  # columns of class ids
+MOST_CLASSES = 10**7  # of which a page could count the names
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,10 +215,19 @@ def _read_examples(path: Path) -> Columns:
             raise damaged(path, f"{name} holds {values.dtype}", run_folder.WRITE_ANEW)
     if "trust" not in columns or columns["trust"].dtype.kind != "f":
         raise damaged(path, "it has no numbers as trust", run_folder.WRITE_ANEW)
+    _refuse_huge_classes(columns, path)
     if "is_corrupt" in columns:
         corrupt, known = columns.pop("is_corrupt"), table["is_corrupt"].is_valid().to_numpy()
         columns["origin"] = np.where(known, np.where(corrupt.astype(bool), CORRUPTED, CLEAN), UNKNOWN)
     return columns
+
+
+def _refuse_huge_classes(columns: Columns, path: Path) -> None:
+    """Refuse class ids that no network had outputs for."""
+    for name in OF_CLASSES:
+        highest = columns[name].max(initial=0) if name in columns else 0
+        if highest > MOST_CLASSES:
+            raise damaged(path, f"{name} has the class {highest:.0f}", run_folder.WRITE_ANEW)
 
 
 def _as_arrays(table: pa.Table) -> dict[str, Array]:
@@ -236,6 +247,7 @@ def _read_last_epoch(folder: Path, examples: Columns) -> Columns:
         known = pq.read_schema(folder / ledger.parts[0]).names
         names = [name for name in known if name in shown or name.startswith(("prediction_", "target_"))]
         columns = _as_arrays(ledger.table(names, pc.field("epoch") == last))
+        _refuse_huge_classes(columns, folder)
         pairs = [("weight", "id"), ("prediction", "target")]  # columns of which no run writes one alone
         if any((one in columns) != (other in columns) for one, other in pairs):
             raise ValueError(f"it has the columns {', '.join(known)}")

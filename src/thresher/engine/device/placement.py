@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn.parameter import is_lazy
 
 from thresher.core.errors import ThresherError
 
@@ -55,6 +56,9 @@ def autocast_on(device: torch.device, precision: Precision) -> Autocast:
 
 def placed(model: nn.Module, device: torch.device, channels_last: bool) -> nn.Module:
     """The model itself, on this device; where images are to be channels last, so are its parameters."""
+    for name, each in (*model.named_parameters(), *model.named_buffers()):
+        if each.is_meta and not is_lazy(each):
+            raise ThresherError(f"The model's {name} is on the device meta, without numbers: make it on the CPU.")
     if channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device)

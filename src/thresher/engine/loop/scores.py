@@ -13,23 +13,34 @@ LEAST_SPREAD = 1e-30  # of targets, so that every score is a number that files c
 
 
 def r_squared(outputs: Tensor, targets: Tensor) -> dict[str, float]:
-    """R² = 1 - Σ(y-ŷ)² / Σ(y-ȳ)² of each target, and their mean as `r2`; very negative where a target is constant."""
+    """R² = 1 - Σ(y-ŷ)² / Σ(y-ȳ)² of each target that is not constant, and their mean as `r2`.
+
+    >>> list(r_squared(torch.tensor([[0.0, 3.0], [1.0, 3.0]]), torch.tensor([[0.0, 5.0], [1.0, 5.0]])).items())
+    [('r2', 1.0), ('r2_0', 1.0)]
+    """
     outputs, targets = outputs.double(), targets.double()
     residual = (targets - outputs).square().sum(0)
     spread = (targets - targets.mean(0)).square().sum(0)
     each = (1 - residual / spread.clamp_min(LEAST_SPREAD)).tolist()
-    scores: dict[str, Any] = {"r2": sum(each) / len(each)}
+    known = _varying(targets)
+    scores: dict[str, Any] = {"r2": sum(each[place] for place in known) / len(known)}
     if len(each) > 1:
-        scores |= {f"r2_{place}": value for place, value in enumerate(each)}
+        scores |= {f"r2_{place}": each[place] for place in known}
     return scores
+
+
+def _varying(targets: Tensor) -> list[int]:
+    """The places of the targets that are not constant, or of all, where none varies."""
+    return (targets != targets[:1]).any(0).nonzero().flatten().tolist() or list(range(targets.shape[1]))
 
 
 def robust_scores(outputs: Tensor, examples: Examples) -> dict[str, float]:
     """The trimmed R² and the median error, which wrong targets hardly move."""
     residuals = (examples.targets.double() - outputs.double()).cpu()
+    known = _varying(examples.targets)
     unit = torch.ones(1) if examples.target_scale is None else examples.target_scale[1]
     return {
-        "trimmed_r2": trimmed_r_squared(residuals, examples.targets.double().cpu()),
+        "trimmed_r2": trimmed_r_squared(residuals[:, known], examples.targets.double().cpu()[:, known]),
         "median_error": float((residuals.abs() * unit).median(0).values.mean()),
     }
 

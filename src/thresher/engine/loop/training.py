@@ -28,7 +28,14 @@ from thresher.engine.plan import Plan
 from thresher.engine.several.gather import CleanOfAll, NotesOfAll
 from thresher.engine.several.ranks import Ranks
 from thresher.engine.several.shards import Shards
-from thresher.engine.start.checks import Tried, check_recipe, check_run, first_of, try_model, try_sets
+from thresher.engine.start.checks import (
+    Tried,
+    check_recipe,
+    check_run,
+    first_of,
+    try_model,
+    try_sets,
+)
 from thresher.engine.start.ready_teacher import with_teacher_output
 from thresher.engine.start.together import check_several, check_sharded, share_learner
 from thresher.engine.step.learner import Learner
@@ -288,7 +295,7 @@ def _tried(
         check_several(ranks, recipe, objective, models, plan.batch)
     clean = sets.get("clean") if "clean" in needs_of(recipe) else None
     objective = objective.to(train.targets.device)
-    tried = try_model(recipe, models[0], objective, train, plan.seed, clean, plan.clean_batch)
+    tried = try_model(recipe, models[0], objective, train, plan.seed, clean, plan.clean_batch, plan.batch)
     try_sets(models[0], sets, plan.seed)
     if ranks is not None and ranks.sharded:
         check_sharded(tried)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from thresher.core.errors import ThresherError, raised_in
 from thresher.core.evidence import HOW_TO_GIVE, Prepared, looks_at_head
@@ -125,6 +126,16 @@ def _check_sets(train: Examples, given: Mapping[str, object]) -> None:
                 f"The {name} set asks for {other.outputs} {_asked(other)} and the training set for {train.outputs} "
                 f"{_asked(train)}: make them equal."
             )
+        if name != "clean":
+            _refuse_constant(name, other)
+
+
+def _refuse_constant(name: str, examples: Examples) -> None:
+    """Refuse to measure on real targets that are the same everywhere, of which R² says nothing."""
+    if examples.task == REAL and len(examples) > 1 and bool((examples.targets == examples.targets[0]).all()):
+        raise ThresherError(
+            f"The {name} set has the same target everywhere, so its R² would say nothing: give examples of several."
+        )
 
 
 def _asked(examples: Examples) -> str:
@@ -163,6 +174,7 @@ def try_model(
     seed: int,
     clean: Examples | None = None,
     clean_batch: int = 1,
+    batch_size: int = 2,
 ) -> Tried:
     """Try the model and the views on two examples, and on two clean ones where a rule reads those."""
     if not model.training:
@@ -181,6 +193,8 @@ def try_model(
                 raise ThresherError(f"The objective reads the layer {layer!r}: name one of model.named_modules().")
         with torch.no_grad(), evaluating(model):
             outputs = _forward(model, inputs)
+        if batch_size == 1:
+            _refuse_single_examples(model, train, seed)
         adapter = _adapter(outputs, train, batch.targets)
         trusted = None if clean is None else first_of(clean, min(2, clean_batch), seed)
         head = last_linear(model, inputs) if looks_at_head(signals_of(recipe)) else None
@@ -222,6 +236,24 @@ def _adapter(outputs: Tensor, train: Examples, targets: Tensor, whose: str = "")
     raise ThresherError(
         f"The model gives outputs of shape {list(outputs.shape)} for {count}{whose}: make it give {wanted}."
     )
+
+
+def _refuse_single_examples(model: nn.Module, train: Examples, seed: int) -> None:
+    """Refuse batches of one example for a network whose normalisation needs several values; no buffer is changed."""
+    if not any(isinstance(each, _BatchNorm) for each in model.modules()):
+        return
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    with torch.no_grad(), preserved(train.targets.device), as_written():
+        try:
+            call(model, first_of(train, 1, seed).inputs)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            told = "The model's batch normalisation needs several examples at a time: give batch=2 or more."
+            raise ThresherError(told) from error
+        finally:
+            for buffer, before in kept:
+                buffer.copy_(before)
 
 
 def output_width(model: nn.Module, examples: Examples) -> int:

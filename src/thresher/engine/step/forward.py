@@ -198,7 +198,7 @@ def check_first_step(model: nn.Module, evidence: Evidence, weights: Tensor) -> N
     if isinstance(evidence.inputs, Tensor) and len(evidence.inputs) == len(ids):
         _check_rows("The inputs are", evidence.inputs, ids, "clean them before training")
     check_outputs(evidence.outputs, ids)
-    _check_losses(evidence.losses, ids)
+    check_losses(evidence.losses, ids)
     _check_rows("The weights of the rules are", weights, ids, "let the rule give finite weights")
     if not bool(torch.isfinite(weights.sum())):
         raise ThresherError("The weights of the rules have an infinite sum: let the rule give smaller ones.")
@@ -227,7 +227,7 @@ def check_outputs(outputs: Tensor, ids: Tensor) -> None:
         _check_rows("The model's outputs are", outputs, ids, "check its layers and the scale of its inputs")
 
 
-def _check_losses(losses: Tensor, ids: Tensor) -> None:
+def check_losses(losses: Tensor, ids: Tensor) -> None:
     if torch.is_grad_enabled() and not losses.requires_grad:
         raise ThresherError("The objective's losses are detached from the outputs: compute them without .detach().")
     _check_rows("The objective's losses are", losses, ids, "let it give finite numbers")
