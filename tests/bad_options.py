@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from sound_folders import DISTIL, LONGER, QUICK
+from sound_folders import AUDIT, DISTIL, LONGER, QUICK
 
 Case = tuple[list[str], str, Callable[[Path], object] | None]  # the words, what is said, and what is done before
 
@@ -339,6 +339,21 @@ OF_RECORDS: dict[str, Case] = {
         ["train", "--data", "images", "--method", "standard", "--batch", "1", "--model", "resnet18", "--out", "new"],
         "batch=2 or more",
         None,
+    ),
+    "an audit whose networks say too little": (
+        AUDIT,
+        "it has no finite votes of shape [60, 2]",
+        lambda folder: np.savez(folder / "audit/audit/network.npz", outputs=np.ones((60, 2)), dynamics=np.ones(60)),
+    ),
+    "an audit whose forest says nothing": (
+        AUDIT,
+        "it has no finite probabilities",
+        lambda folder: np.savez(folder / "audit/audit/forest.npz", probabilities=np.full((60, 2), np.nan)),
+    ),
+    "an audit with a ledger of bytes": (
+        ["report", "audit", "--out", "new.html"],
+        "part-00000.parquet is damaged",
+        lambda folder: (folder / "audit/audit/fold-0/ledger/part-00000.parquet").write_bytes(b"PAR1 nothing"),
     ),
     "a ledger of true signals": (
         ["report", "run", "--out", "new.html"],

@@ -187,7 +187,7 @@ class _Judge:
             self.tell(name)
             return {"values": values_of(estimator, inputs, targets, parts)}
 
-        return self.store(name, asked)["values"]
+        return self.store(name, asked, {"values": targets.shape})["values"]
 
     def uses_network(self) -> bool:
         if self.features is not None and self.model == "auto":
@@ -202,7 +202,9 @@ class _Judge:
             )  # fmt: skip
             return {name: each for name, each in seen._asdict().items() if each is not None}
 
-        return self.store("network", trained)
+        count, wide = len(self.examples), (len(self.examples), self.examples.outputs)
+        votes = {} if self.examples.is_regression else {"votes": wide}
+        return self.store("network", trained, {"outputs": wide, "dynamics": (count,)} | votes)
 
     def neighbours(self) -> Nearest:
         self.tell("neighbours")

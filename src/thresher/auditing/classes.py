@@ -37,7 +37,7 @@ class Hearing:
             self.tell(name)
             return {"probabilities": make()}
 
-        return self.store(name, asked)["probabilities"]
+        return self.store(name, asked, {"probabilities": (len(self.labels), self.classes)})["probabilities"]
 
     def fitted(self, name: str, estimator: Any, inputs: Any = None) -> Array:
         """Out-of-fold probabilities by copies of an estimator."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from thresher.auditing.neighbours import feature_space, nearest, votes
+from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.recipe import Recipe
 from thresher.core.signals import features
@@ -58,6 +59,8 @@ def judged_by_networks(
         folder = None if out is None else out / f"fold-{fold}"
         run = train_recipe(recipe, model, known, settings=settings, out=folder, watch=watch(fold))
         ids, trust = run.trust()
+        if not place.keys() >= set(ids.tolist()):
+            raise ThresherError(f"The ledger in {folder} has other examples: delete that folder, and ask again.")
         at = np.array([place[id_] for id_ in ids.tolist()])
         beliefs[at] += trust.numpy()
         times[at] += 1

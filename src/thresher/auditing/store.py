@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError, refuse_endless
-from thresher.core.files import read_arrays, refuse_as_folder, write_whole
+from thresher.core.files import damaged, read_arrays, refuse_as_folder, write_whole
 from thresher.record.run_folder import AUDIT, OF_AN_AUDIT
 
 Array = NDArray[Any]
@@ -23,6 +23,10 @@ def refuse_other_folder(out: Path) -> None:
     foreign = sorted(each.name for each in out.iterdir() if each.name not in OF_AN_AUDIT and each.name[0] != ".")
     if foreign:
         raise ThresherError(f"{out} is not empty (it has {foreign[0]}): choose a new folder for the audit.")
+
+
+AGAIN = "delete it, and the same command asks that judge again"
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Store:
@@ -43,11 +47,15 @@ class Store:
         if self.folder is not None and not (self.folder / ABOUT).exists():
             write_whole(self.folder / ABOUT, lambda place: place.write_text(self.told, encoding="utf-8"))
 
-    def __call__(self, name: str, make: Callable[[], Mapping[str, Array]]) -> dict[str, Array]:
-        """The arrays that were stored under this name, or those that `make` gives."""
+    def __call__(self, name: str, make: Callable[[], Mapping[str, Array]], shapes: Shapes) -> dict[str, Array]:
+        """The arrays that were stored under this name, which have these shapes, or those that `make` gives."""
         path = None if self.folder is None else self.folder / f"{name}.npz"
         if path is not None and path.exists():
-            return read_arrays(path, "delete it, and the same command asks that judge again")
+            found = read_arrays(path, AGAIN, dict.fromkeys(shapes, "f"))
+            for each, shape in shapes.items():
+                if each not in found or found[each].shape != shape or not np.isfinite(found[each]).all():
+                    raise damaged(path, f"it has no finite {each} of shape {list(shape)}", AGAIN)
+            return found
         self.begin()
         made = dict(make())
         if path is not None:

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from thresher.core.errors import FOLDER, ThresherError, refuse_endless, refuse_other_kinds, refuse_unless, unknown
+from thresher.core.errors import FOLDER, ThresherError, refuse_other_kinds, refuse_unless, unknown
 from thresher.core.examples import Examples
-from thresher.core.files import damaged, write_whole
+from thresher.core.files import damaged, reading, write_whole
 from thresher.record.run_folder import LEDGER, WRITE_ANEW
 
 TYPES: dict[str, Callable[[pa.DataType], bool]] = {  # of the columns of every ledger, which have a value in each row
@@ -103,6 +103,23 @@ def _refuse_unknown(columns: Any, known: Sequence[str]) -> None:
             raise unknown("column of the ledger", str(name), known)
 
 
+def _refuse_other_filters(where: Any, schema: pa.Schema) -> None:
+    """Refuse what is no filter of these columns."""
+    fits = where is None or isinstance(where, pc.Expression)
+    refuse_unless("where", where, fits, 'an expression, such as pyarrow.compute.field("epoch") == 3')
+    if where is not None:
+        try:
+            schema.empty_table().filter(where)
+        except (pa.ArrowException, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ThresherError(f"where= cannot be asked of this ledger ({reason}): name its columns.") from error
+
+
+def _schema_of(path: Path) -> pa.Schema:
+    with reading(path, WRITE_ANEW):
+        return pq.read_schema(path)
+
+
 def _write(table: pa.Table, path: Path) -> None:
     write_whole(path, lambda place: pq.write_table(table, place, compression="zstd"))
 
@@ -177,17 +194,16 @@ class Ledger:
                 "The ledger has no rows: let an epoch end, of batches whose ids are known. Processes that a trainer "
                 "forks keep theirs, so give out= there, and read Ledger.read(out)."
             )
-        for path in stored:
-            refuse_endless(path)
         # Pending rows may have columns that the parts do not have yet.
-        schema = _unified([*map(pq.read_schema, stored), *(table.schema for table in self.pending)])
+        schema = _unified([*map(_schema_of, stored), *(table.schema for table in self.pending)])
         _refuse_other_types(schema, self.folder)
         _refuse_unknown(columns, schema.names)
-        fits = where is None or isinstance(where, pc.Expression)
-        refuse_unless("where", where, fits, 'an expression, such as pyarrow.compute.field("epoch") == 3')
-        tables = [pq.read_table(path, columns=columns, filters=where, schema=schema) for path in stored]
-        for path, table in zip(stored, tables, strict=True):
-            _refuse_gaps(table, path)
+        _refuse_other_filters(where, schema)
+        tables = []
+        for path in stored:
+            with reading(path, WRITE_ANEW):
+                tables.append(pq.read_table(path, columns=columns, filters=where, schema=schema))
+            _refuse_gaps(tables[-1], path)
         for pending in self.pending:
             rows = _with_schema(pending, schema)
             rows = rows if where is None else rows.filter(where)

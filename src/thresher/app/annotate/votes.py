@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from thresher.app.annotate.tasks import ID
-from thresher.core.errors import ThresherError
+from thresher.core.errors import ThresherError, shortened
 from thresher.core.files import misfit, parsed_json
 
 KINDS = ("choices", "number")  # of questions that Label Studio asks for us, and the names of their answers
@@ -148,4 +148,5 @@ def _id(value: Any, where: str) -> int:
     try:
         return int(str(value))
     except ValueError:
-        raise ThresherError(f"{where} has the id '{value}', which is not a whole number: correct it.") from None
+        shown = shortened(str(value))
+        raise ThresherError(f"{where} has the id '{shown}', which is not a whole number: correct it.") from None

@@ -225,6 +225,7 @@ class RunFolder:
 
     def _write_history(self, history: list[Record]) -> None:
         text, path = "".join(json.dumps(record) + "\n" for record in history), self.path / HISTORY
+        refuse_endless(path)
         if not (path.exists() and path.read_text(errors="replace") == text):  # what is finished may be read-only
             write_whole(path, lambda place: place.write_text(text))
 
