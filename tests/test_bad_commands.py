@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from sound_folders import run_command
 from typer.testing import CliRunner
 
 from thresher import ThresherError, load
@@ -381,3 +382,28 @@ def test_a_tampered_folder_is_refused(
     assert result.exit_code == 2, result.output
     assert words in " ".join(result.output.split())
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+def test_texts_in_lines_and_tables_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table
+
+    from thresher.app.terminal import plain_console
+
+    hostile = "a\x1b[31m\x9b0m\udcff[/b]"
+    table = Table("name")
+    table.add_row(hostile)
+    plain_console().print(f"{hostile}\nnext", soft_wrap=True)
+    plain_console().print(table)
+    said = capsys.readouterr().out
+    assert said.count(r"a\x1b[31m\x9b0m\udcff[/b]") == 2
+    assert "\nnext" in said
+
+
+def test_a_scan_lists_names_that_are_not_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (b"a", b"b"):
+        os.makedirs(os.path.join(b"images", name))
+        Path(os.fsdecode(os.path.join(b"images", name, b"\xff.png"))).write_bytes(b"no image")
+    code, said, raised = run_command(["scan", "images"])
+    assert raised is None, said
+    assert "\\udcff.png" in said, code

@@ -89,6 +89,10 @@ def holding(how: Callable[[Tensor], Any]) -> tuple[Given, Given]:
     return given(data=first), given(data=other)
 
 
+def collated(times: float) -> Examples:
+    return Examples(Holds(X, list), Y, collate=lambda items: torch.stack(list(items)) * times)  # type: ignore[arg-type]
+
+
 def of_test(**changes: Any) -> tuple[Given, Given]:
     return given(), given(test=replace(some(20), **changes))
 
@@ -143,6 +147,7 @@ CASES: dict[str, tuple[Given, Given]] = {
     "a data set of lists of numbers": holding(lambda inputs: inputs.tolist()),
     "a data set of tensors by place": holding(lambda inputs: dict(enumerate(inputs))),
     "a data set of arrays": holding(lambda inputs: inputs.numpy()),
+    "how a batch is made of items": (given(data=collated(1.0), test=None), given(data=collated(2.0), test=None)),
     "what a teacher said": (
         taught, {**taught, "data": some().with_columns(teacher_output=flipped(torch.zeros(60, 3), 40))}
     ),

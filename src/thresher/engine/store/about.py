@@ -114,6 +114,8 @@ def checksum(examples: Examples) -> str:
             found = file.stat()
             digest.update(f"{file.parent.name}/{file.name} {found.st_size} {found.st_mtime_ns}\n".encode())
         digest.update(f"{type(examples.inputs).__name__} {len(examples)}".encode())
+        if examples.collate is not None:
+            digest.update(json.dumps(describe(examples.collate)).encode())
         parts += _held(examples.inputs) or _listed(examples.inputs)
     for part in parts:
         digest.update(f"{part.dtype} {list(part.shape)}".encode())
