@@ -81,6 +81,17 @@ def filled(file: str, name: str, value: bool | float | None) -> Callable[[Path],
     return act
 
 
+def of_bytes(file: str, name: str) -> Callable[[Path], object]:
+    """A column of texts that are no UTF-8."""
+
+    def act(folder: Path) -> None:
+        table = pq.read_table(folder / file)
+        column = pa.array([b"\xc7"] * len(table), pa.binary()).view(pa.string())
+        pq.write_table(table.set_column(table.column_names.index(name), name, column), folder / file)
+
+    return act
+
+
 def other_optimizer(saved: dict[str, Any]) -> None:
     saved["learners"][0]["optimizer"]["param_groups"][0]["amsgrad"] = True
 
@@ -327,8 +338,28 @@ OF_RECORDS: dict[str, Case] = {
     ),
     "a ledger of a class beyond all": (
         ["report", "run", "--out", "new.html"],
-        "prediction has the class 4611686018427387904",
+        "its column prediction holds int64",
         filled("run/ledger/part-00000.parquet", "prediction", 2**62),
+    ),
+    "examples of a class beyond all": (
+        ["report", "run", "--out", "new.html"],
+        "target has the class 4611686018427387904",
+        filled("run/examples.parquet", "target", 2**62),
+    ),
+    "an audit's ledger of other epochs": (
+        ["report", "audit", "--out", "new.html"],
+        "its column epoch holds int64",
+        filled("audit/audit/fold-0/ledger/part-00000.parquet", "epoch", 1),
+    ),
+    "issues whose texts are no UTF-8": (
+        ["report", "audit", "--out", "new.html"],
+        "issues.parquet is damaged",
+        of_bytes("audit/issues.parquet", "reason"),
+    ),
+    "issues of no probability": (
+        ["review", "audit", "--count", "3"],
+        "The column probability of the issues has gaps",
+        filled("audit/issues.parquet", "probability", None),
     ),
     "a run's settings of 5,000 digits": (
         ["train", "--from", "run/run.toml", "--out", "new"],

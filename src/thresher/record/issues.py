@@ -101,9 +101,9 @@ class Issues:
                 found = self.table.schema.field(name).type
                 raise ThresherError(f"The column {name} of the issues holds {found}: run the audit again.")
         for name, column in zip(self.table.column_names, self.table.columns, strict=True):
-            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-                raise ThresherError(f"The column {name} of the issues has NaN: run the audit again.")
-        for name in ("id", "row", "is_issue"):
+            if pa.types.is_floating(column.type) and pc.all(pc.is_finite(column)).as_py() is False:
+                raise ThresherError(f"The column {name} of the issues has NaN or infinite values: run the audit again.")
+        for name in (each for each in KINDS if each != "file"):  # of which the data may lack some
             if name in self.table.column_names and self.table.column(name).null_count:
                 raise ThresherError(f"The column {name} of the issues has gaps: run the audit again.")
         if len(pc.unique(self.table.column("id"))) < len(self.table):
@@ -216,6 +216,7 @@ class Issues:
         summary = read_json(folder / run_folder.ISSUES_SUMMARY, Summary, fix)
         with reading(path, fix):
             table = pq.read_table(path)
+            table.validate(full=True)  # whose texts may be no UTF-8
         return Issues(table, summary)
 
 

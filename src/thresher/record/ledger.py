@@ -18,7 +18,9 @@ from thresher.core.files import damaged, reading, write_whole
 from thresher.record.run_folder import LEDGER, WRITE_ANEW
 
 TYPES: dict[str, Callable[[pa.DataType], bool]] = {  # of the columns of every ledger, which have a value in each row
-    **dict.fromkeys(("id", "epoch", "peer", "prediction", "target"), pa.types.is_integer),
+    "id": pa.types.is_int64,
+    **dict.fromkeys(("epoch", "prediction", "target"), pa.types.is_int32),
+    "peer": pa.types.is_int8,
     **dict.fromkeys(("signal", "weight", "loss", "p_given", "belief", "right"), pa.types.is_floating),
     **dict.fromkeys(("visited", "kept"), pa.types.is_boolean),
 }

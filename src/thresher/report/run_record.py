@@ -178,6 +178,7 @@ def _table(path: Path, needs: str = "id") -> pa.Table:
     """The table of a file, which has a column of ids."""
     with reading(path, run_folder.WRITE_ANEW):
         table = pq.read_table(path)
+        table.validate(full=True)  # whose texts may be no UTF-8
         if not pa.types.is_integer(table.schema.field(needs).type) or table[needs].null_count:
             raise ValueError(f"{needs} holds no whole numbers")
     return table
@@ -280,7 +281,7 @@ def read_traces(folder: Path, ids: Array) -> dict[int, list[float | None]]:
         return {}
     wanted = pc.field("id").isin(pa.array(ids))
     names = ["id", "epoch", "belief"]
-    rows = pa.concat_tables([Ledger.read(place).table(names, wanted) for place in known])
+    rows = pa.concat_tables([Ledger.read(each).table(names, wanted) for each in known], promote_options="permissive")
     means = (
         rows.group_by(["id", "epoch"])
         .aggregate([("belief", "mean")])
