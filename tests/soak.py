@@ -123,9 +123,9 @@ if __name__ == "__main__":
     options.add_argument("--seconds", type=float, default=1800.0)
     options.add_argument("--seed", type=int, default=0)
     told = options.parse_args()
-    started = time.perf_counter()
+    began = time.perf_counter()
     result = soak(told.seconds, told.seed)
-    append_result("soak", vars(told), started, result)
+    append_result("soak", vars(told), began, result)
     bad = result["different files"] or any(
         result["faults"].get(name)
         for name in ("hangs", "did not end well", "left behind")  # type: ignore[attr-defined]
