@@ -118,7 +118,7 @@ def _write_data(folder: Path) -> None:
     (folder / "answers.csv").write_text("\n".join(["id,label", *answers]) + "\n")
 
 
-if __name__ == "__main__":
+def main() -> int:
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=1800.0)
     options.add_argument("--seed", type=int, default=0)
@@ -131,4 +131,8 @@ if __name__ == "__main__":
         for name in ("hangs", "did not end well", "left behind")  # type: ignore[attr-defined]
     )
     print(json.dumps(result, indent=1))
-    raise SystemExit(1 if bad else 0)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
