@@ -142,7 +142,7 @@ EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
 REPORTED = ("standard", "standard-short", "reclaim-started", "reclaim-vote", "two-networks")
 CANDIDATES = (
     "votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "agreeing-later", "both",
-    "neighbours-of-the-start", "late", "late-confident", "never", "reclaim-vote",
+    "neighbours-of-the-start", "late", "late-confident", "never", "reclaim-vote", "surest-started",
 )  # fmt: skip
 
 
