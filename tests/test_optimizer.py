@@ -239,6 +239,16 @@ def test_the_kernels_leave_a_step_with_hooks_to_the_optimizer_and_follow_a_loade
     assert fast.state()[0, "step"] == counted + 1
 
 
+@pytest.mark.parametrize("name", ["betas", "lr", "weight_decay"])
+def test_a_stored_state_without_a_setting_of_its_optimizer_is_refused(name: str) -> None:
+    trained = Trained(MAKERS["default"])
+    trained.step(0)
+    stored = copy.deepcopy(trained.optimizer.state_dict())
+    del stored["param_groups"][0][name]
+    with pytest.raises(ValueError, match=f"{name} of the optimizer is missing"):
+        load_optimizer(trained.optimizer, stored)
+
+
 @pytest.mark.parametrize("name", [name for name in MAKERS if name.startswith(("default", "sgd", "adam-", "adamw"))])
 def test_a_step_that_does_not_import_the_compiler_gives_the_same_bits(
     name: str, monkeypatch: pytest.MonkeyPatch

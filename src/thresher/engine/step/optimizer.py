@@ -213,8 +213,12 @@ def load_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
         fixed = [name for name in known if of_torch or isinstance(ours[name], bool)]
         if changed := [name for name in fixed if ours[name] != theirs[name]]:
             raise ValueError(f"{changed[0]} of the optimizer is {theirs[changed[0]]!r:.40}")
+    names = [set(group) for group in optimizer.param_groups]
     with without_compiler():
-        optimizer.load_state_dict(saved)
+        optimizer.load_state_dict(saved)  # which fills in what older versions of torch did not have
+    for group, needed in zip(optimizer.param_groups, names, strict=True):
+        if missing := sorted(needed - set(group)):
+            raise ValueError(f"{missing[0]} of the optimizer is missing")
     for parameter, state in optimizer.state.items():
         for name, value in state.items():
             if not isinstance(value, Tensor) or value.shape not in (parameter.shape, torch.Size([])):
