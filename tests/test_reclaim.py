@@ -52,6 +52,7 @@ from thresher.rules import (
     average_teaches_held_out,
     either,
     from_average,
+    from_peer,
     if_predicted,
     per_class,
     trusting,
@@ -59,7 +60,7 @@ from thresher.rules import (
 )
 from thresher.slots.average import Growing, over
 from thresher.slots.mix import Mixup
-from thresher.slots.relabel import TeacherLabels, blended_targets
+from thresher.slots.relabel import TeacherLabels, blended_targets, labels_of_peer
 from thresher.slots.views import Flip, Shift, View
 
 SHAPES = [(1, 2), (3, 2), (40, 10)]
@@ -523,3 +524,10 @@ def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> No
     assert recipe.average == over(1)
     share = schedules_of(growing(facts))[0]
     assert [share(epoch, 115) for epoch in (15, 115)] == pytest.approx([0.2, 0.9])
+
+
+def test_of_two_networks_each_selects_and_labels_for_the_other() -> None:
+    facts = MethodFacts(0.4, 10, 20)
+    alone, pair = (reclaim(facts, trusted=agreeing, peers=peers) for peers in (1, 2))
+    taught = Recipe(peers=2, each_epoch=from_peer(alone.each_epoch), relabel=labels_of_peer(alone.relabel))
+    assert (pair.peers, pair.each_epoch, pair.relabel) == (taught.peers, taught.each_epoch, taught.relabel)

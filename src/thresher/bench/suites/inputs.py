@@ -8,11 +8,12 @@ from typing import Any
 from thresher.bench.definition.grid import Cell, Entry
 from thresher.bench.definition.setup import Setup
 from thresher.bench.definition.suite import Claim, Scale, Suite
+from thresher.bench.suites.reclaim import surest
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
 from thresher.core.schedules import cosine
 from thresher.methods import CONFIDENT, SURE_AND_VOTED, MethodFacts
-from thresher.methods.reclaim import Trusted, agreeing, growing, joint, reclaim
+from thresher.methods.reclaim import agreeing, joint, reclaim
 from thresher.methods.reclaim_vote import reclaim_vote
 from thresher.rules import Agree, NeighbourVote, Uniform, either, product, warmup
 from thresher.slots.views import strong, weak
@@ -43,11 +44,6 @@ def predicted_labels(facts: MethodFacts) -> Rule:  # noqa: ARG001  # asked for b
 def voted_and_predicted(facts: MethodFacts) -> Rule:  # noqa: ARG001
     """Labels are trusted that win the votes and that the averaged model predicts; nothing is estimated."""
     return product(NeighbourVote(), Agree())
-
-
-def surest(facts: MethodFacts, trusted: Trusted = agreeing) -> Recipe:
-    """Of the labels that are not trusted the surest of each predicted class are replaced, more of them every epoch."""
-    return reclaim(facts, trusted=trusted, rest=growing(facts))
 
 
 PARTS = (

@@ -15,6 +15,7 @@ from thresher.methods import MethodFacts
 from thresher.methods.reclaim import (
     DEBIASED,
     DEBIASED_HELD_OUT,
+    Trusted,
     agreeing,
     central,
     growing,
@@ -38,9 +39,9 @@ def with_growing(facts: MethodFacts) -> Recipe:
     return reclaim(facts, rest=growing(facts))
 
 
-def surest(facts: MethodFacts) -> Recipe:
-    """Labels that are predicted are trusted, and the most confident of the rest are reclaimed: nothing is estimated."""
-    return reclaim(facts, trusted=agreeing, rest=growing(facts))
+def surest(facts: MethodFacts, trusted: Trusted = agreeing) -> Recipe:
+    """Of the labels that are not trusted the surest of each predicted class are replaced, more of them every epoch."""
+    return reclaim(facts, trusted=trusted, rest=growing(facts))
 
 
 def joint_then_agreement(facts: MethodFacts) -> RuleLike:
