@@ -16,6 +16,7 @@ from thresher.methods import CONFIDENT, SURE_AND_VOTED, MethodFacts
 from thresher.methods.reclaim import agreeing, joint, reclaim
 from thresher.methods.reclaim_vote import reclaim_vote
 from thresher.rules import Agree, NeighbourVote, Uniform, either, product, warmup
+from thresher.slots.average import over
 from thresher.slots.views import strong, weak
 
 NO_START: Mapping[str, Any] = {"start": None}
@@ -44,6 +45,11 @@ def predicted_labels(facts: MethodFacts) -> Rule:  # noqa: ARG001  # asked for b
 def voted_and_predicted(facts: MethodFacts) -> Rule:  # noqa: ARG001
     """Labels are trusted that win the votes and that the averaged model predicts; nothing is estimated."""
     return product(NeighbourVote(), Agree())
+
+
+def briefly(facts: MethodFacts, **changes: Any) -> Recipe:
+    """Reclaim by agreement whose warm-up is that of 60 epochs at the most: what follows it gets the rest of the run."""
+    return reclaim(replace(facts, epochs=min(60, facts.epochs)), **{"trusted": agreeing, **changes})
 
 
 PARTS = (
@@ -129,6 +135,28 @@ BEFORE = (
         "agreeing", "Reclaim: predicted labels are trusted", recipe=partial(reclaim, trusted=agreeing), changes=NO_START
     ),
     Entry(
+        "slower-average",
+        "Reclaim after the start: predicted labels are trusted, the average is over 5 epochs",
+        recipe=partial(briefly, average=over(5)),
+    ),
+    Entry(
+        "slower-faster",
+        "the same, at twice the learning rate",
+        recipe=partial(briefly, average=over(5)),
+        changes={"learning_rate": 0.1},
+    ),
+    Entry(
+        "slower-softer",
+        "the same, with the average's labels as they are",
+        recipe=partial(briefly, average=over(5), temperature=1.0),
+    ),
+    Entry(
+        "slower-strong",
+        "the same, from two strong views",
+        recipe=partial(briefly, average=over(5)),
+        changes={"augment": (strong(), strong())},
+    ),
+    Entry(
         "joint-surest-started",
         "Reclaim after the start: the surest of the rest reclaimed",
         recipe=partial(surest, trusted=joint),
@@ -136,9 +164,10 @@ BEFORE = (
 )
 EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
 REPORTED = ("standard", "standard-short", "reclaim-started", "reclaim-vote", "two-networks")
+SLOWER = ("slower-average", "slower-faster", "slower-softer", "slower-strong")
 CANDIDATES = (
     "votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "agreeing-later", "both",
-    "neighbours-of-the-start", "late", "late-confident", "never", "reclaim-vote", "surest-started",
+    "neighbours-of-the-start", "late", "late-confident", "never", "reclaim-vote", "surest-started", *SLOWER,
 )  # fmt: skip
 
 
@@ -197,7 +226,7 @@ PAPER = Scale(
         longer(noisy(CIFAR, "projection", 0.4), 60, CANDIDATES),
         WORST,
         longer(WORST, 200, CHOSEN),
-        longer(FOUR_FIFTHS, 200, CHOSEN),
+        *(longer(each, epochs, SLOWER) for epochs in (240, 300) for each in (WORST, FOUR_FIFTHS)),
         noisy(replace(CIFAR, methods=REPORTED), "uniformflip-any", 0.8),
         *(quick(noisy(CIFAR, *each), 30, QUICK_CANDIDATES) for each in QUICK_DEVELOPMENT),
         *(longer(each, 60, each.methods or CHOSEN) for each in REPORTED_CELLS),
