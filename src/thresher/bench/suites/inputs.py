@@ -134,6 +134,7 @@ BEFORE = (
     Entry(
         "agreeing", "Reclaim: predicted labels are trusted", recipe=partial(reclaim, trusted=agreeing), changes=NO_START
     ),
+    Entry("brief", "Reclaim after the start: predicted labels are trusted, after a brief warm-up", recipe=briefly),
     Entry(
         "slower-average",
         "Reclaim after the start: predicted labels are trusted, the average is over 5 epochs",
@@ -164,7 +165,7 @@ BEFORE = (
 )
 EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
 REPORTED = ("standard", "standard-short", "reclaim-started", "reclaim-vote", "two-networks")
-SLOWER = ("slower-average", "slower-faster", "slower-softer", "slower-strong")
+SLOWER = ("brief", "slower-average", "slower-faster", "slower-softer", "slower-strong")
 CANDIDATES = (
     "votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "agreeing-later", "both",
     "neighbours-of-the-start", "late", "late-confident", "never", "reclaim-vote", "surest-started", *SLOWER,
