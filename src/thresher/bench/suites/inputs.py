@@ -163,9 +163,9 @@ BEFORE = (
         recipe=partial(surest, trusted=joint),
     ),
 )
-EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS))
+SLOWER = ("slower-average", "slower-faster", "slower-softer", "slower-strong")  # for photographs, as is `brief`
+EVERY = tuple(entry.name for entry in (*BEFORE, *PARTS) if entry.name not in ("brief", *SLOWER))
 REPORTED = ("standard", "standard-short", "reclaim-started", "reclaim-vote", "two-networks")
-SLOWER = ("slower-average", "slower-faster", "slower-softer", "slower-strong")
 CANDIDATES = (
     "votes-throughout", "or-predicted", "reclaim-started", "agreeing-started", "agreeing-later", "both",
     "neighbours-of-the-start", "late", "late-confident", "never", "reclaim-vote", "surest-started", *SLOWER,
