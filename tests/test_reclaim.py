@@ -338,6 +338,22 @@ def test_everyone_is_trusted_while_few_labels_are_predicted() -> None:
     for clean in (enough, ramp(1.0, enough, epochs=1e-9)):
         assert torch.equal(ask(if_predicted(clean, Agree()), evidence.replace(epoch=1)).weights, Agree()(evidence))
     assert torch.equal(ask(if_predicted(few, Agree(), enough=0.7), evidence).weights, Agree()(evidence))
+    smallest = KeepSmallest(by=signals.loss, fraction=0.25)
+    other = ask(if_predicted(few, Agree(), otherwise=smallest), evidence)
+    assert torch.equal(other.weights, smallest(evidence))
+    assert other.memory == evidence.memory
+
+
+def test_without_a_rate_that_can_be_told_labels_that_are_predicted_are_trusted() -> None:
+    evidence = some_evidence(40, epoch=50)
+    assert 0 < float(Agree()(evidence).mean()) < 0.8  # too few for any rate below 0.2 to be believed
+    told, untold, as_before = (
+        ask(joint(MethodFacts(rate, 3, 60), **changes), evidence).weights
+        for rate, changes in ((0.1, {}), (None, {}), (None, {"otherwise": None}))
+    )
+    assert torch.equal(told, torch.ones(40))
+    assert torch.equal(as_before, torch.ones(40))
+    assert torch.equal(untold, Agree()(evidence))
 
 
 @pytest.mark.parametrize("clean", [0.3, 0.8])
@@ -512,10 +528,17 @@ def test_patience_in_the_small_suite_is_as_its_page_says() -> None:
 
 def test_the_suite_has_an_entry_for_every_part_and_the_published_figures() -> None:
     suite = SUITES["reclaim"]
-    facts = MethodFacts(0.4, 10, 115)
+    facts, untold = MethodFacts(0.4, 10, 115), MethodFacts(None, 10, 115)
     made = [entry for entry in suite.methods if entry.procedure is None]
     told_apart = {
-        repr((entry.recipe_or_procedure(facts), entry.early_stop, sorted(entry.changes.items()))) for entry in made
+        repr(
+            (
+                [entry.recipe_or_procedure(each) for each in (facts, untold)],
+                entry.early_stop,
+                sorted(entry.changes.items()),
+            )
+        )
+        for entry in made
     }
     assert len(told_apart) == len(made)
     assert suite.published["cifar10n-worse", "co-teaching"].value == 83.83

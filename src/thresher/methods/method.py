@@ -119,13 +119,18 @@ class MethodFacts:
     classes: int | None
     epochs: float
 
+    @property
+    def rate_is_given(self) -> bool:
+        """Whether somebody says the noise rate, so that the run need not estimate it."""
+        return self.noise_rate not in ("auto", None)
+
     def keep(self) -> float | Schedule:
         """The share to keep: 1 - noise_rate, or one that the run will estimate.
 
         >>> MethodFacts(0.25, None, 1).keep(), MethodFacts("auto", None, 1).keep()(0, 60)
         (0.75, 1.0)
         """
-        if self.noise_rate in ("auto", None):
+        if not self.rate_is_given:
             return estimated()
         if self.noise_rate == "folds":
             raise ThresherError(

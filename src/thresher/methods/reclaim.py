@@ -71,16 +71,20 @@ def short(facts: MethodFacts) -> RuleLike:
     return per_class(KeepSmallest(by=output_gradient_norm, fraction=facts.keep()), of=given)
 
 
-def joint(facts: MethodFacts, *, enough: float = 0.8, balanced: float = 0.5) -> RuleLike:
+def joint(
+    facts: MethodFacts, *, enough: float = 0.8, balanced: float = 0.5, otherwise: Trusted | None = agreeing
+) -> RuleLike:
     """Labels that are predicted, and those of the smallest output gradients: as many as are clean.
 
     For the share `balanced` of the run they are counted within each given class, which keeps classes that the average
     predicts too seldom; later over the whole set. As long as the average predicts less than `enough` of what is clean,
-    all labels are trusted.
+    all labels are trusted where the noise rate is given. Where the run has to find it, those of `otherwise` are: a run
+    that cannot tell the rate, or finds one that is too low, would trust all labels to its end.
     """
     later = either(Agree(), KeepSmallest(by=output_gradient_norm, fraction=facts.keep()))
     split = warmup(round(balanced * facts.epochs), later, before=either(Agree(), short(facts)))
-    return if_predicted(facts.keep(), split, enough)
+    untold = None if facts.rate_is_given or otherwise is None else otherwise(facts)
+    return if_predicted(facts.keep(), split, enough, otherwise=untold)
 
 
 def growing(facts: MethodFacts, *, begin: float = WARM, span: float = 0.5) -> RuleLike:

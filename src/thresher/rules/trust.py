@@ -1,6 +1,6 @@
 """Rules that decide which labels are trusted; the averaged model may label the rest."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -56,23 +56,29 @@ class trusting(Rule):  # noqa: N801  # used like a function: trusting(Agree(), K
 
 @dataclass(frozen=True)
 class if_predicted(Rule):  # noqa: N801
-    """The rule in epochs in which at least `enough` · `clean` of the given labels are predicted; else weight 1 for all.
+    """The rule in epochs in which at least `enough` · `clean` of the given labels are predicted; else `otherwise`.
 
-    A model that predicts fewer labels than are right knows less than the labels do.
+    A model that predicts fewer labels than are right knows less than the labels do. Without `otherwise` all labels
+    then have weight 1.
     """
 
     clean: float | Schedule
     rule: RuleLike
     enough: float = 0.8
     of: Signal = predicted
+    otherwise: RuleLike | None = None
 
     clocks: ClassVar[frozenset[str]] = frozenset({"epoch"})
 
     def __call__(self, evidence: Evidence) -> Decision:
         found = Agree(self.of)(evidence)
-        if found.double().mean() < self.enough * evidence.value(self.clean):
-            return Decision(torch.ones_like(found), memory=evidence.memory)
-        return ask(self.rule, evidence, "rule")
+        if found.double().mean() >= self.enough * evidence.value(self.clean):
+            asked = ask(self.rule, evidence, "rule")
+        elif self.otherwise is not None:
+            asked = ask(self.otherwise, evidence, "otherwise")
+        else:
+            asked = Decision(torch.ones_like(found))
+        return replace(asked, memory={**evidence.memory, **asked.memory})
 
 
 @dataclass(frozen=True)

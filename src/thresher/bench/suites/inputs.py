@@ -19,7 +19,9 @@ from thresher.rules import Agree, NeighbourVote, Uniform, either, product, warmu
 from thresher.slots.average import over
 from thresher.slots.views import strong, weak
 
+OR_ALL = partial(joint, otherwise=None)  # as reclaim was when these were run: all labels as long as few are predicted
 NO_START: Mapping[str, Any] = {"start": None}
+BY_VOTES = partial(reclaim_vote, later=OR_ALL)
 
 
 def throughout(facts: MethodFacts, **changes: Any) -> Recipe:
@@ -53,8 +55,8 @@ def briefly(facts: MethodFacts, **changes: Any) -> Recipe:
 
 
 PARTS = (
-    Entry("reclaim-vote", "Reclaim by votes"),
-    Entry("no-start", "without a start", recipe=reclaim_vote, changes=NO_START),
+    Entry("reclaim-vote", "Reclaim by votes", recipe=BY_VOTES),
+    Entry("no-start", "without a start", recipe=BY_VOTES, changes=NO_START),
     Entry("votes-throughout", "votes select to the end", recipe=throughout),
     Entry(
         "or-predicted",
@@ -66,7 +68,7 @@ PARTS = (
     Entry(
         "given-votes",
         "given labels alone vote",
-        recipe=partial(reclaim_vote, vote=NeighbourVote(sure=None)),
+        recipe=partial(reclaim_vote, later=OR_ALL, vote=NeighbourVote(sure=None)),
     ),
     Entry(
         "agreeing-later",
@@ -100,16 +102,16 @@ PARTS = (
         "votes of the start's neighbours or predicted; the rest is dropped",
         recipe=partial(start_or_predicted, rest=None),
     ),
-    Entry("not-mixed", "without mixup", recipe=partial(reclaim_vote, mix=None)),
-    Entry("two-networks", "two networks, each for the other", recipe=partial(reclaim_vote, peers=2)),
+    Entry("not-mixed", "without mixup", recipe=partial(reclaim_vote, later=OR_ALL, mix=None)),
+    Entry("two-networks", "two networks, each for the other", recipe=partial(reclaim_vote, later=OR_ALL, peers=2)),
 )
 BEFORE = (
     Entry("standard", "Standard", changes=NO_START),
     Entry("standard-short", "Standard, 30 epochs", of="standard", changes={**NO_START, "epochs": 30}),
     Entry("standard-20", "Standard, 20 epochs", of="standard", changes={**NO_START, "epochs": 20}),
     Entry("standard-started", "Standard after the start", of="standard"),
-    Entry("reclaim", "Reclaim", changes=NO_START),
-    Entry("reclaim-started", "Reclaim after the start", of="reclaim"),
+    Entry("reclaim", "Reclaim", recipe=partial(reclaim, trusted=OR_ALL), changes=NO_START),
+    Entry("reclaim-started", "Reclaim after the start", recipe=partial(reclaim, trusted=OR_ALL)),
     Entry(
         "agreeing-started",
         "Reclaim after the start: predicted labels are trusted",
@@ -160,7 +162,7 @@ BEFORE = (
     Entry(
         "joint-surest-started",
         "Reclaim after the start: the surest of the rest reclaimed",
-        recipe=partial(surest, trusted=joint),
+        recipe=partial(surest, trusted=OR_ALL),
     ),
 )
 SLOWER = ("slower-average", "slower-faster", "slower-softer", "slower-strong")  # for photographs, as is `brief`
