@@ -521,7 +521,7 @@ def test_patience_in_the_small_suite_is_as_its_page_says() -> None:
     assert min(mean("digits-symmetric-80", each) for each in ("patient", "growing")) > mean(
         "digits-symmetric-80", "reclaim"
     )
-    for cell in cells - {"digits-symmetric-80"}:
+    for cell in {each for each in cells if not each.endswith("-untold")} - {"digits-symmetric-80"}:
         found = [mean(cell, each) for each in ("reclaim", "growing", "patient")]
         assert max(found) - min(found) < 1
 
