@@ -60,6 +60,16 @@ def test_what_it_sees_decides() -> None:
     assert chosen(lopsided(), noise_rate=0.3) == ranking()["classes"][0]["method"], "wrong labels weigh more"
 
 
+def test_a_stray_class_does_not_make_a_set_imbalanced() -> None:
+    inputs, labels = torch.randn(400, 1, 2, 2), torch.arange(400) % 3
+    labels[:4] = 3
+    assert chosen(Examples(inputs, labels, classes=4)) == ranking()["classes"][0]["method"]
+    labels[:8] = 3
+    assert chosen(Examples(inputs, labels, classes=4)) == chosen(lopsided())
+    rare = (torch.arange(400) < 4).long()
+    assert chosen(Examples(inputs, rare, classes=2)) == chosen(lopsided()), "there is no other class"
+
+
 def test_where_simpler_is_as_good_it_is_said() -> None:
     said = choose(lopsided(4), factory, epochs=30).sentence()
     for row in simpler()["imbalanced tables"]:
