@@ -188,6 +188,11 @@ def test_the_loader_of_images_sees_the_same_colours() -> None:
             np.testing.assert_array_equal(np.asarray(found), np.asarray(as_colour(image, ranges)), err_msg=name)
 
 
+def test_whoever_can_read_one_file_of_an_export_can_read_all(place: Path) -> None:
+    modes = {path.name: path.stat().st_mode for path in (place / "rows-export").iterdir()}
+    assert set(modes.values()) == {modes["export.json"]}, modes
+
+
 def test_a_place_in_use_and_no_run_are_refused(place: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for words, sentence in (

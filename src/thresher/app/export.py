@@ -166,10 +166,11 @@ def _program(predictor: Predictor, example: Tensor) -> torch.export.ExportedProg
 
 def _write_weights(networks: nn.ModuleList, path: Path) -> None:
     """The weights of the network under their own names; of several, the number of the network stands before each."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     only = networks[0] if len(networks) == 1 else networks
-    save_file({name: value.detach().clone().contiguous() for name, value in only.state_dict().items()}, path)
+    weights = {name: value.detach().clone().contiguous() for name, value in only.state_dict().items()}
+    path.write_bytes(save(weights))  # save_file leaves a file that only its owner can read
 
 
 def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> list[str]:
