@@ -19,6 +19,8 @@ from thresher import ThresherError, fit
 from thresher.__main__ import app
 from thresher.data import load
 from thresher.data.arrays import read_arrays
+from thresher.data.clean import load_test
+from thresher.data.loading import load_whole
 from thresher.record.issues import Issues
 
 LABELS = [given(id_) for id_ in range(COUNT)]
@@ -333,6 +335,23 @@ def test_given_labels_are_no_input_beside_corrected_ones() -> None:
     alone, _ = load(f"{path}:kind")
     assert train.input_shape == alone.input_shape == load("new/rows.csv:kind").train.input_shape
     assert [(train.class_names or ())[label] for label in train.labels.tolist()] == [TRUE[i] for i in train.ids]
+
+
+def test_what_trains_on_corrected_labels_is_tested_on_a_table_that_was_never_corrected() -> None:
+    path = str(tables("rows.csv", LABELS))
+    done("--out", "new")
+    new = "new/rows.csv:kind_corrected"
+    train = load_whole(new)
+    for test in (load_test(name, train, new) for name in (path, f"{path}:kind", "new/rows.csv:kind")):
+        assert test.class_names == train.class_names
+        assert [(test.class_names or ())[label] for label in test.labels.tolist()] == LABELS
+    both = load_test("new/rows.csv", train, new)
+    assert [(both.class_names or ())[label] for label in both.labels.tolist()] == TRUE
+    with pytest.raises(ThresherError, match="are in its column kind_corrected: call that of rows.csv so as well"):
+        load_test(f"{path}:length", train, new)
+    pd.read_csv(path).drop(columns="kind").to_csv("none.csv", index=False)
+    with pytest.raises(ThresherError, match="no column in none.csv 'kind_corrected'"):
+        load_test("none.csv", train, new)
 
 
 def real(run: Path, data: str, several: bool = False) -> list[float]:
