@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ class Choice:
 
     def sentence(self) -> str:
         return f"auto chose {self.method}: {self.why}."
+
+    @classmethod
+    def begun(cls, method: str, folder: Path) -> "Choice":
+        """The method of a run that has begun: with more epochs, or by a later ranking, another might suit."""
+        return cls(method, f"the run in {folder} was begun by it")
 
 
 def choose(
