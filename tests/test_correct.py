@@ -347,10 +347,10 @@ def test_what_trains_on_corrected_labels_is_tested_on_a_table_that_was_never_cor
         assert [(test.class_names or ())[label] for label in test.labels.tolist()] == LABELS
     both = load_test("new/rows.csv", train, new)
     assert [(both.class_names or ())[label] for label in both.labels.tolist()] == TRUE
-    with pytest.raises(ThresherError, match="are in its column kind_corrected: call that of rows.csv so as well"):
+    with pytest.raises(ThresherError, match="are in its column kind_corrected: call that"):
         load_test(f"{path}:length", train, new)
     pd.read_csv(path).drop(columns="kind").to_csv("none.csv", index=False)
-    with pytest.raises(ThresherError, match="no column in none.csv 'kind_corrected'"):
+    with pytest.raises(ThresherError, match="no column in none"):
         load_test("none.csv", train, new)
 
 

@@ -65,15 +65,16 @@ def _score_figure(runs: Sequence[RunRecord], metric: str, rates: str, alone: boo
         for run, (name, colour) in zip(runs, run_colours(runs).items(), strict=True)
         if metric_of(run) == metric
     }
-    rows = [*epoch_rows(runs, "score", "evaluation", "score"), *epoch_rows(runs, "train_score", "given labels", "score")]
-    rows = [row for row in rows if row["run"] in colours]
+    evaluated = epoch_rows(runs, "score", "evaluation", "score")
+    fitted = epoch_rows(runs, "train_score", "given labels", "score")
+    rows = [row for row in (*evaluated, *fitted) if row["run"] in colours]
     sets, words = {row["set"] for row in rows}, []
     if "evaluation" in sets:
         words.append(f"{_capital(said)} on the evaluation set after each epoch.")
     if "given labels" in sets:
-        how_many = "Dashed: how many" if words else "How many"
+        what = "how many given labels of the examples trained on, right or wrong, each epoch predicted"
         right = f"; in the whole set {rates} of them are right" if rates else ""
-        words.append(f"{how_many} given labels of the examples trained on, right or wrong, each epoch predicted{right}.")
+        words.append(f"{f'Dashed: {what}' if words else _capital(what)}{right}.")
     title = "Score" if "evaluation" in sets else "Given labels that were predicted"
     spec = charts.curve(rows, "score", title=said, share=is_share(metric), colours=colours)
     return Figure(title if alone else f"{title}: {said}", " ".join(words), spec)
