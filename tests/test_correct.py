@@ -166,7 +166,8 @@ def test_a_correction_without_a_rate_takes_no_suggestion_unless_it_is_told_how_m
     taken: int,
 ) -> None:
     found = Issues.read(RUN)
-    Issues(found.table, {**found.summary, "noise_rate": {"rate": rate, "low": 0.0, "high": 0.5, "why": ""}}).write(RUN)
+    noise_rate = {"rate": rate, "low": 0.05 if rate else 0.0, "high": 0.5, "why": ""}
+    Issues(found.table, {**found.summary, "noise_rate": noise_rate}).write(RUN)
     said = told("correct", RUN, "--out", "new", *words).stdout
     assert said.startswith(f"{taken} of {COUNT} examples have another label")
     assert ("thresher review run" in said and "--count" in said) == (taken == 0)
@@ -379,6 +380,20 @@ def test_real_targets_become_those_expected(name: str) -> None:
     assert new["price_corrected"].tolist() == [*frame["price"][:7], 7.25, *frame["price"][8:]]
     undone()
     pd.testing.assert_frame_equal(read(Path("new") / name), frame)
+
+
+@pytest.mark.parametrize(("low", "reason", "taken"), [(0.02, "disagreement", 1), (0.0, "disagreement", 0),
+                                                      (0.02, "outlier", 0)])  # fmt: skip
+def test_real_targets_stay_where_all_may_be_right_or_only_the_inputs_are_odd(
+    low: float, reason: str, taken: int
+) -> None:
+    pd.DataFrame({"x": range(COUNT), "price": real(RUN, "rows.csv:price")}).to_csv("rows.csv", index=False)
+    found = Issues.read(RUN)
+    reasons = pa.array([reason, *found.table["reason"].to_pylist()[1:]])
+    table = found.table.set_column(found.table.column_names.index("reason"), "reason", reasons)
+    Issues(table, {**found.summary, "noise_rate": {"rate": 0.04, "low": low, "high": 0.1, "why": ""}}).write(RUN)
+    assert done("--out", "new")["relabelled"] == taken
+    assert done("--out", "worst", "--count", "1")["relabelled"] == 1
 
 
 # Arrays
