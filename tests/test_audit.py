@@ -138,15 +138,6 @@ def test_weak_judges_flag_only_what_one_other_class_explains() -> None:
     assert flagged.sum() < some.sum() <= 100 + flagged.sum()
 
 
-def test_judges_that_know_nothing_call_no_label_wrong() -> None:
-    draws = np.random.default_rng(0)
-    labels, chances = draws.integers(0, 2, 400), draws.uniform(0.1, 0.9, 400)
-    guessed = np.stack([chances, 1 - chances], 1)
-    assert not suspects(guessed[np.arange(400), labels], guessed, labels, cannot_tell("weak"), labels).any()
-    weak = np.where(np.arange(400)[:, None] % 5 == 0, np.eye(2)[labels], guessed)
-    assert suspects(weak[np.arange(400), labels], weak, labels, cannot_tell("weak"), labels).sum() > 100
-
-
 def test_judges_that_guess_name_no_issues_and_correct_none() -> None:
     draws = np.random.default_rng(0)
     labels = draws.integers(0, 5, 400)
@@ -188,12 +179,14 @@ def test_likelier_is_the_posterior_of_two_labels() -> None:
 
 def test_no_class_loses_all_weight() -> None:
     draws = np.random.default_rng(0)
-    labels = np.array([0, 1] * 90 + [2] * 20)
-    said = 0.01 + 0.97 * np.eye(3)[np.where(labels == 2, 0, labels)]  # every label of class 2 is contradicted
+    labels = np.array([0] * 180 + [1] * 20)
+    said = np.where(
+        draws.random((200, 1)) < 0.99, [[0.97, 0.03]], [[0.5, 0.5]]
+    )  # every label of class 1 is contradicted
     issues = th.audit(draws.normal(size=(200, 3)), labels, probabilities=said)
     weights = issues.weights()
-    assert 1 <= (weights[labels == 2] > 0).sum() <= 4
-    assert (weights[labels < 2] > 0).mean() > 0.9
+    assert 1 <= (weights[labels == 1] > 0).sum() <= 4
+    assert (weights[labels == 0] > 0).mean() > 0.9
 
 
 def test_every_row_of_a_table_gets_a_verdict() -> None:

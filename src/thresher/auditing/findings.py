@@ -15,7 +15,6 @@ from thresher.auditing.neighbours import Nearest
 from thresher.core.examples import Examples
 from thresher.data.image_files import files_of
 from thresher.noise import Estimate, audit_rate, confident_joint, noise_matrix
-from thresher.noise.audit_rate import surely_beyond_chance
 from thresher.noise.noise_matrix import scaled_to
 from thresher.record.issues import AMBIGUOUS, DISAGREEMENT, DUPLICATE, OUTLIER, Issues
 
@@ -82,12 +81,11 @@ def suspects(trust: Array, probabilities: Array, labels: Array, rate: Estimate, 
     How many: the middle of three counts that err in different ways, and no more than the high end of the rate's
     interval. They are the rate, the labels outside the diagonal of the confident joint, and those of cautious
     trust below a half. Where the rate cannot be told, as many as the low end of its interval, and those that another
-    class contradicts with a probability above a half, if the judges predict labels at all.
+    class contradicts with a probability above a half.
     """
-    predicted, count = probabilities.argmax(1), len(labels)
-    contradicted = np.asarray(predicted != labels)
+    contradicted, count = np.asarray(probabilities.argmax(1) != labels), len(labels)
     if rate.rate is None:
-        likelier_than_all = (probabilities.max(1) > 0.5) & surely_beyond_chance(predicted, labels)
+        likelier_than_all = probabilities.max(1) > 0.5
         return np.asarray(contradicted & (least_trusted(trust, rate.low * count) | likelier_than_all))
     joint = confident_joint(torch.from_numpy(probabilities), torch.from_numpy(labels)).double().numpy()
     shares = 1 - joint.diagonal() / np.maximum(joint.sum(1), 1)  # of the labels of each class

@@ -124,26 +124,10 @@ def beyond_chance(predicted: Array, labels: Array) -> float:
     >>> beyond_chance(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]))
     0.5
     """
-    chance = _by_chance(predicted, labels)
-    return 0.0 if chance == 1.0 else (float((predicted == labels).mean()) - chance) / (1 - chance)
-
-
-def surely_beyond_chance(predicted: Array, labels: Array) -> bool:
-    """Whether predictions [n] agree with labels [n] more than chance and the sampling error make them.
-
-    >>> labels = np.arange(300) % 2
-    >>> [surely_beyond_chance(each, labels) for each in (1 - labels, np.arange(300) // 2 % 2, labels)]
-    [False, False, True]
-    """
-    agreement = float((predicted == labels).mean())
-    return wilson(agreement, len(labels), NINETY)[0] > _by_chance(predicted, labels)
-
-
-def _by_chance(predicted: Array, labels: Array) -> float:
-    """How often predictions of these frequencies would agree with the labels by chance."""
     classes = int(max(predicted.max(), labels.max())) + 1
     first, second = (np.bincount(each, minlength=classes) / len(labels) for each in (predicted, labels))
-    return float((first * second).sum())
+    chance = float((first * second).sum())
+    return 0.0 if chance == 1.0 else (float((predicted == labels).mean()) - chance) / (1 - chance)
 
 
 def _refuse_other_shapes(judges: list[Array], labels: Array, trust: Array | None) -> None:
