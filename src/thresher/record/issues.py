@@ -173,13 +173,15 @@ class Issues:
             if not 0 < below <= 1:
                 raise ThresherError(f"Trust lies between 0 and 1, and {below:g} does not: give a number such as 0.1.")
             return np.asarray(self.column("trust") < below)
-        issues = self.column("is_issue").astype(bool)
+        issues: NDArray[np.bool_] = self.column("is_issue").astype(bool)
         found = self.summary.get("noise_rate")
         if found is not None and (not self.told or found["low"] == 0):
             return np.zeros_like(issues)
         if "suggested" not in self.table.column_names:
-            return issues & (self.column("reason") != OUTLIER)
-        return issues & (self.column(LIKELIER) > 0.5) if LIKELIER in self.table.column_names else issues
+            issues &= self.column("reason") != OUTLIER
+        elif LIKELIER in self.table.column_names:
+            issues &= self.column(LIKELIER) > 0.5
+        return issues
 
     @property
     def told(self) -> bool:
