@@ -60,6 +60,16 @@ def test_what_it_sees_decides() -> None:
     assert chosen(lopsided(), noise_rate=0.3) == ranking()["classes"][0]["method"], "wrong labels weigh more"
 
 
+def test_a_stray_class_does_not_make_a_set_imbalanced() -> None:
+    inputs, labels = torch.randn(400, 1, 2, 2), torch.arange(400) % 3
+    labels[:4] = 3
+    assert chosen(Examples(inputs, labels, classes=4)) == ranking()["classes"][0]["method"]
+    labels[:8] = 3
+    assert chosen(Examples(inputs, labels, classes=4)) == chosen(lopsided())
+    rare = (torch.arange(400) < 4).long()
+    assert chosen(Examples(inputs, rare, classes=2)) == chosen(lopsided()), "there is no other class"
+
+
 def test_where_simpler_is_as_good_it_is_said() -> None:
     said = choose(lopsided(4), factory, epochs=30).sentence()
     for row in simpler()["imbalanced tables"]:
@@ -95,6 +105,33 @@ def test_fit_trains_by_the_method_and_says_why(tmp_path: Path) -> None:
     named = fit(name, "mlp:16", train, **settings)
     assert [row["loss"] for row in run.history] == [row["loss"] for row in named.history]
     assert fit("auto", "mlp:16", train, out=tmp_path / "a", **settings).history == run.history, "finished already"
+
+
+def test_a_run_that_has_begun_goes_on_by_its_method(tmp_path: Path) -> None:
+    words = ["train", "--data", "blobs:200,3", "--corrupt", "symmetric:0.3", "--model", "mlp:8", "--batch", "64",
+             "--device", "cpu", "--out", str(tmp_path / "a")]  # fmt: skip
+    assert CliRunner().invoke(app, [*words, "--method", "prl-l", "--epochs", "4"]).exit_code == 0
+    result = CliRunner().invoke(app, [*words, "--epochs", "6"])
+    assert result.exit_code == 0, result.output
+    assert f"auto chose prl-l: the run in {tmp_path / 'a'} was begun by it." in result.stderr
+    assert read_toml(tmp_path / "a" / "run.toml")["epochs"] == 6
+    train = corrupt(digits().train, "symmetric:0.3", seed=0)
+    settings: dict[str, Any] = {"batch": 256, "device": "cpu", "out": tmp_path / "b"}
+    fit("prl-l", "mlp:16", train, epochs=4, **settings)
+    assert chosen(train, epochs=5) != "prl-l"
+    longer = fit("auto", "mlp:16", train, epochs=5, **settings)
+    assert (longer.about["method"], len(longer.history)) == ("prl-l", 5)
+
+
+@pytest.mark.parametrize("name", ["dmi", "f-correction"])
+def test_several_trainings_that_share_their_epochs_are_not_made_longer(tmp_path: Path, name: str) -> None:
+    """Nor is one of them, which would leave a folder that no command could finish."""
+    train = corrupt(digits().train.subset(torch.arange(200)), "symmetric:0.3", seed=0)
+    settings: dict[str, Any] = {"batch": 32, "device": "cpu", "out": tmp_path / "a"}
+    run = fit(name, "mlp:8", train, epochs=4, **settings)
+    with pytest.raises(ThresherError, match=f"has 4 epochs, which the trainings of {name} share: to train for 12, cho"):
+        fit(name, "mlp:8", train, epochs=12, **settings)
+    assert fit(name, "mlp:8", train, epochs=4, **settings).history == run.history
 
 
 def test_the_command_chooses_by_default_tells_it_first_and_stores_the_name(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from thresher import ThresherError, fit
 from thresher.__main__ import app
 from thresher.data import load
 from thresher.data.arrays import read_arrays
+from thresher.data.clean import load_test
+from thresher.data.loading import load_whole
 from thresher.record.issues import Issues
 
 LABELS = [given(id_) for id_ in range(COUNT)]
@@ -164,7 +166,8 @@ def test_a_correction_without_a_rate_takes_no_suggestion_unless_it_is_told_how_m
     taken: int,
 ) -> None:
     found = Issues.read(RUN)
-    Issues(found.table, {**found.summary, "noise_rate": {"rate": rate, "low": 0.0, "high": 0.5, "why": ""}}).write(RUN)
+    noise_rate = {"rate": rate, "low": 0.05 if rate else 0.0, "high": 0.5, "why": ""}
+    Issues(found.table, {**found.summary, "noise_rate": noise_rate}).write(RUN)
     said = told("correct", RUN, "--out", "new", *words).stdout
     assert said.startswith(f"{taken} of {COUNT} examples have another label")
     assert ("thresher review run" in said and "--count" in said) == (taken == 0)
@@ -335,6 +338,23 @@ def test_given_labels_are_no_input_beside_corrected_ones() -> None:
     assert [(train.class_names or ())[label] for label in train.labels.tolist()] == [TRUE[i] for i in train.ids]
 
 
+def test_what_trains_on_corrected_labels_is_tested_on_a_table_that_was_never_corrected() -> None:
+    path = str(tables("rows.csv", LABELS))
+    done("--out", "new")
+    new = "new/rows.csv:kind_corrected"
+    train = load_whole(new)
+    for test in (load_test(name, train, new) for name in (path, f"{path}:kind", "new/rows.csv:kind")):
+        assert test.class_names == train.class_names
+        assert [(test.class_names or ())[label] for label in test.labels.tolist()] == LABELS
+    both = load_test("new/rows.csv", train, new)
+    assert [(both.class_names or ())[label] for label in both.labels.tolist()] == TRUE
+    with pytest.raises(ThresherError, match="are in its column kind_corrected: call that"):
+        load_test(f"{path}:length", train, new)
+    pd.read_csv(path).drop(columns="kind").to_csv("none.csv", index=False)
+    with pytest.raises(ThresherError, match="no column in none"):
+        load_test("none.csv", train, new)
+
+
 def real(run: Path, data: str, several: bool = False) -> list[float]:
     """An audit of real targets, of which one is far from what is expected; of several it is the second one."""
     labels = [float(id_) for id_ in range(COUNT)]
@@ -360,6 +380,20 @@ def test_real_targets_become_those_expected(name: str) -> None:
     assert new["price_corrected"].tolist() == [*frame["price"][:7], 7.25, *frame["price"][8:]]
     undone()
     pd.testing.assert_frame_equal(read(Path("new") / name), frame)
+
+
+@pytest.mark.parametrize(("low", "reason", "taken"), [(0.02, "disagreement", 1), (0.0, "disagreement", 0),
+                                                      (0.02, "outlier", 0)])  # fmt: skip
+def test_real_targets_stay_where_all_may_be_right_or_only_the_inputs_are_odd(
+    low: float, reason: str, taken: int
+) -> None:
+    pd.DataFrame({"x": range(COUNT), "price": real(RUN, "rows.csv:price")}).to_csv("rows.csv", index=False)
+    found = Issues.read(RUN)
+    reasons = pa.array([reason, *found.table["reason"].to_pylist()[1:]])
+    table = found.table.set_column(found.table.column_names.index("reason"), "reason", reasons)
+    Issues(table, {**found.summary, "noise_rate": {"rate": 0.04, "low": low, "high": 0.1, "why": ""}}).write(RUN)
+    assert done("--out", "new")["relabelled"] == taken
+    assert done("--out", "worst", "--count", "1")["relabelled"] == 1
 
 
 # Arrays

@@ -23,8 +23,10 @@ import thresher.core.errors
 from thresher.__main__ import app
 from thresher.app.export import describe, export_run
 from thresher.app.exported_cells import EncodedCells
+from thresher.app.loaders.images import in_colour
 from thresher.data.arrays import read_arrays
 from thresher.data.column_encoders import Categories, Dates, Numbers, days_in
+from thresher.data.image_pixels import Ranges, as_colour
 
 DRAWS = np.random.default_rng(0)
 SHORT = {"epochs": 2, "device": "cpu", "learning_rate": 0.01}
@@ -154,11 +156,41 @@ def test_what_a_folder_holds(place: Path) -> None:
     assert about["preprocessing"]["size"] == 8
     assert about["preprocessing"]["crop"] == "centre"
     assert np.array(about["preprocessing"]["mean"]).ravel().tolist() == pytest.approx([123.675, 116.28, 103.53])
-    assert (place / "images-export" / "image_pixels.py").is_file()
     for name in ("rows", "images", "bytes"):
+        assert [path.name for path in (place / f"{name}-export").glob("*.py")] == ["load.py"]
         code = (place / f"{name}-export" / "load.py").read_text()
         assert "import thresher" not in code
         assert "from thresher" not in code
+
+
+def odd_images() -> dict[str, Image.Image]:
+    """Images of every mode, as programs, scanners and microscopes write them."""
+    colours = DRAWS.integers(0, 255, (9, 9, 4), dtype=np.uint8)
+    made = {mode: Image.fromarray(colours[..., :3]).convert(mode) for mode in ("1", "L", "P", "CMYK", "LAB", "YCbCr")}
+    made |= {mode: Image.fromarray(colours).convert(mode) for mode in ("RGBA", "LA", "RGBa", "PA")}
+    for name, colour, opacity in (("opaque", 90, 255), ("white ink", 250, 99), ("nothing", 250, 0), ("ink", 223, 9)):
+        made[name] = Image.fromarray(np.dstack([np.full((9, 9, 3), colour, np.uint8), np.full((9, 9), opacity, "u1")]))
+    made["one transparent colour"] = made["P"].copy()
+    made["one transparent colour"].info["transparency"] = int(np.asarray(made["P"])[0, 0])
+    made["deep"] = Image.fromarray(DRAWS.integers(0, 65535, (9, 9)).astype(np.uint16))
+    made["deeper"] = Image.fromarray(DRAWS.integers(-5, 99_999, (9, 9)).astype(np.int32))
+    made["real"] = Image.fromarray(DRAWS.normal(0.5, 1, (9, 9)).astype(np.float32))
+    values = np.array([[0.2, np.nan, np.inf, -np.inf, 1.0]] * 5, np.float32)
+    return made | {"not finite": Image.fromarray(values)}
+
+
+def test_the_loader_of_images_sees_the_same_colours() -> None:
+    flat = Ranges((7.0, 7.0), (0.3, 0.3))
+    for name, image in odd_images().items():
+        for ranges in (Ranges(), Ranges((-5.0, 4095.0), (-2.0, 2.0)), flat):
+            found = in_colour(image.copy(), list(ranges.integers), list(ranges.reals))
+            assert found.mode == "RGB"
+            np.testing.assert_array_equal(np.asarray(found), np.asarray(as_colour(image, ranges)), err_msg=name)
+
+
+def test_whoever_can_read_one_file_of_an_export_can_read_all(place: Path) -> None:
+    modes = {path.name: path.stat().st_mode for path in (place / "rows-export").iterdir()}
+    assert set(modes.values()) == {modes["export.json"]}, modes
 
 
 def test_a_place_in_use_and_no_run_are_refused(place: Path, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_few_are_repeated_evenly_whatever_an_epoch_left_over() -> None:
     stream.order(0, None, None)
     assert len(stream.carry) == 12
     few = torch.zeros(44).index_fill(0, torch.cat([stream.carry[:5], torch.arange(44)])[:9], 1.0)
-    with pytest.warns(UserWarning, match="fewer than a batch"):
+    with pytest.warns(UserWarning, match="fewer examples than a batch of 16"):
         visits = torch.bincount(stream.order(1, [Decision(few)], None).flatten(), minlength=44)
     kept = int(few.sum())
     assert visits.shape == (44,)
@@ -141,7 +141,7 @@ def test_fewer_than_a_batch_fill_one_by_turns() -> None:
 
     trusted = train.ids[[3, 17, 40]]
     recipe = Recipe(each_epoch=by_id(lambda ids: torch.isin(ids, trusted).float()), each_batch=noted)
-    with pytest.warns(UserWarning, match="keeps 3 examples, fewer than a batch"):
+    with pytest.warns(UserWarning, match="fewer examples than a batch of 8"):
         run = fit(recipe, net(seed=3), train, epochs=2, batch=8, optimizer=make, device="cpu")
     batches = [ids for ids in seen if len(ids) == 8]
     assert len(batches) == 2, "one step an epoch"

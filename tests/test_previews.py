@@ -88,7 +88,7 @@ def test_rows_keep_their_first_values(tmp_path: Path) -> None:
     with np.load(tmp_path / "previews.npz") as stored:
         assert np.array_equal(stored["inputs"], inputs[:, :64])
         assert int(stored["width"]) == 100
-    table = pa.table({"text": ["short", "x" * 1000, "y", "z"], "n": [1, 2, 3, 4]})
+    table = pa.table({"text": ["short", "x" * 1000, "y", "z"], "n": [1, 2, 3, 4], "vector": [[0.5] * 300] * 4})
     examples = Examples(inputs, torch.arange(4) % 2, ids=torch.tensor([1, 0, 3, 2]))
     save_previews(tmp_path / "previews.npz", examples)
     keep_rows(tmp_path, table, examples.ids)
@@ -97,6 +97,7 @@ def test_rows_keep_their_first_values(tmp_path: Path) -> None:
     assert [row["n"] for row in rows] == [2, 1, 4, 3]
     assert rows[0]["text"] == "x" * LONGEST + "…"
     assert rows[1]["text"] == "short"
+    assert rows[1]["vector"] == "0.5, 0.5, 0.5, 0.5, … (300)"
 
 
 def test_of_an_audited_set_the_worst_issues_have_previews(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

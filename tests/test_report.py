@@ -22,7 +22,7 @@ from PIL import Image
 
 from thresher.core.errors import ThresherError
 from thresher.report import charts, write_report
-from thresher.report.figures import _scatter_figure, disagreements, run_figures
+from thresher.report.figures import _scatter_figure, disagreements, run_figures, training_figures
 from thresher.report.gallery import gallery, picture_address
 from thresher.report.run_record import RunRecord, read_run
 from thresher.report.summary import ranking_quality, run_names, summarise
@@ -305,6 +305,17 @@ def test_training_curves_show_the_fit_to_given_labels_beside_the_score(tmp_path:
     dashes = spec["layer"][0]["encoding"]["strokeDash"]["scale"]
     assert dashes["domain"] == ["evaluation", "given labels"]
     assert dashes["range"][0] == [1, 0] != dashes["range"][1]
+
+
+def test_without_an_evaluation_set_only_the_fit_to_given_labels_is_shown(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", epochs=4)
+    history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    lines = [json.dumps({**row, "score": None}) for row in history]
+    (folder / "history.jsonl").write_text("\n".join(lines) + "\n")
+    first = training_figures([read_run(folder)])[0]
+    assert "evaluation" not in first.title + first.words + json.dumps(first.spec)
+    assert first.words.startswith("How many given labels of the examples trained on")
+    assert first.spec["layer"][0]["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0]]
 
 
 def test_recalls_are_means_of_the_last_ten_epochs(tmp_path: Path) -> None:

@@ -33,12 +33,12 @@ from thresher.engine.settings import DEFAULT_BATCH, TrainSettings, changed, list
 from thresher.engine.store.checkpoint import Record, read_checkpoint, refuse_lost_parts, start_again
 from thresher.engine.store.model_json import read_about
 from thresher.engine.train import Moment
-from thresher.methods import AUTO, METHODS, Method, Trainer, choose, method
+from thresher.methods import AUTO, METHODS, Choice, Method, Trainer, choose, method
 from thresher.models import NamedModel, default_model, is_foreign, model_for, without_weights
 from thresher.models.given import refuse_no_model
 from thresher.noise import Estimate, noise_rate_by_folds
 from thresher.record.ledger import Ledger
-from thresher.record.run_folder import LEDGER
+from thresher.record.run_folder import LEDGER, MODEL
 
 Procedure = Callable[[Trainer], Run]
 
@@ -139,7 +139,8 @@ def _of_loader(loader: DataLoader[Any], settings: TrainSettings | None) -> dict[
 
 def _train(what: Any, trainer: Trainer, noise_rate: float | str | None) -> Run:
     if what == AUTO:
-        chosen = choose(
+        begun = None if trainer.out is None else _begun_by(Path(trainer.out))
+        chosen = begun or choose(
             trainer.train, trainer.model, epochs=trainer.epochs, noise_rate=noise_rate, clean=trainer.clean is not None
         )
         what, trainer = chosen.method, trainer.changed(about={**trainer.about, "chosen": chosen.sentence()})
@@ -162,6 +163,12 @@ def _train(what: Any, trainer: Trainer, noise_rate: float | str | None) -> Run:
             "first, then the model."
         )
     return what(trainer) if _is_procedure(what) else trainer(Recipe(each_batch=what))
+
+
+def _begun_by(folder: Path) -> Choice | None:
+    """The method of the run in this folder, where one has begun that has a name."""
+    name = read_about(folder).get("method") if (folder / MODEL).exists() else None
+    return Choice.begun(name, folder) if name in METHODS else None
 
 
 def _is_procedure(function: Callable[..., Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thresher import data
+from thresher.app import loaders
 from thresher.app.exported_cells import EncodedCells
 from thresher.app.folders import refuse_in_use, written_whole
 from thresher.core.errors import ThresherError, needs_extra
@@ -24,7 +24,6 @@ from thresher.engine.run import Run
 ABOUT, WEIGHTS, PROGRAM, ONNX, LOADER = "export.json", "model.safetensors", "model.pt2", "model.onnx", "load.py"
 COLUMNS = ("numbers", "categories", "dates")  # the kinds of columns that the loader of rows knows
 BYTES = 255.0
-BESIDE = ("image_pixels",)  # modules of thresher.data that need nothing of Thresher themselves
 
 
 class Predictor(nn.Module):
@@ -72,7 +71,7 @@ def export_run(run: Run, out: Path) -> list[str]:
         _write_weights(predictor.networks, folder / WEIGHTS)
         text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
         (folder / ABOUT).write_text(text, encoding="utf-8")
-        _write_loader(about["kind"], folder)
+        shutil.copyfile(Path(loaders.__file__).with_name(f"{about['kind']}.py"), folder / LOADER)
         return _write_onnx(program, folder / ONNX)
 
 
@@ -165,22 +164,13 @@ def _program(predictor: Predictor, example: Tensor) -> torch.export.ExportedProg
         ) from error
 
 
-def _write_loader(kind: str, folder: Path) -> None:
-    """Copy the loader of this kind of inputs, and what it imports of Thresher, which it then finds beside it."""
-    code = (Path(__file__).parent / "loaders" / f"{kind}.py").read_text(encoding="utf-8")
-    for module in BESIDE:
-        if f"from thresher.data.{module} " in code:
-            code = code.replace(f"from thresher.data.{module} ", f"from {module} ")
-            shutil.copyfile(Path(data.__file__).parent / f"{module}.py", folder / f"{module}.py")
-    (folder / LOADER).write_text(code, encoding="utf-8")
-
-
 def _write_weights(networks: nn.ModuleList, path: Path) -> None:
     """The weights of the network under their own names; of several, the number of the network stands before each."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     only = networks[0] if len(networks) == 1 else networks
-    save_file({name: value.detach().clone().contiguous() for name, value in only.state_dict().items()}, path)
+    weights = {name: value.detach().clone().contiguous() for name, value in only.state_dict().items()}
+    path.write_bytes(save(weights))  # save_file leaves a file that only its owner can read
 
 
 def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> list[str]:

@@ -88,14 +88,13 @@ def refuse_stored_code(stored: Mapping[str, Any], model: str | None, where: Path
 
 def refuse_another_run(folder: Path, settings: Settings) -> None:
     """Refuse to go on in a folder whose run was told something else; whether epochs may differ, the engine knows."""
-    stored, begun = folder / SETTINGS, any((folder / name).exists() for name in (CHECKPOINT, STAGES))
     if (folder / CHECKPOINT).exists() and not (folder / MODEL).exists():
         raise ThresherError(
             f"{folder} was written by an earlier version of Thresher: choose another --out folder, or delete this one."
         )
-    if not begun or not stored.exists():
+    told = begun_with(folder, type(settings))
+    if told is None:
         return
-    told = read_toml(stored, type(settings))
     name = first_difference(replace(settings, epochs=told.get("epochs")), told)
     if name is not None:
         theirs, ours = told.get(name, "not set"), getattr(settings, name)
@@ -104,6 +103,12 @@ def refuse_another_run(folder: Path, settings: Settings) -> None:
             f"{folder} holds another run (its {name} is {theirs}, not {ours}): "
             "choose another --out folder, or delete this one."
         )
+
+
+def begun_with(folder: Path, kind: type[Settings] = Settings) -> dict[str, Any] | None:
+    """The settings of the run that has begun in this folder; None where none has."""
+    begun = any((folder / name).exists() for name in (CHECKPOINT, STAGES))
+    return read_toml(folder / SETTINGS, kind) if begun and (folder / SETTINGS).exists() else None
 
 
 def first_difference(settings: Settings, stored: Mapping[str, Any]) -> str | None:

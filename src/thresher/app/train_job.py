@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from thresher.app.folders import first_difference, read_toml, refuse_another_run, saved_epochs
+from thresher.app.folders import begun_with, first_difference, read_toml, refuse_another_run, saved_epochs
 from thresher.app.settings import Kind, Settings, saving, table_options
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
@@ -101,11 +101,17 @@ class TrainJob:
         return NamedModel(self.settings.model, self.train.input_shape, self.train.outputs)
 
 
-def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mapping[int, int] | None = None) -> TrainJob:
+def prepare_job(
+    settings: Settings,
+    pooled: Pooled | None = None,
+    answers: Mapping[int, int] | None = None,
+    out: Path | None = None,
+) -> TrainJob:
     """Load and corrupt the data, and fill in what was not chosen; wrong names are refused here.
 
     Where a part is not labelled yet, `pooled` is the whole set if it has been loaded already, and `answers` are the
-    classes that examples of the pool have got by their ids.
+    classes that examples of the pool have got by their ids. A run that has begun in `out` goes on by its method where
+    none is named.
     """
     known = None if settings.method == AUTO else method(settings.method)
     if settings.pool and pooled is None:
@@ -125,7 +131,7 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
     )
     chosen = None
     if known is None:
-        choice = choose_for(settings, sets)
+        choice = _begun_by(out) or choose_for(settings, sets)
         settings, known, chosen = replace(settings, method=choice.method), method(choice.method), choice.sentence()
     views = make_views(settings.augment)
     if known.make is not None:
@@ -134,6 +140,12 @@ def prepare_job(settings: Settings, pooled: Pooled | None = None, answers: Mappi
         if views and known.recipe(noise_rate=told, classes=sets.train.classes, epochs=epochs).views:
             raise ThresherError(f"{settings.method} brings its own views: leave out --augment.")
     return TrainJob(with_defaults(settings, sets.train), known, sets, pooled, chosen)
+
+
+def _begun_by(out: Path | None) -> Choice | None:
+    """The method of the run in this folder, where one has begun."""
+    begun = None if out is None else begun_with(out)
+    return None if out is None or begun is None else Choice.begun(begun["method"], out)
 
 
 def choose_for(settings: Settings, sets: Sets) -> Choice:

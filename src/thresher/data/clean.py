@@ -10,6 +10,7 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.seeding import generator
 from thresher.data.arrays import all_of_npz
+from thresher.data.corrected_column import CORRECTED
 from thresher.data.embeddings import all_embeddings
 from thresher.data.image_files import files_of
 from thresher.data.image_folders import all_images
@@ -42,10 +43,10 @@ def read_like(path: Path, option: str, train: Examples, data: str) -> Examples:
     base, known = path_and_option(data)[0], train.preparation
     if not path.name.endswith(TABLE_SUFFIXES) or not isinstance(known, RowPreparation):
         raise ThresherError(f"{path} is of another kind than {base}: give examples in the form of the training set.")
-    target = ",".join(known.targets)
-    if option not in ("", target):
+    target, given = ",".join(known.targets), ",".join(each.removesuffix(CORRECTED) for each in known.targets)
+    if option not in ("", target, given):
         raise ThresherError(f"The targets of {base} are in its column {target}: call that of {path.name} so as well.")
-    return rows_like(path, known, train.class_names, train.target_scale)
+    return rows_like(path, known, train.class_names, train.target_scale, option.split(",") if option else ())
 
 
 def warn_of_test_examples(clean: Examples, train: Examples, test: Examples, name: str) -> None:

@@ -1,6 +1,5 @@
 """Sets of which only a part is labelled."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from thresher.core.datasets import Picked
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import expanded
+from thresher.data.cells import plain_value
 from thresher.data.decoded import read_images
 from thresher.data.image_files import image_format, images_in, size_of
 from thresher.data.image_folders import labelled_images, unlabelled_images
@@ -80,13 +80,6 @@ def _table(path: Path, target: str, options: TableOptions) -> Pooled:
     assert isinstance(test.inputs, Tensor)
     content = [examples.inputs, examples.targets, labelled, test.inputs, test.targets]
     return Pooled(examples, labelled, test, show, digest(b"".join(part.numpy().tobytes() for part in content)).hex())
-
-
-def plain_value(value: Any) -> Any:
-    """A cell as JSON knows it: not finite becomes empty; anything but a number, text or truth value becomes text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
 def _folder(path: Path, size: int | None, skip_broken: bool) -> Pooled:

@@ -11,7 +11,7 @@ from thresher.core.errors import ThresherError, unknown
 from thresher.core.examples import Examples
 from thresher.data.column_encoders import inputs_of, plain_column, texts_in
 from thresher.data.column_fitting import fit_columns
-from thresher.data.corrected_column import targets_and_twins
+from thresher.data.corrected_column import column_in, targets_and_twins
 from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits, hold_out
 from thresher.data.table_files import read_rows
@@ -128,23 +128,32 @@ def _label_kind(type_: Any) -> str:
     return "int" if pa.types.is_integer(type_) else "bool" if pa.types.is_boolean(type_) else "text"
 
 
-def rows_like(source: Any, known: RowPreparation, names: Sequence[str] | None, scale: Scale | None) -> Examples:
+def rows_like(
+    source: Any,
+    known: RowPreparation,
+    names: Sequence[str] | None,
+    scale: Scale | None,
+    targets: Sequence[str] = (),
+) -> Examples:
     """All rows of another table as examples, read as the training rows were: by their columns, scale and classes.
 
-    names  those of the classes, in the order of their ids; None where targets are real and have this scale
+    names    those of the classes, in the order of their ids; None where targets are real and have this scale
+    targets  the columns of the targets where they are said; else those of the training rows, or of the given labels
+             where these were corrected and the other table was not
     """
     rows, name = read_rows(source, known.na, known.sep)
-    for column in known.targets:
+    wanted = targets or [column_in(column, rows.column_names) for column in known.targets]
+    for column in wanted:
         if column not in rows.column_names:
             raise unknown(f"column in {name}", column, rows.column_names)
-    inputs, given = known.inputs(rows, name), [plain_column(rows, column) for column in known.targets]
+    inputs, given = known.inputs(rows, name), [plain_column(rows, column) for column in wanted]
     if names is None:
         assert scale is not None
-        targets = standardised(real_targets(given, known.targets), scale)
-        return Examples(inputs, targets, target_scale=scale, preparation=known)
-    refuse_missing(given[0], known.targets[0])
-    targets = ids_of([str(value) for value in as_labels(given[0]).to_pylist()], names)
-    return Examples(inputs, targets, classes=len(names), class_names=names, preparation=known)
+        real = standardised(real_targets(given, wanted), scale)
+        return Examples(inputs, real, target_scale=scale, preparation=known)
+    refuse_missing(given[0], wanted[0])
+    ids = ids_of([str(value) for value in as_labels(given[0]).to_pylist()], names)
+    return Examples(inputs, ids, classes=len(names), class_names=names, preparation=known)
 
 
 def _read(source: Any, target: str, options: TableOptions) -> tuple[Any, str]:

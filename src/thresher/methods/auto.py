@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ CLEAN = 0.02  # the rate below which labels pass for clean
 MOSTLY_WRONG = 0.6  # the rate from which labels count as mostly wrong, as in benchmarks/ranking.py
 OFTEN = 1 / 3  # of the comparisons: how often a simpler way is ahead that is named
 IMBALANCED = 5.0  # how many times as frequent as the rarest class the commonest is
+STRAY = 5  # examples of a class below which it may be a folder by mistake, and does not make a set imbalanced
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Choice:
 
     def sentence(self) -> str:
         return f"auto chose {self.method}: {self.why}."
+
+    @classmethod
+    def begun(cls, method: str, folder: Path) -> "Choice":
+        """The method of a run that has begun: with more epochs, or by a later ranking, another might suit."""
+        return cls(method, f"the run in {folder} was begun by it")
 
 
 def choose(
@@ -106,7 +113,8 @@ def _situation(train: Examples, noise_rate: float | str | None, clean: bool) -> 
     counts = torch.bincount(train.labels.cpu(), minlength=train.outputs)
     counts = counts[counts > 0]
     facts = f"{len(train):,} examples of {len(counts)} classes"
-    times = float(counts.max() / counts.min())
+    common = counts[counts >= STRAY]
+    times = float(counts.max() / (common if len(common) > 1 else counts).min())
     if isinstance(noise_rate, float | int):
         found = Estimate(float(noise_rate), float(noise_rate), float(noise_rate), "given")
         facts += f", {noise_rate:.0%} of the labels said to be wrong"

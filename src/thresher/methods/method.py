@@ -186,6 +186,7 @@ class Method:
         if task not in self.tasks:
             raise ThresherError(f"{self.name} is defined for {self.tasks[0]} only: choose another method.")
         if self.procedure is not None:
+            self._refuse_other_epochs(trainer)
             return self.procedure(trainer.changed(about=self._about(trainer, noise_rate, trainer.epochs)))
         planned = self._planned_epochs(trainer)
         known = trainer.changed(about=self._about(trainer, noise_rate, planned))
@@ -205,6 +206,20 @@ class Method:
         begun = read_about(folder)
         theirs = begun.get("epochs") if begun.get("method") == self.name else None
         return min(theirs, epochs) if isinstance(theirs, int | float) and theirs > 0 else epochs
+
+    def _refuse_other_epochs(self, trainer: Trainer) -> None:
+        """Refuse a folder of several trainings that shared other epochs, before any of them becomes longer."""
+        folder = None if trainer.out is None else Path(trainer.out)
+        if folder is None or not (folder / STAGES).is_dir():
+            return
+        for each in (folder, *sorted((folder / STAGES).iterdir())):
+            begun = read_about(each) if (each / MODEL).exists() else {}
+            theirs = begun.get("epochs") if begun.get("method") == self.name else None
+            if theirs is not None and theirs != trainer.epochs:
+                raise ThresherError(
+                    f"{folder} has {theirs:g} epochs, which the trainings of {self.name} share: to train for "
+                    f"{trainer.epochs:g}, choose another folder."
+                )
 
     def _refuse_to_train(self) -> None:
         if self.instead:

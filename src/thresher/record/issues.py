@@ -155,8 +155,8 @@ class Issues:
     def chosen(self, *, below: float | None = None, count: int | None = None) -> NDArray[np.bool_]:
         """Which examples to act on [n], in the order of the table: issues, or others by trust or number.
 
-        Of classes the issues whose suggested label is likelier right than wrong; none where the noise rate cannot be
-        told, or may be 0.
+        Of classes the issues whose suggested label is likelier right than wrong, of real targets those that are far
+        from what is expected; none where the noise rate cannot be told, or may be 0.
 
         below  those that are trusted less
         count  so many of the worst
@@ -173,10 +173,15 @@ class Issues:
             if not 0 < below <= 1:
                 raise ThresherError(f"Trust lies between 0 and 1, and {below:g} does not: give a number such as 0.1.")
             return np.asarray(self.column("trust") < below)
-        issues = self.column("is_issue").astype(bool)
-        if not self.told:
+        issues: NDArray[np.bool_] = self.column("is_issue").astype(bool)
+        found = self.summary.get("noise_rate")
+        if found is not None and (not self.told or found["low"] == 0):
             return np.zeros_like(issues)
-        return issues & (self.column(LIKELIER) > 0.5) if LIKELIER in self.table.column_names else issues
+        if "suggested" not in self.table.column_names:
+            issues &= self.column("reason") != OUTLIER
+        elif LIKELIER in self.table.column_names:
+            issues &= self.column(LIKELIER) > 0.5
+        return issues
 
     @property
     def told(self) -> bool:

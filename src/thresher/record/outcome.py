@@ -15,6 +15,7 @@ from thresher.core.examples import Examples
 from thresher.core.files import damaged, read_arrays, reading, write_whole
 from thresher.core.signals import margins
 from thresher.core.tasks import CLASSES, REAL
+from thresher.data.cells import plain_value
 from thresher.data.image_files import files_of
 from thresher.record import run_folder
 from thresher.record.ledger import Ledger
@@ -85,10 +86,9 @@ def keep_rows(folder: Path, table: pa.Table, ids: torch.Tensor) -> None:
 
 
 def _as_json(row: dict[str, Any]) -> str:
-    """A row of a table; long texts are cut."""
-    return json.dumps(
-        {name: _cut(value) if isinstance(value, str) else value for name, value in row.items()}, default=str
-    )
+    """A row of a table; long texts and lists are cut."""
+    plain = {name: plain_value(value) for name, value in row.items()}
+    return json.dumps({name: _cut(value) if isinstance(value, str) else value for name, value in plain.items()})
 
 
 def _cut(text: str) -> str:

@@ -65,14 +65,19 @@ def _score_figure(runs: Sequence[RunRecord], metric: str, rates: str, alone: boo
         for run, (name, colour) in zip(runs, run_colours(runs).items(), strict=True)
         if metric_of(run) == metric
     }
-    rows = [*epoch_rows(runs, "score", "evaluation"), *epoch_rows(runs, "train_score", "given labels", "score")]
-    rows = [row for row in rows if row["run"] in colours]
-    words = f"{_capital(said)} on the evaluation set after each epoch."
-    if any(row["set"] == "given labels" for row in rows):
-        words += " Dashed: how many given labels of the examples trained on, right or wrong, that epoch predicted"
-        words += f"; in the whole set {rates} of them are right." if rates else "."
+    evaluated = epoch_rows(runs, "score", "evaluation", "score")
+    fitted = epoch_rows(runs, "train_score", "given labels", "score")
+    rows = [row for row in (*evaluated, *fitted) if row["run"] in colours]
+    sets, words = {row["set"] for row in rows}, []
+    if "evaluation" in sets:
+        words.append(f"{_capital(said)} on the evaluation set after each epoch.")
+    if "given labels" in sets:
+        what = "how many given labels of the examples trained on, right or wrong, each epoch predicted"
+        right = f"; in the whole set {rates} of them are right" if rates else ""
+        words.append(f"{f'Dashed: {what}' if words else _capital(what)}{right}.")
+    title = "Score" if "evaluation" in sets else "Given labels that were predicted"
     spec = charts.curve(rows, "score", title=said, share=is_share(metric), colours=colours)
-    return Figure("Score" if alone else f"Score: {said}", words, spec)
+    return Figure(title if alone else f"{title}: {said}", " ".join(words), spec)
 
 
 def run_figures(run: RunRecord, teacher_shown: bool = False) -> list[Figure]:

@@ -14,8 +14,8 @@ from thresher.app.corrected_tables import read_cells
 from thresher.app.sources import ARRAYS, IMAGES, TABLE, Source, rows_of, targets_of
 from thresher.core.errors import ThresherError
 from thresher.data import load
+from thresher.data.cells import plain_value
 from thresher.data.image_folders import in_memory
-from thresher.data.pools import plain_value
 from thresher.data.table_files import read_table
 from thresher.record.issues import DIMENSION, Issues
 from thresher.record.previews import encoded_images

@@ -72,7 +72,7 @@ def _train(
     stored = {} if from_ is None else read_toml(from_)
     if from_ is not None:
         refuse_stored_code(stored | given, given.get("model"), from_)
-    job = prepare_job(make_settings(given, stored))
+    job = prepare_job(make_settings(given, stored), out=out)
     folder = free_folder(job.settings, Path("runs") / usual_name(job.settings)) if out is None else out
     folder = folder if ranks is None else ranks.from_first(folder)
     if ranks is None or ranks.is_first:

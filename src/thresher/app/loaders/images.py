@@ -10,12 +10,23 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
-from thresher.data.image_pixels import Ranges, as_colour
-
-FOLDER = Path(__file__).parent
 warnings.filterwarnings("ignore", message="The given buffer is not writable")  # of torch's about its own reading
-about = cache(lambda: json.loads((FOLDER / "export.json").read_text(encoding="utf-8")))
-model = cache(lambda: torch.export.load(FOLDER / "model.pt2").module())
+about = cache(lambda: json.loads(Path(__file__).with_name("export.json").read_text(encoding="utf-8")))
+model = cache(lambda: torch.export.load(Path(__file__).with_name("model.pt2")).module())
+
+
+def in_colour(image: Image.Image, integers: list[float], reals: list[float]) -> Image.Image:
+    """16-bit and real pixels scaled from their range; transparent ones over white, or over black where ink is white."""
+    if image.mode[0] in "IF":
+        low, high = integers if image.mode[0] == "I" else reals
+        shares = (np.nan_to_num(np.asarray(image, np.float32), nan=low) - low) / ((high - low) or 1)
+        return Image.fromarray((shares.clip(0, 1) * 255).round().astype(np.uint8)).convert("RGB")
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        grey, alpha = np.asarray(image.convert("RGB").convert("L")), np.asarray(image.getchannel("A"), float)
+        ground = "black" if (grey * alpha).sum() / max(alpha.sum(), 1) >= 224 else "white"
+        image = Image.alpha_composite(Image.new("RGBA", image.size, ground), image)
+    return image.convert("RGB")
 
 
 def read(path: str) -> torch.Tensor:
@@ -23,7 +34,7 @@ def read(path: str) -> torch.Tensor:
     how = about()["preprocessing"]
     with Image.open(path) as image:
         image.draft("RGB", (2 * how["size"], 2 * how["size"]))  # large photographs are decoded smaller
-        upright = as_colour(ImageOps.exif_transpose(image), Ranges(**how["ranges"]))
+        upright = in_colour(ImageOps.exif_transpose(image), **how["ranges"])
     pixels = np.array(ImageOps.fit(upright, (how["size"], how["size"]))).transpose(2, 0, 1)
     return (torch.tensor(pixels).float() - torch.tensor(how["mean"])) / torch.tensor(how["deviation"])
 

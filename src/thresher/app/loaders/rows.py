@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 
-FOLDER = Path(__file__).parent
 warnings.filterwarnings("ignore", message="The given buffer is not writable")  # of torch's about its own reading
-about = cache(lambda: json.loads((FOLDER / "export.json").read_text(encoding="utf-8")))
-model = cache(lambda: torch.export.load(FOLDER / "model.pt2").module())
+about = cache(lambda: json.loads(Path(__file__).with_name("export.json").read_text(encoding="utf-8")))
+model = cache(lambda: torch.export.load(Path(__file__).with_name("model.pt2")).module())
 
 
 def number(cell: Any, kind: str, missing: list[str], known: tuple[str, ...] = (), **_: Any) -> float:

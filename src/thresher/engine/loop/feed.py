@@ -228,7 +228,8 @@ class TrainStream:
         order = queued(self.carry, drawn)
         if len(counted) < self.batch:
             warnings.warn(
-                f"The epoch rule keeps {len(counted)} examples, fewer than a batch, which repeats them: lower batch=.",
+                f"The epoch rule keeps fewer examples than a batch of {self.batch}, which repeats them: give a smaller "
+                "batch.",  # without how many are kept, so that it is said once and not at every epoch
                 stacklevel=2,
             )
             order = drawn.repeat(-(-self.batch // len(drawn)))[: max(len(drawn), self.batch)]
