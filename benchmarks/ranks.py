@@ -130,6 +130,12 @@ def groups(folder: Path) -> dict[str, Cells]:
     def is_noise(result: Result) -> bool:
         return corruption(result) not in ("imbalance", "none")
 
+    def is_plain(result: Result) -> bool:
+        return not result["settings"].get("clean")
+
+    def is_told(result: Result) -> bool:
+        return result["settings"].get("noise_rate") is not None
+
     found = {
         "Without clean examples: all cells": every,
         "Without clean examples: digits": part('"digits"'),
@@ -144,7 +150,8 @@ def groups(folder: Path) -> dict[str, Cells]:
         "With clean examples: imbalance": cells_of(
             folder, WITH_CLEAN, lambda result: corruption(result) == "imbalance"
         ),
-        "Reclaim and its parts": cells_of(folder, RECLAIM, lambda result: not result["settings"].get("clean")),
+        "Reclaim and its parts": cells_of(folder, RECLAIM, lambda result: is_plain(result) and is_told(result)),
+        "Reclaim, told nothing": cells_of(folder, RECLAIM, lambda result: is_plain(result) and not is_told(result)),
     }
     return {title: cells for title, cells in found.items() if len(cells) >= FEWEST}
 
