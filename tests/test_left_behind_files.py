@@ -1,13 +1,20 @@
 """Unfinished files that a killed process left are removed by the next write, unless another process holds them."""
 
 import contextlib
+import errno
 import os
+import signal
 import stat
+import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from thresher.core.files import JUST_MADE, UNFINISHED, _is_held, write_whole
+import pytest
+
+from thresher.core.files import UNFINISHED, _lock, remove_left_behind, write_whole
 
 
 def unfinished_in(folder: Path) -> list[Path]:
@@ -18,8 +25,6 @@ def unfinished_in(folder: Path) -> list[Path]:
 def left(folder: Path, name: str = ".report.html.ab12cd34") -> Path:
     path = folder / f"{name}{UNFINISHED}"
     path.write_text("half")
-    old = time.time() - 2 * JUST_MADE
-    os.utime(path, (old, old))
     return path
 
 
@@ -40,11 +45,100 @@ def test_what_another_process_writes_stays(tmp_path: Path) -> None:
     path = left(tmp_path)
     handle = os.open(path, os.O_RDWR)
     try:
-        assert not _is_held(handle)  # now it is, by this handle
+        assert _lock(handle)
         write(tmp_path)
         assert unfinished_in(tmp_path) == [path]
     finally:
         os.close(handle)
+    write(tmp_path)
+    assert unfinished_in(tmp_path) == []
+
+
+def no_fcntl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+
+
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+
+
+@pytest.mark.parametrize("without", [no_fcntl, no_locks])
+def test_without_locks_files_are_written_and_none_is_taken_for_left_behind(
+    without: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, right = left(tmp_path), os.replace
+
+    def replace(one: Path, other: Path) -> None:
+        opened = [os.path.realpath(f"/proc/self/fd/{handle}") for handle in os.listdir("/proc/self/fd")]
+        assert str(one) not in opened  # Windows moves no open file
+        right(one, other)
+
+    without(monkeypatch)
+    monkeypatch.setattr(os, "replace", replace)
+    write(tmp_path)
+    assert (tmp_path / "history.jsonl").read_text() == "{}"
+    assert unfinished_in(tmp_path) == [path]
+
+
+def a_stalled_writer(name: str) -> None:
+    """Between the making of its file and the lock a writer stands still for long, and another process writes."""
+    hour = time.time() - 3600
+    os.utime(name, (hour, hour))
+    remove_left_behind(Path(name).parent)
+
+
+def a_stopped_remover(name: str) -> None:
+    """Another process has taken the new file for left behind, and not removed it yet."""
+    assert _lock(os.open(name, os.O_RDWR))
+
+
+@pytest.mark.parametrize("between", [a_stalled_writer, a_stopped_remover])
+def test_a_file_that_was_taken_for_left_behind_before_it_was_locked_is_made_again(
+    between: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both happen to the first file only; another process writes beside it while it is filled."""
+    made, right = [], tempfile.mkstemp
+
+    def mkstemp(**told: Any) -> tuple[int, str]:
+        handle, name = right(**told)
+        made.append(name)
+        if len(made) == 1:
+            between(name)
+        return handle, name
+
+    def fill(path: Path) -> None:
+        path.write_text("half")
+        remove_left_behind(path.parent)
+        path.write_text("whole")
+
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    write_whole(tmp_path / "history.jsonl", fill)
+    assert (tmp_path / "history.jsonl").read_text() == "whole"
+    assert len(made) == 2
+    assert unfinished_in(tmp_path) == []
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12 on, where there are threads
+def test_processes_that_write_into_one_folder_do_not_remove_what_others_fill(tmp_path: Path) -> None:
+    """Four processes write for a second; one that is killed on the way leaves a file, which the next write removes."""
+    children = []
+    for number in range(4):
+        if not (child := os.fork()):
+            end = time.monotonic() + 1
+            try:
+                while time.monotonic() < end:
+                    write_whole(tmp_path / f"{number}.txt", lambda path: path.write_text("whole" * 1000))
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    time.sleep(0.5)
+    os.kill(children[0], signal.SIGKILL)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert codes == [-signal.SIGKILL, 0, 0, 0]
     write(tmp_path)
     assert unfinished_in(tmp_path) == []
 

@@ -5,7 +5,6 @@ import json
 import os
 import stat
 import tempfile
-import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,6 @@ from thresher.core.errors import ThresherError, printable, refuse_endless
 
 LOCK = ".lock"  # in the folder of a run, while a process works there and afterwards
 UNFINISHED = ".unfinished"  # with which the name of a file ends until it is whole
-JUST_MADE = 1.0  # seconds in which a new file may not be locked yet
 LARGEST = 2**63  # whole numbers beyond it fit into no tensor
 UNREADABLE = (  # what NumPy and zipfile raise where a file is damaged, or would not fit into memory
     ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, SyntaxError, NotImplementedError, TokenError,
@@ -64,19 +62,15 @@ def refuse_as_folder(path: Path) -> None:
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write(temporary)` fill a file beside `path`, then move it into place."""
-    temporary: Path | None = None
-    handle: int | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_left_behind(path.parent)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
-        temporary = Path(name)
-        _is_held(handle)  # until it is closed, so that no other process takes it for left behind
-        write(temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        with _unfinished_beside(path) as temporary:
+            write(temporary)
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -85,11 +79,27 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
                 "everything saved before is intact."
             ) from error
         raise
-    finally:
-        if temporary is not None:
+
+
+@contextmanager
+def _unfinished_beside(path: Path) -> Iterator[Path]:
+    """A new file beside `path`, gone in the end, and locked until then, so that nobody takes it for left behind.
+
+    Before it is locked another process may have done so: then another file is made.
+    """
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
+        temporary = Path(name)
+        try:
+            with open(handle, "rb") as opened:
+                locked = _lock(handle)
+                if locked is None:
+                    opened.close()  # Windows moves no open file
+                if locked is not False and temporary.exists():
+                    yield temporary
+                    return
+        finally:
             temporary.unlink(missing_ok=True)
-        if handle is not None:
-            os.close(handle)
 
 
 def caches() -> Path:
@@ -98,28 +108,30 @@ def caches() -> Path:
 
 
 def remove_left_behind(folder: Path) -> None:
-    """Remove unfinished files that a killed process left in a folder: those that no process holds."""
+    """Remove unfinished files that a killed process left in a folder: those that can be locked, as nobody holds them."""
     for path in folder.glob(f".*{UNFINISHED}"):
         try:
             handle = os.open(path, os.O_RDWR)
         except OSError:  # gone by now, or of another user
             continue
         try:
-            if time.time() - os.fstat(handle).st_mtime > JUST_MADE and not _is_held(handle):
+            if _lock(handle):
                 path.unlink(missing_ok=True)
         finally:
             os.close(handle)
 
 
-def _is_held(handle: int) -> bool:
-    """Whether another process has locked this open file; else this one has now. Without locks it cannot be told."""
+def _lock(handle: int) -> bool | None:
+    """Lock an open file until it is closed: whether nobody else has, or None where there are no locks."""
     try:
         import fcntl
 
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     except (ImportError, OSError):
-        return True
-    return False
+        return None
+    return True
 
 
 def _sync_folder(folder: Path) -> None:
