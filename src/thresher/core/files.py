@@ -108,7 +108,7 @@ def caches() -> Path:
 
 
 def remove_left_behind(folder: Path) -> None:
-    """Remove unfinished files that a killed process left in a folder: those that can be locked, as nobody holds them."""
+    """Remove unfinished files that a killed process left in a folder: those that nobody else has locked."""
     for path in folder.glob(f".*{UNFINISHED}"):
         try:
             handle = os.open(path, os.O_RDWR)
