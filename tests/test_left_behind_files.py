@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -13,8 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sound_folders import run_command, write_sound_folder
+from tiny import examples, net
 
-from thresher.core.files import UNFINISHED, _lock, remove_left_behind, write_whole
+from thresher import acquire, signals
+from thresher.core.files import write_whole
+from thresher.core.unfinished import UNFINISHED, _lock, remove_left_behind, unfinished_beside
+from thresher.rules import KCentre
 
 
 def unfinished_in(folder: Path) -> list[Path]:
@@ -102,8 +108,8 @@ def test_a_file_that_was_taken_for_left_behind_before_it_was_locked_is_made_agai
     """Both happen to the first file only; another process writes beside it while it is filled."""
     made, right = [], tempfile.mkstemp
 
-    def mkstemp(**told: Any) -> tuple[int, str]:
-        handle, name = right(**told)
+    def mkstemp(*told: Any) -> tuple[int, str]:
+        handle, name = right(*told)
         made.append(name)
         if len(made) == 1:
             between(name)
@@ -141,6 +147,74 @@ def test_processes_that_write_into_one_folder_do_not_remove_what_others_fill(tmp
     assert codes == [-signal.SIGKILL, 0, 0, 0]
     write(tmp_path)
     assert unfinished_in(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, here = tmp_path_factory.mktemp("sound"), Path.cwd()
+    os.chdir(folder)
+    try:
+        write_sound_folder(folder, Path(__file__).parents[1] / "results" / "demo-small.jsonl")
+    finally:
+        os.chdir(here)
+    return folder
+
+
+def correct() -> None:
+    assert run_command(["correct", "audit", "--out", "fixed", "--count", "3"])[0] == 0
+
+
+def export() -> None:
+    assert run_command(["export", "run", "--out", "exported"])[0] == 0
+
+
+def acquire_on_disk() -> None:
+    acquire(KCentre(by=signals.features, count=3), net(seed=0), examples(), labelled=examples(6), on_disk=".")
+
+
+WHOLE_FOLDERS = {
+    "correct": (correct, "thresher.app.corrected_copies.write_changes"),
+    "export": (export, "thresher.app.export._write_loader"),
+    "acquire": (acquire_on_disk, "thresher.engine.acquire.Sweep"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("act", "killed_in"), WHOLE_FOLDERS.values(), ids=WHOLE_FOLDERS)
+def test_a_folder_that_was_being_filled_is_removed_when_the_same_is_done_again(
+    act: Callable[[], None], killed_in: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(sound, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    before = set(os.listdir())
+    if not (child := os.fork()):
+        monkeypatch.setattr(killed_in, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        try:
+            act()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert len(set(os.listdir()) - before) == 1
+    act()
+    assert {name for name in set(os.listdir()) - before if name.startswith((".", "tmp"))} == set()
+
+
+def test_a_folder_that_another_process_fills_stays(tmp_path: Path) -> None:
+    with unfinished_beside(tmp_path / "copy", is_folder=True) as folder:
+        (folder / "half.csv").touch()
+        write(tmp_path)
+        assert (folder / "half.csv").exists()
+    assert unfinished_in(tmp_path) == []
+
+
+def test_a_link_that_is_called_unfinished_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "file").touch()
+    for number, to in enumerate(("theirs", "theirs/file", "nowhere", f".1{UNFINISHED}")):
+        (tmp_path / f".{number}{UNFINISHED}").symlink_to(to)
+    write(tmp_path)
+    assert (theirs / "file").exists()
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:

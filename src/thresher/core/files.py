@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import stat
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +17,9 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from thresher.core.errors import ThresherError, printable, refuse_endless
+from thresher.core.unfinished import unfinished_beside
 
 LOCK = ".lock"  # in the folder of a run, while a process works there and afterwards
-UNFINISHED = ".unfinished"  # with which the name of a file ends until it is whole
 LARGEST = 2**63  # whole numbers beyond it fit into no tensor
 UNREADABLE = (  # what NumPy and zipfile raise where a file is damaged, or would not fit into memory
     ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, SyntaxError, NotImplementedError, TokenError,
@@ -63,9 +62,7 @@ def refuse_as_folder(path: Path) -> None:
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write(temporary)` fill a file beside `path`, then move it into place."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_left_behind(path.parent)
-        with _unfinished_beside(path) as temporary:
+        with unfinished_beside(path) as temporary:
             write(temporary)
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
@@ -81,57 +78,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
-@contextmanager
-def _unfinished_beside(path: Path) -> Iterator[Path]:
-    """A new file beside `path`, gone in the end, and locked until then, so that nobody takes it for left behind.
-
-    Before it is locked another process may have done so: then another file is made.
-    """
-    while True:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
-        temporary = Path(name)
-        try:
-            with open(handle, "rb") as opened:
-                locked = _lock(handle)
-                if locked is None:
-                    opened.close()  # Windows moves no open file
-                if locked is not False and temporary.exists():
-                    yield temporary
-                    return
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
 def caches() -> Path:
     """The folder of what can be made again: thresher in the user's folder of caches."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thresher"
-
-
-def remove_left_behind(folder: Path) -> None:
-    """Remove unfinished files that a killed process left in a folder: those that nobody else has locked."""
-    for path in folder.glob(f".*{UNFINISHED}"):
-        try:
-            handle = os.open(path, os.O_RDWR)
-        except OSError:  # gone by now, or of another user
-            continue
-        try:
-            if _lock(handle):
-                path.unlink(missing_ok=True)
-        finally:
-            os.close(handle)
-
-
-def _lock(handle: int) -> bool | None:
-    """Lock an open file until it is closed: whether nobody else has, or None where there are no locks."""
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        return None
-    return True
 
 
 def _sync_folder(folder: Path) -> None:
