@@ -58,6 +58,12 @@ def changed(*names: str, value: object) -> Callable[[Path], object]:
     return act
 
 
+def one_column_less(folder: Path) -> None:
+    record = json.loads((folder / "run/model.json").read_text())
+    record["preparation"]["columns"].pop()
+    (folder / "run/model.json").write_text(json.dumps(record))
+
+
 def saved_otherwise(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
     """Something else in the run's checkpoint."""
 
@@ -416,6 +422,11 @@ OF_RECORDS: dict[str, Case] = {
         ["export", "run", "--out", "new"],
         "of which shape",
         changed("input_shape", value=None),
+    ),
+    "an export of a table that lost a column": (
+        ["export", "run", "--out", "new"],
+        "The inputs become [2], and the run was trained on [3]",
+        one_column_less,
     ),
 }
 OF_BENCHES: dict[str, Case] = {
