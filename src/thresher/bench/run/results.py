@@ -1,5 +1,6 @@
 """The results file: one JSON line a result, appended safely."""
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any, NotRequired, TypedDict
 from filelock import FileLock
 
 from thresher.core.errors import ThresherError, refuse_endless
-from thresher.core.files import misfit
+from thresher.core.files import LARGEST, misfit
 
 
 class Machine(TypedDict):
@@ -92,8 +93,21 @@ def _append_locked(file: int, line: bytes) -> None:
 def read(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The stored results of a suite, and how many lines could not be read."""
     found, damaged = read_lines(path)
-    results = [line for line in found if misfit(line, Good if line.get("status") == "ok" else Result) is None]
+    results = [line for line in found if (_is_good if line.get("status") == "ok" else _is_result)(line)]
     return results, damaged + len(found) - len(results)
+
+
+def _is_result(line: dict[str, Any]) -> bool:
+    return misfit(line, Result) is None
+
+
+def _is_good(line: dict[str, Any]) -> bool:
+    """Whether a line is a result that did not fail, of numbers of which means can be taken."""
+    if misfit(line, Good) is not None:
+        return False
+    single = [line["last"], line["best"], line["seconds"], line["clean_share"], line.get("spread")]
+    every = itertools.chain(single, [line.get("examples_per_second")], line["scores"], *line["columns"].values())
+    return all(number is None or abs(number) < LARGEST for number in every)
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
