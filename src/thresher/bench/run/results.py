@@ -3,7 +3,9 @@
 import itertools
 import json
 import os
+import tempfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -56,6 +58,18 @@ class Good(Result):
 
 def results_file(folder: Path, suite: str, scale: str) -> Path:
     return folder / f"{suite}-{scale}.jsonl"
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Fail now where a results file could not be written after the first run; nothing is left of the attempt."""
+    made = [each for each in path.parents if not each.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryFile(dir=path.parent), path.open("ab") if path.exists() else nullcontext():
+            pass
+    finally:
+        for each in made:
+            each.rmdir()
 
 
 def append(path: Path, result: Mapping[str, Any]) -> None:
