@@ -28,7 +28,7 @@ def nothing_left_unless_saved(folder: Path) -> Iterator[None]:
 
 
 def _remove_new(folder: Path, before: set[str], made: Sequence[Path]) -> None:
-    if not _names(folder) - before <= WRITTEN_FIRST:
+    if not folder.is_dir() or not _names(folder) - before <= WRITTEN_FIRST:
         return
     with alone_in(folder):  # or another process has begun there
         for name in _names(folder) - before:
