@@ -160,6 +160,7 @@ KINDS: dict[str, Case] = {
     "None to load": (lambda: load(None), "name or a path"),  # type: ignore[arg-type]
     "a list to load": (lambda: load([]), "name or a path"),  # type: ignore[arg-type]
     "an array to load": (lambda: load(X), "goes to fit"),  # type: ignore[arg-type]
+    "an audit of one real target": (lambda: audit(X, np.full(12, 1.5)), "same target everywhere"),
     "text as folds": (lambda: audit(X, Y, folds="3"), "whole number"),  # type: ignore[arg-type]
     "texts as probabilities": (lambda: audit(X, Y, probabilities=[["a"] * 3] * 12), "no numbers"),
     "nan features": (lambda: audit(X, Y, features=X * NAN), "NaN"),

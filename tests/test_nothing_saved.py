@@ -12,7 +12,7 @@ from sound_folders import run_command
 from tiny import examples, net
 from torch import Tensor, nn
 
-from thresher import Recipe, ThresherError, fit
+from thresher import Recipe, ThresherError, audit, fit
 from thresher.core.files import alone_in
 from thresher.engine.store.unsaved import nothing_left_unless_saved
 
@@ -84,6 +84,13 @@ CALLS: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
 def test_calls(model: Callable[[], nn.Module], told: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises((ValueError, ThresherError)):
         fit(Recipe(), model, examples(), epochs=2, batch=8, device="cpu", out=tmp_path / "new" / "run", **told)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_audit_whose_first_judge_fails_leaves_no_folder(tmp_path: Path) -> None:
+    told = {"epochs": 1, "optimizer": "sgd", "learning_rate": 1e30, "device": "cpu", "out": tmp_path / "new"}
+    with pytest.raises(ThresherError, match="diverged"):
+        audit(examples(), model=net, **told)
     assert list(tmp_path.iterdir()) == []
 
 

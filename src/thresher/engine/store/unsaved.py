@@ -1,7 +1,7 @@
-"""What a training writes into its folder before it has saved an epoch, and that an error leaves none of it."""
+"""What a training or an audit writes before it has saved anything, and that an error leaves none of it."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -12,7 +12,7 @@ WRITTEN_FIRST = {LOCK, MODEL, SETTINGS, NOISE_RATE}
 
 
 @contextmanager
-def nothing_left_unless_saved(folder: Path) -> Iterator[None]:
+def nothing_left_unless_saved(folder: Path, first: Set[str] = WRITTEN_FIRST) -> Iterator[None]:
     """An error inside removes what was written first, and the folders made for it, where nothing else was written.
 
     What interrupts a training is no error: the same command goes on in its folder.
@@ -23,12 +23,12 @@ def nothing_left_unless_saved(folder: Path) -> Iterator[None]:
         yield
     except Exception:
         with suppress(OSError, InUseError):
-            _remove_new(folder, before, made)
+            _remove_new(folder, before, first, made)
         raise
 
 
-def _remove_new(folder: Path, before: set[str], made: Sequence[Path]) -> None:
-    if not folder.is_dir() or not _names(folder) - before <= WRITTEN_FIRST:
+def _remove_new(folder: Path, before: set[str], first: Set[str], made: Sequence[Path]) -> None:
+    if not folder.is_dir() or not _names(folder) - before <= first:
         return
     with alone_in(folder):  # or another process has begun there
         for name in _names(folder) - before:
