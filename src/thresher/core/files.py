@@ -22,8 +22,8 @@ from thresher.core.unfinished import unfinished_beside
 LOCK = ".lock"  # in the folder of a run, while a process works there and afterwards
 LARGEST = 2**63  # whole numbers beyond it fit into no tensor
 UNREADABLE = (  # what NumPy and zipfile raise where a file is damaged, or would not fit into memory
-    ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, SyntaxError, NotImplementedError, TokenError,
-    zipfile.BadZipFile, zlib.error,
+    ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, SyntaxError, TypeError, NotImplementedError,
+    TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 
@@ -234,5 +234,5 @@ def reading(path: Path, fix: str) -> Iterator[None]:
         yield
     except ThresherError:
         raise
-    except (*UNREADABLE, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+    except (*UNREADABLE, IndexError, AttributeError, ArithmeticError) as error:
         raise damaged(path, error, fix) from error
