@@ -1,6 +1,7 @@
 """What a program may give wrongly, as a table: a name, what is done, and what the sentence must say."""
 
 import math
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from torch.nn import functional
 
 from thresher import Examples, Recipe, acquire, audit, fit, load, open_run, signals, weigh
 from thresher.core.evidence import Evidence
+from thresher.data import from_stream
 from thresher.methods import method
 from thresher.rules import KeepSmallest, every, from_peer
 
@@ -158,6 +160,7 @@ KINDS: dict[str, Case] = {
     "None to load": (lambda: load(None), "name or a path"),  # type: ignore[arg-type]
     "a list to load": (lambda: load([]), "name or a path"),  # type: ignore[arg-type]
     "an array to load": (lambda: load(X), "goes to fit"),  # type: ignore[arg-type]
+    "an audit of one real target": (lambda: audit(X, np.full(12, 1.5)), "same target everywhere"),
     "text as folds": (lambda: audit(X, Y, folds="3"), "whole number"),  # type: ignore[arg-type]
     "texts as probabilities": (lambda: audit(X, Y, probabilities=[["a"] * 3] * 12), "no numbers"),
     "nan features": (lambda: audit(X, Y, features=X * NAN), "NaN"),
@@ -448,6 +451,34 @@ def stream(item: Callable[[], Any], **more: Any) -> object:
     return call(data=Examples(Broken(item), LABELS, ids=torch.arange(12) + 100, name="stream"), batch=4, **more)  # type: ignore[arg-type]
 
 
+ROW = torch.zeros(4)
+
+
+class WholeItems:
+    """A map-style dataset of whole items, of which one is broken."""
+
+    def __init__(self, item: Any, mappings: bool = False):
+        self.item, self.mappings = item, mappings
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, place: int) -> Any:
+        if place == 7:
+            return self.item() if callable(self.item) else self.item
+        return {"x": ROW, "label": place % 2} if self.mappings else (ROW, place % 2)
+
+
+def whole_items(item: Any, mappings: bool = False) -> object:
+    return call(data=WholeItems(item, mappings), batch=4)
+
+
+def stored(item: Any) -> object:
+    items = WholeItems(item)
+    with tempfile.TemporaryDirectory() as folder:
+        return from_stream((items[place] for place in range(12)), folder)
+
+
 def _raise() -> Any:
     raise KeyError("no such file")
 
@@ -459,11 +490,25 @@ STREAMS: dict[str, Case] = {
     "an item of text": (lambda: stream(lambda: "image"), "107"),
     "an item of complex numbers": (lambda: stream(lambda: torch.zeros(1, 4, 4) * 1j), "107, are complex"),
     "a sparse item": (lambda: stream(lambda: torch.zeros(4, 4).to_sparse()), "107, are a sparse"),
+    "an item that is no pair": (lambda: whole_items(None), "position 7 of the data is a NoneType"),
+    "a mapping without its label": (lambda: whole_items({"x": ROW}, mappings=True), "position 7 of the data lacks"),
+    "a mapping that is none": (lambda: whole_items(None, mappings=True), "position 7 of the data is a NoneType"),
+    "a text among numbers as labels": (lambda: whole_items((ROW, "cat")), "mix values"),
+    "a list of texts and numbers as labels": (lambda: call(data=(images(), [0, 1, "cat"] * 4)), "mix values"),
+    "a stored item of another shape": (lambda: stored((torch.zeros(5), 1)), "position 7 of the stream is float32"),
+    "a stored item of NaN": (lambda: stored((ROW * NAN, 1)), "position 7 of the stream is NaN"),
+    "a stored item that is no pair": (lambda: stored(None), "position 7 of the stream is a NoneType"),
+    "a stored item without a target": (lambda: stored((ROW, None)), "position 7 of the stream has no target"),
+    "a stored item of text": (lambda: stored(("text", 1)), "position 7 of the stream, is a str"),
+    "a stored text among numbers as labels": (lambda: stored((ROW, "cat")), "object"),
     "an item of another shape, by a worker": (lambda: stream(lambda: torch.zeros(1, 4, 5), workers=1), "107"),
 }
 
 OWN_CODE: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "an item that raises": (lambda: stream(_raise), KeyError, "position 7, the example 107"),
+    "a whole item that raises": (lambda: whole_items(_raise), KeyError, "item at position 7 of the data"),
+    "a mapping that raises": (lambda: whole_items(_raise, True), KeyError, "item at position 7 of the data"),
+    "a stored item that raises": (lambda: stored(_raise), KeyError, "item at position 7 of the stream"),
     "a model that raises": (lambda: call(model=returning(raises(KeyError("mine")))), KeyError, "model"),
     "an objective that raises": (lambda: call(losing(raises(KeyError("mine")))), KeyError, "objective"),
     "a rule that raises": (lambda: call(Recipe(each_batch=raises(KeyError("mine")))), KeyError, "each_batch"),

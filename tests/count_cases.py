@@ -22,6 +22,7 @@ KINDS = {
     "stopped commands": "test_stopped.py",
     "faults of long weeks": "test_long_weeks.py",
     "left behind": "test_left_behind_files.py",
+    "errors before a save": "test_nothing_saved.py",
     "security": "test_security.py",
 }
 

@@ -313,7 +313,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a dict": (lambda: run({"x": ROWS, "y": LABELS}), "the data has x, y and no labels: say which is the target"),
     "a generator": (lambda: run(each for each in PAIR), "type generator is given"),
     "None": (lambda: run(None), "type NoneType is given"),
-    "inputs alone": (lambda: run(ROWS), "An item of the data is a ndarray"),
+    "inputs alone": (lambda: run(ROWS), "The item at position 0 of the data is a ndarray"),
     "a frame without target": (lambda: run(frame()), "say which column to predict, as target='label'"),
     "a frame without that column": (lambda: run(frame(), target="kid"), "did you mean 'kind'"),
     "unequal lengths": (lambda: run((ROWS, LABELS[1:])), "40 inputs and 39 targets"),

@@ -1,13 +1,26 @@
 """Unfinished files that a killed process left are removed by the next write, unless another process holds them."""
 
 import contextlib
+import errno
 import os
+import shutil
+import signal
 import stat
+import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from thresher.core.files import JUST_MADE, UNFINISHED, _is_held, write_whole
+import pytest
+from sound_folders import run_command, write_sound_folder
+from tiny import examples, net
+
+from thresher import acquire, signals
+from thresher.core.files import write_whole
+from thresher.core.unfinished import UNFINISHED, _lock, remove_left_behind, unfinished_beside
+from thresher.rules import KCentre
 
 
 def unfinished_in(folder: Path) -> list[Path]:
@@ -18,8 +31,6 @@ def unfinished_in(folder: Path) -> list[Path]:
 def left(folder: Path, name: str = ".report.html.ab12cd34") -> Path:
     path = folder / f"{name}{UNFINISHED}"
     path.write_text("half")
-    old = time.time() - 2 * JUST_MADE
-    os.utime(path, (old, old))
     return path
 
 
@@ -40,13 +51,170 @@ def test_what_another_process_writes_stays(tmp_path: Path) -> None:
     path = left(tmp_path)
     handle = os.open(path, os.O_RDWR)
     try:
-        assert not _is_held(handle)  # now it is, by this handle
+        assert _lock(handle)
         write(tmp_path)
         assert unfinished_in(tmp_path) == [path]
     finally:
         os.close(handle)
     write(tmp_path)
     assert unfinished_in(tmp_path) == []
+
+
+def no_fcntl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+
+
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+
+
+@pytest.mark.parametrize("without", [no_fcntl, no_locks])
+def test_without_locks_files_are_written_and_none_is_taken_for_left_behind(
+    without: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, right = left(tmp_path), os.replace
+
+    def replace(one: Path, other: Path) -> None:
+        opened = [os.path.realpath(f"/proc/self/fd/{handle}") for handle in os.listdir("/proc/self/fd")]
+        assert str(one) not in opened  # Windows moves no open file
+        right(one, other)
+
+    without(monkeypatch)
+    monkeypatch.setattr(os, "replace", replace)
+    write(tmp_path)
+    assert (tmp_path / "history.jsonl").read_text() == "{}"
+    assert unfinished_in(tmp_path) == [path]
+
+
+def a_stalled_writer(name: str) -> None:
+    """Between the making of its file and the lock a writer stands still for long, and another process writes."""
+    hour = time.time() - 3600
+    os.utime(name, (hour, hour))
+    remove_left_behind(Path(name).parent)
+
+
+def a_stopped_remover(name: str) -> None:
+    """Another process has taken the new file for left behind, and not removed it yet."""
+    assert _lock(os.open(name, os.O_RDWR))
+
+
+@pytest.mark.parametrize("between", [a_stalled_writer, a_stopped_remover])
+def test_a_file_that_was_taken_for_left_behind_before_it_was_locked_is_made_again(
+    between: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both happen to the first file only; another process writes beside it while it is filled."""
+    made, right = [], tempfile.mkstemp
+
+    def mkstemp(*told: Any) -> tuple[int, str]:
+        handle, name = right(*told)
+        made.append(name)
+        if len(made) == 1:
+            between(name)
+        return handle, name
+
+    def fill(path: Path) -> None:
+        path.write_text("half")
+        remove_left_behind(path.parent)
+        path.write_text("whole")
+
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    write_whole(tmp_path / "history.jsonl", fill)
+    assert (tmp_path / "history.jsonl").read_text() == "whole"
+    assert len(made) == 2
+    assert unfinished_in(tmp_path) == []
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12 on, where there are threads
+def test_processes_that_write_into_one_folder_do_not_remove_what_others_fill(tmp_path: Path) -> None:
+    """Three processes write for a second and a fourth until it is killed, whose file the next write removes."""
+    children = []
+    for number in range(4):
+        if not (child := os.fork()):
+            end = time.monotonic() + (1 if number else 60)
+            try:
+                while time.monotonic() < end:
+                    write_whole(tmp_path / f"{number}.txt", lambda path: path.write_text("whole" * 1000))
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    time.sleep(0.5)
+    os.kill(children[0], signal.SIGKILL)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert codes == [-signal.SIGKILL, 0, 0, 0]
+    write(tmp_path)
+    assert unfinished_in(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, here = tmp_path_factory.mktemp("sound"), Path.cwd()
+    os.chdir(folder)
+    try:
+        write_sound_folder(folder, Path(__file__).parents[1] / "results" / "demo-small.jsonl")
+    finally:
+        os.chdir(here)
+    return folder
+
+
+def correct() -> None:
+    assert run_command(["correct", "audit", "--out", "fixed", "--count", "3"])[0] == 0
+
+
+def export() -> None:
+    assert run_command(["export", "run", "--out", "exported"])[0] == 0
+
+
+def acquire_on_disk() -> None:
+    acquire(KCentre(by=signals.features, count=3), net(seed=0), examples(), labelled=examples(6), on_disk=".")
+
+
+WHOLE_FOLDERS = {
+    "correct": (correct, "thresher.app.corrected_copies.write_changes"),
+    "export": (export, "thresher.app.export._write_loader"),
+    "acquire": (acquire_on_disk, "thresher.engine.acquire.Sweep"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("act", "killed_in"), WHOLE_FOLDERS.values(), ids=WHOLE_FOLDERS)
+def test_a_folder_that_was_being_filled_is_removed_when_the_same_is_done_again(
+    act: Callable[[], None], killed_in: str, sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(sound, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    before = set(os.listdir())
+    if not (child := os.fork()):
+        monkeypatch.setattr(killed_in, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        try:
+            act()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert len(set(os.listdir()) - before) == 1
+    act()
+    assert {name for name in set(os.listdir()) - before if name.startswith((".", "tmp"))} == set()
+
+
+def test_a_folder_that_another_process_fills_stays(tmp_path: Path) -> None:
+    with unfinished_beside(tmp_path / "copy", is_folder=True) as folder:
+        (folder / "half.csv").touch()
+        write(tmp_path)
+        assert (folder / "half.csv").exists()
+    assert unfinished_in(tmp_path) == []
+
+
+def test_a_link_that_is_called_unfinished_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "file").touch()
+    for number, to in enumerate(("theirs", "theirs/file", "nowhere", f".1{UNFINISHED}")):
+        (tmp_path / f".{number}{UNFINISHED}").symlink_to(to)
+    write(tmp_path)
+    assert (theirs / "file").exists()
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:

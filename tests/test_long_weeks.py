@@ -17,6 +17,7 @@ from sound_folders import run_command
 from test_left_behind_files import unfinished_in
 from test_stopped import stopping, write_tables
 
+import thresher.bench.pages.terminal
 from thresher.core.files import alone_in
 
 QUICK = ["--batch", "16", "--model", "mlp:8", "--commit-every", "0"]
@@ -129,6 +130,24 @@ def test_a_finished_run_is_shown_where_nothing_may_be_written(read_only: Path, t
 @pytest.mark.parametrize("command", [LONGER, REPORT, PREDICT], ids=["more epochs", "report", "predict"])
 def test_what_has_to_be_written_where_nothing_may_be_is_refused(command: list[str], read_only: Path) -> None:
     assert_refused(run_with(rights_hold, command))
+    assert sorted(path.name for path in read_only.iterdir()) == ["clean.csv", "pool.csv", "rows.csv", "run"]
+
+
+BENCHES = {
+    "a suite": ["bench", "run", "demo", "--results", "results"],
+    "rates": ["sensitivity", "--data", "blobs:200,3", "--method", "prl-l", "--rates", "0.1,0.3", "--out", "rates"],
+}
+
+
+@pytest.mark.parametrize("command", BENCHES.values(), ids=BENCHES)
+def test_a_bench_whose_results_could_not_be_written_is_refused_before_its_first_run(
+    command: list[str], read_only: Path
+) -> None:
+    def no_run_begins() -> None:
+        rights_hold()
+        thresher.bench.pages.terminal.run_jobs = lambda *_: os._exit(1)
+
+    assert_refused(run_with(no_run_begins, command))
     assert sorted(path.name for path in read_only.iterdir()) == ["clean.csv", "pool.csv", "rows.csv", "run"]
 
 

@@ -1,5 +1,6 @@
 """The results file: every line is whole, with several processes, after a kill and on a full disk."""
 
+import json
 import os
 import signal
 import subprocess
@@ -46,6 +47,17 @@ def test_half_a_line_is_left_out_and_swallows_nothing(tmp_path: Path) -> None:
     assert read(path) == ([{**ROW, "number": 1}], 1)
     append(path, {**ROW, "number": 2})
     assert [line["number"] for line in read(path)[0]] == [1, 2]
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "1e308"])
+@pytest.mark.parametrize("name", ["last", "best", "seconds", "clean_share", "scores", "columns"])
+def test_a_result_of_no_number_that_a_mean_can_be_taken_of_counts_as_damaged(
+    name: str, number: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.jsonl"
+    odd = {"scores": [0.5, "ODD"], "columns": {"kept": [None, "ODD"]}}.get(name, "ODD")
+    path.write_text("".join(json.dumps(row).replace('"ODD"', number) + "\n" for row in (ROW, {**ROW, name: odd})))
+    assert read(path) == ([ROW], 1)
 
 
 @pytest.mark.parametrize("half", [b"", b'{"status'], ids=["whole", "after half a line"])

@@ -100,7 +100,7 @@ def test_ids_of_the_items_are_kept(tmp_path: Path) -> None:
         ([{"x": [1.0], "label": 0, "id": "a"}], "not all whole numbers"),
         ([{"x": [1.0]}], "say which is the target"),
         ([({"a": {"b": torch.ones(1)}}, 0)], "nested"),
-        ([([1.0], None)], "give numbers, texts or truth values"),
+        ([([1.0], None)], "has no target"),
         ([3], "let the dataset give .input, target. pairs"),
     ],
 )

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from pyarrow import csv
 from typer.testing import CliRunner
 
 from thresher import ThresherError, fit
@@ -31,8 +34,10 @@ from thresher.data import (
     notes_of,
     preparation_of,
     split,
+    table_files,
 )
 from thresher.data.preparation_record import preparation_from_record
+from thresher.data.table_files import read_table
 from thresher.data.tables import table
 from thresher.engine.loop.history import measure
 from thresher.engine.loop.scores import trimmed_r_squared
@@ -329,3 +334,23 @@ def test_texts_that_would_not_fit_into_memory_are_refused_with_their_size(monkey
     rows = pd.DataFrame({"n": np.arange(400.0), "town": [f"t{at % 50}" for at in range(400)], "y": np.arange(400) % 2})
     with pytest.raises(ThresherError, match=r"320 rows of 51 inputs would take .* GB.*--drop town, .* 50 inputs"):
         table(rows, "y")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.parquet"])
+def test_a_file_whose_rows_fit_into_no_memory_is_refused_before_they_are_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packed, all of these rows take a few hundred bytes."""
+    rows, path = pa.table({"x": [1.0] * 20_000, "label": ["a", "b"] * 10_000}), tmp_path / name
+    if name.endswith(".parquet"):
+        pq.write_table(rows, path)
+    else:
+        with pa.output_stream(path, compression="gzip" if name.endswith(".gz") else None) as file:
+            csv.write_csv(rows, file)
+    for module in (errors, table_files):
+        monkeypatch.setattr(module, "free_memory", lambda: 50_000)
+    with pytest.raises(ThresherError, match="more than this machine's free"):
+        read_table(path)
+    for module in (errors, table_files):
+        monkeypatch.setattr(module, "free_memory", lambda: 10**9)
+    assert len(read_table(path)) == 20_000

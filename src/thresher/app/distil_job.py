@@ -19,6 +19,7 @@ from thresher.core.signals import entropy, margin
 from thresher.engine.plan import one_of
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, DEFAULT_EPOCHS, training_part
+from thresher.engine.store.unsaved import nothing_left_unless_saved
 from thresher.engine.train import Moment
 from thresher.methods import Lessons, method, pairs_between, student_recipe, teach, weighting
 from thresher.models import NamedModel
@@ -91,26 +92,23 @@ def run_distil(
     assert epochs is not None
     refuse_another_run(out, settings)
     batch = _small_batch(settings.batch or DEFAULT_BATCH, len(parts.labelled))
-    lessons = teach(
-        _builder(settings.model, parts.labelled),
-        parts.labelled,
-        parts.unlabelled,
-        parts.validation,
-        teacher=_builder(settings.teacher, parts.labelled) if parts.table is None else parts.table,
-        epochs=epochs,
-        teacher_epochs=settings.teacher_epochs,
-        pretraining_epochs=settings.pretraining_epochs,
-        student_sees_validation=settings.student_sees_validation,
-        recipes=list(job.recipes.values()),
-        watch=saving(settings, out, watch),
-        test=parts.test,
-        out=out,
-        settings=training_part(
-            settings,
-            batch=_small_batch(settings.batch or DEFAULT_BATCH, len(parts.labelled)),
-            commit_every=commit_every,
-        ),
-    )
+    with nothing_left_unless_saved(out):
+        lessons = teach(
+            _builder(settings.model, parts.labelled),
+            parts.labelled,
+            parts.unlabelled,
+            parts.validation,
+            teacher=_builder(settings.teacher, parts.labelled) if parts.table is None else parts.table,
+            epochs=epochs,
+            teacher_epochs=settings.teacher_epochs,
+            pretraining_epochs=settings.pretraining_epochs,
+            student_sees_validation=settings.student_sees_validation,
+            recipes=list(job.recipes.values()),
+            watch=saving(settings, out, watch),
+            test=parts.test,
+            out=out,
+            settings=training_part(settings, batch=batch, commit_every=commit_every),
+        )
     runs = {}
     for name, recipe in job.recipes.items():
         save(replace(settings, method=title(settings, name), weights=name), out / name / SETTINGS)

@@ -20,6 +20,7 @@ from thresher.data.preparation import ArrayPreparation, ImagePreparation, Prepar
 from thresher.data.preparation_record import preparation_from_record
 from thresher.data.table_files import missing_texts
 from thresher.engine.run import Run
+from thresher.engine.store.model_json import refuse_another_shape
 
 ABOUT, WEIGHTS, PROGRAM, ONNX, LOADER = "export.json", "model.safetensors", "model.pt2", "model.onnx", "load.py"
 COLUMNS = ("numbers", "categories", "dates")  # the kinds of columns that the loader of rows knows
@@ -64,9 +65,11 @@ def export_run(run: Run, out: Path) -> list[str]:
     refuse_in_use(out, "the export")
     needs_extra("An export", "export", "safetensors")
     about = describe(run)
-    predictor = Predictor(run.models, run.about["classes"], run.about["target_scale"], _encoded(run)).eval()
+    encoded, example = _encoded(run), _example(run)
+    refuse_another_shape(run.about, encoded(example).shape[1:])
+    predictor = Predictor(run.models, run.about["classes"], run.about["target_scale"], encoded).eval()
     with written_whole(out) as folder:
-        program = _program(predictor, _example(run))
+        program = _program(predictor, example)
         torch.export.save(program, folder / PROGRAM)
         _write_weights(predictor.networks, folder / WEIGHTS)
         text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 from thresher.app.settings import Settings, options_of, words_of
 from thresher.core.errors import ThresherError, refuse_endless, unknown
+from thresher.core.unfinished import unfinished_beside
 from thresher.models import is_foreign
 from thresher.record.run_folder import CHECKPOINT, EXAMPLES, FINE_TUNED, HISTORY, MODEL, SETTINGS, STAGES
 
@@ -146,10 +146,8 @@ def refuse_in_use(out: Path, what: str) -> None:
 @contextmanager
 def written_whole(out: Path) -> Iterator[Path]:
     """A folder beside `out` to fill, which takes its place at the end of the block and is removed after an error."""
-    above = out.absolute().parent
-    above.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=above) as beside:
-        folder = Path(beside) / "whole"
+    with unfinished_beside(out.absolute(), is_folder=True) as beside:
+        folder = beside / "whole"
         folder.mkdir()
         yield folder
         os.replace(folder, out)

@@ -24,6 +24,7 @@ from thresher.engine.device.placement import find_device
 from thresher.engine.plan import epochs_for, learning_rates, make_views
 from thresher.engine.run import Run
 from thresher.engine.settings import DEFAULT_BATCH, training_part
+from thresher.engine.store.unsaved import nothing_left_unless_saved
 from thresher.engine.train import Moment
 from thresher.methods import AUTO, Choice, Method, Trainer, choose, method
 from thresher.models import NamedModel, model_for
@@ -223,7 +224,8 @@ def start(job: TrainJob, out: Path, watch: Callable[[Moment], None] | None = Non
     found = _by_folds(job, out)
     beside = {} if found is None else {NOISE_RATE: json.dumps(asdict(found)) + "\n"}
     try:
-        run = _fit(job, out, found, saving(job.settings, out, watch, beside), commit_every)
+        with nothing_left_unless_saved(out):
+            run = _fit(job, out, found, saving(job.settings, out, watch, beside), commit_every)
     except KeyboardInterrupt as stop:
         saved = saved_epochs(out)
         stop.add_note(f"Saved so far: {saved} epoch{'' if saved == 1 else 's'}.")

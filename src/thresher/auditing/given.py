@@ -53,6 +53,8 @@ def as_given(data: Any, y: Any, target: str | None, test: Any, groups: Any) -> G
     examples = as_examples(data, target=target)
     if examples.classes is not None and int((examples.labels.bincount() > 0).sum()) < 2:
         raise ThresherError("The data have examples of one class only: give examples of at least two.")
+    if examples.is_regression and bool((examples.targets == examples.targets[0]).all()):
+        raise ThresherError("The data have the same target everywhere, so none can look wrong: give others.")
     if isinstance(groups, str) and kept is None:
         if groups not in examples.columns:
             raise ThresherError(f"The data have no column {groups}: give groups= as an array, one value an example.")

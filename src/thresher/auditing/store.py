@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thresher.core.errors import ThresherError, refuse_endless
-from thresher.core.files import damaged, read_arrays, refuse_as_folder, write_whole
+from thresher.core.files import LOCK, damaged, read_arrays, refuse_as_folder, write_whole
+from thresher.engine.store.unsaved import nothing_left_unless_saved
 from thresher.record.run_folder import AUDIT, OF_AN_AUDIT
 
 Array = NDArray[Any]
@@ -56,10 +57,12 @@ class Store:
                 if each not in found or found[each].shape != shape or not np.isfinite(found[each]).all():
                     raise damaged(path, f"it has no finite {each} of shape {list(shape)}", AGAIN)
             return found
-        self.begin()
-        made = dict(make())
-        if path is not None:
-            write_whole(path, lambda place: _save(place, made))
+        if self.folder is None or path is None:
+            return dict(make())
+        with nothing_left_unless_saved(self.folder, {LOCK, ABOUT}):
+            self.begin()
+            made = dict(make())
+        write_whole(path, lambda place: _save(place, made))
         return made
 
 

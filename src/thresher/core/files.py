@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import stat
-import tempfile
-import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -19,14 +17,13 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from thresher.core.errors import ThresherError, printable, refuse_endless
+from thresher.core.unfinished import unfinished_beside
 
 LOCK = ".lock"  # in the folder of a run, while a process works there and afterwards
-UNFINISHED = ".unfinished"  # with which the name of a file ends until it is whole
-JUST_MADE = 1.0  # seconds in which a new file may not be locked yet
 LARGEST = 2**63  # whole numbers beyond it fit into no tensor
 UNREADABLE = (  # what NumPy and zipfile raise where a file is damaged, or would not fit into memory
-    ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, SyntaxError, NotImplementedError, TokenError,
-    zipfile.BadZipFile, zlib.error,
+    ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, SyntaxError, TypeError, NotImplementedError,
+    TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 
@@ -64,19 +61,13 @@ def refuse_as_folder(path: Path) -> None:
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write(temporary)` fill a file beside `path`, then move it into place."""
-    temporary: Path | None = None
-    handle: int | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_left_behind(path.parent)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
-        temporary = Path(name)
-        _is_held(handle)  # until it is closed, so that no other process takes it for left behind
-        write(temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        with unfinished_beside(path) as temporary:
+            write(temporary)
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -85,41 +76,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
                 "everything saved before is intact."
             ) from error
         raise
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        if handle is not None:
-            os.close(handle)
 
 
 def caches() -> Path:
     """The folder of what can be made again: thresher in the user's folder of caches."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thresher"
-
-
-def remove_left_behind(folder: Path) -> None:
-    """Remove unfinished files that a killed process left in a folder: those that no process holds."""
-    for path in folder.glob(f".*{UNFINISHED}"):
-        try:
-            handle = os.open(path, os.O_RDWR)
-        except OSError:  # gone by now, or of another user
-            continue
-        try:
-            if time.time() - os.fstat(handle).st_mtime > JUST_MADE and not _is_held(handle):
-                path.unlink(missing_ok=True)
-        finally:
-            os.close(handle)
-
-
-def _is_held(handle: int) -> bool:
-    """Whether another process has locked this open file; else this one has now. Without locks it cannot be told."""
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        return True
-    return False
 
 
 def _sync_folder(folder: Path) -> None:
@@ -273,5 +234,5 @@ def reading(path: Path, fix: str) -> Iterator[None]:
         yield
     except ThresherError:
         raise
-    except (*UNREADABLE, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+    except (*UNREADABLE, IndexError, AttributeError, ArithmeticError) as error:
         raise damaged(path, error, fix) from error

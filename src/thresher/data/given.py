@@ -1,6 +1,6 @@
 """What a caller gives as data, as examples: arrays, lists, tensors, a DataFrame, a dataset, or examples already."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,13 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.tasks import CLASSES, REAL
 from thresher.core.trees import is_frame, leaves
+from thresher.data.given_items import named_items, part_of, target_name, target_of
 from thresher.data.given_tensors import input_tensors, target_tensor
 from thresher.data.preparation import RowPreparation
 from thresher.data.splits import Splits
 from thresher.data.tables import rows_as_examples, rows_like
 
 HOW = "pass (inputs, targets), a DataFrame with target=, a dataset of (input, target) pairs, Examples or load(...)"
-TARGET_NAMES = ("labels", "label")  # of mappings, where no target= is given
 
 
 def as_examples(
@@ -55,13 +55,13 @@ def as_examples(
     if is_frame(data):
         return _frame(data, target, name, like)
     if isinstance(data, Mapping):
-        key = _target_name(data, target, name)
+        key = target_name(data, target, name)
         return _pair({each: part for each, part in data.items() if each != key}, data[key], name)
     if isinstance(data, tuple | list) and len(data) == 2:
         return _pair(data[0], data[1], name)
     _refuse_no_length(data, name)
     if isinstance(data, IterableDataset):
-        return _dataset(list(data), name, target)
+        return _dataset([item for item, _ in named_items(data, name)], name, target)
     if _is_map_style(data) and len(data):
         return _dataset(data, name, target)
     raise ThresherError(f"A value of type {type(data).__name__} is given as {name}: {HOW}.")
@@ -167,16 +167,6 @@ def _loader(loader: DataLoader[Any], target: str | None, name: str) -> Examples:
     return replace(made, inputs=inputs, collate=batches, checked=False)
 
 
-def _target_name(mapping: Mapping[str, Any], target: str | None, name: str) -> str:
-    found = [each for each in ((target,) if target is not None else TARGET_NAMES) if each in mapping]
-    if not found:
-        raise ThresherError(
-            f"{name} has {', '.join(map(str, mapping))} and no {target or 'labels'}: say which is the target, as "
-            "target='label'."
-        )
-    return found[0]
-
-
 def _dataset(dataset: Any, name: str, target: str | None = None) -> Examples:
     """A map-style dataset of (input, target) pairs, or of mappings, streamed; its targets are read once."""
     if not len(dataset):
@@ -185,11 +175,11 @@ def _dataset(dataset: Any, name: str, target: str | None = None) -> Examples:
     if known is None or len(known) != len(dataset) or getattr(dataset, "target_transform", None) is not None:
         first = dataset[0]
         if isinstance(first, Mapping):
-            key = _target_name(first, target, name)
-            known, names = _column(dataset, key), _names_in_column(dataset, key)
+            key = target_name(first, target, name)
+            known, names = _column(dataset, key, name), _names_in_column(dataset, key)
             dataset = Without(dataset, (key,))
         else:
-            known = [_target(dataset[place], name) for place in range(len(dataset))]
+            known = [target_of(item, where) for item, where in named_items(_in_order(dataset), name)]
     named = _named(names, known)
     labels, class_names, kind = target_tensor(known, name) if named is None else (*named, "text")
     is_class = not labels.is_floating_point() and labels.ndim == 1
@@ -197,11 +187,15 @@ def _dataset(dataset: Any, name: str, target: str | None = None) -> Examples:
     return Examples(dataset, labels, classes=classes, class_names=class_names, label_kind=kind, name=name)
 
 
-def _column(dataset: Any, key: str) -> list[Any]:
+def _column(dataset: Any, key: str, name: str) -> list[Any]:
     """One part of every item; those of Hugging Face give it without decoding the others."""
     narrowed = getattr(dataset, "select_columns", None)
     rows = dataset if narrowed is None else narrowed([key])
-    return [_plain(rows[place][key]) for place in range(len(rows))]
+    return [part_of(row, key, where) for row, where in named_items(_in_order(rows), name)]
+
+
+def _in_order(dataset: Any) -> Iterator[Any]:
+    return (dataset[place] for place in range(len(dataset)))
 
 
 def _names_in_column(dataset: Any, key: str) -> Any:
@@ -218,28 +212,6 @@ def _named(names: Any, known: Any) -> tuple[Tensor, list[str]] | None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(names):
         return None
     return torch.as_tensor(labels.astype(np.int64)), list(names)
-
-
-def split_item(item: Any, target: str | None, name: str) -> tuple[Any, Any]:
-    """Input and target of an item: a pair, or a mapping, which keeps its other parts."""
-    if isinstance(item, Mapping):
-        key = _target_name(item, target, name)
-        return {part: value for part, value in item.items() if part != key}, _plain(item[key])
-    known = _target(item, name)
-    return item[0], known
-
-
-def _target(item: Any, name: str) -> Any:
-    if not isinstance(item, Sequence) or isinstance(item, str) or len(item) < 2:
-        raise ThresherError(
-            f"An item of {name} is a {type(item).__name__}: let the dataset give (input, target) pairs."
-        )
-    return _plain(item[1])
-
-
-def _plain(value: Any) -> Any:
-    """A number of torch or NumPy as Python's."""
-    return value.item() if isinstance(value, Tensor | np.generic) and value.ndim == 0 else value
 
 
 def _is_map_style(data: Any) -> bool:

@@ -18,7 +18,7 @@ def target_tensor(targets: Any, name: str) -> tuple[Tensor, list[str] | None, st
 
     Then what the labels were, as `Examples.label_kind` says it.
     """
-    values = _array(_padded(targets), f"The targets of {name}", "give one value for each input")
+    values = _array(unmixed(_padded(targets)), f"The targets of {name}", "give one value for each input")
     shape = list(values.shape)
     if not shape:
         raise ThresherError(f"The targets of {name} are a single value: give one value for each input.")
@@ -48,6 +48,13 @@ def _padded(targets: Any) -> Any:
         return targets
     rows = [torch.as_tensor(each) for each in targets]
     return pad_sequence(rows, batch_first=True, padding_value=-100) if rows[0].ndim == 1 else targets
+
+
+def unmixed(targets: Any) -> Any:
+    """A list of texts and others as objects: NumPy would write the others as texts too."""
+    if not isinstance(targets, list | tuple) or len({isinstance(each, str) for each in targets}) < 2:
+        return targets
+    return np.array(targets, dtype=object)
 
 
 def _of_one_kind(values: Any, name: str) -> Any:

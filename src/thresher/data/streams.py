@@ -19,7 +19,9 @@ from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
 from thresher.core.files import UNREADABLE, alone_in, damaged, read_json, write_whole
 from thresher.core.trees import Tree
-from thresher.data.given import as_examples, split_item
+from thresher.data.given import as_examples
+from thresher.data.given_items import named_items, split_item
+from thresher.data.given_tensors import unmixed
 
 AT_ONCE = 256  # items that are written together
 ABOUT = "shard.json"  # written last: a shard without it is read from its stream again
@@ -111,8 +113,8 @@ class Shard:
             for old in self.folder.glob("*.bin"):  # of a process that did not come to the end
                 old.unlink()
             written = Written(self.folder)
-            for item in stream:
-                own = _item(item, target, name)
+            for item, where in named_items(stream, name):
+                own = _item(item, target, where)
                 targets.append(own.target)
                 ids.append(own.id)
                 rows.append(own.input)
@@ -127,7 +129,7 @@ class Shard:
         write_whole(self.folder / ABOUT, lambda path: path.write_text(json.dumps(about), encoding="utf-8"))
 
     def _write_facts(self, targets: Sequence[Any], ids: Sequence[Any], name: str) -> None:
-        known = np.asarray(targets)
+        known = np.asarray(unmixed(targets))
         if known.dtype.kind not in "biufU":
             raise ThresherError(f"The targets of {name} are {known.dtype}: give numbers, texts or truth values.")
         np.save(self.folder / "targets.npy", known, allow_pickle=False)
@@ -170,16 +172,23 @@ class Written:
     def __init__(self, folder: Path):
         self.folder = folder
         self.kinds: dict[str, list[Any]] = {}
+        self.count = 0
         self.digest = blake2b(digest_size=16)
 
     def add(self, rows: Sequence[Tree], name: str) -> None:
         """Append these inputs, which have to be like those before."""
         arrays = [_arrays(row, name) for row in rows]
         for each in arrays:
-            kinds = {key: [array.dtype.name, list(array.shape)] for key, array in each.items()}
-            if self.kinds and kinds != self.kinds:
-                raise ThresherError(f"Items of {name} are {self.kinds} and {kinds}: bring all to one shape and type.")
-            self.kinds = kinds
+            where, kinds = f"item at position {self.count} of {name}", _kinds(each)
+            if not all(np.isfinite(array).all() for array in each.values() if array.dtype.kind == "f"):
+                raise ThresherError(f"The input of the {where} is NaN or infinite: clean it before training.")
+            self.kinds = self.kinds or kinds
+            if kinds != self.kinds:
+                raise ThresherError(
+                    f"The input of the {where} is {_said(kinds)}, and those before are {_said(self.kinds)}: bring all "
+                    "to one shape and type."
+                )
+            self.count += 1
         for key in self.kinds if arrays else ():
             block = b"".join(each[key].tobytes() for each in arrays)
             self.digest.update(block)
@@ -237,16 +246,16 @@ class Stored:
         return torch.from_numpy(np.concatenate([shard.facts("ids") for shard in self.shards]))
 
 
-def _item(item: Any, target: str | None, name: str) -> Item:
+def _item(item: Any, target: str | None, where: str) -> Item:
     """An item of a stream; of a mapping everything else than target and id is its input."""
-    given, known = split_item(item, target, name)
+    given, known = split_item(item, target, where)
+    if known is None:
+        raise ThresherError(f"The {where} has no target: leave it out, or label it.")
     own = None
     if isinstance(given, Mapping):
         given = dict(given)
         own = given.pop("id", None)
-    return Item(
-        as_input(given, f"an item of {name}"), known, own.item() if isinstance(own, Tensor | np.generic) else own
-    )
+    return Item(as_input(given, f"the {where}"), known, own.item() if isinstance(own, Tensor | np.generic) else own)
 
 
 def _arrays(row: Tree, name: str) -> dict[str, NDArray[Any]]:
@@ -256,6 +265,14 @@ def _arrays(row: Tree, name: str) -> dict[str, NDArray[Any]]:
         raise ThresherError(f"The inputs of {name} are nested: let an item be a tensor, or a dict of tensors.")
     kept = {key: part.float() if part.dtype == torch.bfloat16 else part for key, part in parts.items()}
     return {key: part.detach().cpu().contiguous().numpy() for key, part in kept.items()}
+
+
+def _kinds(arrays: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
+    return {key: [array.dtype.name, list(array.shape)] for key, array in arrays.items()}
+
+
+def _said(kinds: Mapping[str, Sequence[Any]]) -> str:
+    return ", ".join(f"{name} {dtype} {shape}".strip() for name, (dtype, shape) in kinds.items())
 
 
 def _file(name: str) -> str:

@@ -9,13 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from thresher.core.errors import ThresherError, refuse_endless
+from thresher.core.errors import ThresherError, free_memory, refuse_beyond_memory, refuse_endless
 from thresher.core.files import expanded
 from thresher.data.column_encoders import is_text
 from thresher.data.image_files import is_text_name
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 HEAD = 4096  # bytes that tell what a file is
+CHUNK, MOST_PACKED = 2**20, 1032  # bytes read at a time, and that gzip makes of one at most
+POINTER = 32  # bits by which a text is found
+PART = "give a part of its rows or columns"
 WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how .xlsx and .xls begin
 NUMBER_WITH_COMMAS = r"^\s*[-+]?[0-9.]*,[0-9,]*[0-9]\s*$|^\s*[-+]?[0-9.]+\s*$|^\s*$"
 UNKNOWN = "?"  # which many tables have in place of a missing number
@@ -74,9 +77,11 @@ def read_table(path: Path, na: Sequence[str] = (), sep: str | None = None) -> An
     try:
         if path.suffix == ".parquet":
             _refuse_twice(parquet.read_schema(path).names, path.name)
+            refuse_beyond_memory(_size_of_parquet(path), str(path), PART)
             rows = parquet.read_table(path)
         else:
             _refuse_other_formats(path)
+            refuse_beyond_memory(_size_of_text(path), f"The text in {path}", PART)
             rows = _read_csv(path, na, sep)
     except UnicodeError:
         what = f"{path} is not UTF-8: save it in this encoding"
@@ -117,6 +122,28 @@ def _refuse_other_formats(path: Path) -> None:
         raise ThresherError(f"{path} is a workbook, whatever its name says: save the sheet as CSV in UTF-8.")
     if b"\0" in head:
         raise UnicodeError
+
+
+def _size_of_text(path: Path) -> int:
+    """The bytes of a text, which its table hardly undercuts; of one that is packed no more than do not fit."""
+    size, free = path.stat().st_size, free_memory()
+    if path.suffix != ".gz" or size * MOST_PACKED < free:
+        return size
+    with gzip.open(path) as file:
+        size = 0
+        while size <= free and (read := len(file.read(CHUNK))):
+            size += read
+    return size
+
+
+def _size_of_parquet(path: Path) -> int:
+    """The bytes that the cells of a file take at least: a few bytes may say that a cell is repeated a billion times."""
+    from pyarrow import parquet
+
+    kinds = parquet.read_schema(path).types
+    widths = [kind.bit_width if pa.types.is_primitive(kind) else POINTER for kind in kinds]
+    size: int = parquet.read_metadata(path).num_rows * sum(widths) // 8
+    return size
 
 
 def _refuse_commas(column: Any, name: str, path: Path) -> None:

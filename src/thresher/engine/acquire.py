@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from thresher.core.one_output import OneOutput, adapted
 from thresher.core.rule import Rule, RuleLike, ask, checked_count, columns_of, needs_of, parts, signals_of
 from thresher.core.seeding import generator, preserved, seed_global
 from thresher.core.tasks import CLASSES, REAL
+from thresher.core.unfinished import unfinished_beside
 from thresher.engine.device.placement import Precision, autocast_on, several
 from thresher.engine.loop.rounds import decided_in_parts, parts_for, size_of_each
 from thresher.engine.loop.sweeper import Sweeper
@@ -126,13 +126,12 @@ def _refuse(rule: object, model: object, pool: object) -> None:
             checked_count(count, len(pool))
 
 
-def _folder(on_disk: Path | str | None) -> AbstractContextManager[str | None]:
+def _folder(on_disk: Path | str | None) -> AbstractContextManager[Path | None]:
     """A temporary folder inside the one given."""
     if on_disk is None:
         return nullcontext()
     refuse_as_folder(Path(on_disk))
-    Path(on_disk).mkdir(parents=True, exist_ok=True)
-    return TemporaryDirectory(dir=on_disk)
+    return unfinished_beside(Path(on_disk) / "signals", is_folder=True)
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class Sweep:
     objective: Objective
     classes: int | None
     wanted: list[Signal]
-    folder: str | None
+    folder: Path | None
 
     def __call__(self, model: nn.Module, examples: Examples, by_prediction: bool = False) -> Evidence:
         with preserved(examples.targets.device):
@@ -222,7 +221,7 @@ class Kept:
     """Columns of n rows that come a few at a time, in memory or, where there is a folder, in files of it."""
 
     n: int
-    folder: str | None
+    folder: Path | None
     columns: list[Tensor] = field(default_factory=list)
     done: int = 0
 
@@ -237,6 +236,6 @@ class Kept:
         shape = (self.n, *value.shape[1:])
         if self.folder is None:
             return value.new_empty(shape)
-        file = Path(self.folder) / f"{len(list(Path(self.folder).iterdir()))}.bin"
+        file = self.folder / f"{len(list(self.folder.iterdir()))}.bin"
         size: Any = torch.Size(shape).numel()
         return torch.from_file(str(file), shared=True, size=size, dtype=value.dtype).view(shape)

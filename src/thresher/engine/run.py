@@ -22,6 +22,7 @@ from thresher.data.preparation_record import preparation_from_record
 from thresher.engine.loop.sweeper import Sweeper
 from thresher.engine.step.learner import evaluating
 from thresher.engine.store.checkpoint import Record
+from thresher.engine.store.model_json import refuse_another_shape
 from thresher.objectives import as_objective
 from thresher.record.issues import Issues
 from thresher.record.ledger import Ledger
@@ -228,12 +229,8 @@ class Run:
         if isinstance(raw, Examples):
             return raw
         made = preparation_from_record(self.about["preparation"]).examples(raw)
-        shape = self.about.get("input_shape")
-        if shape is not None and made.in_memory and list(made.input_shape) != list(shape):
-            raise ThresherError(
-                f"The inputs become {list(made.input_shape)}, and the run was trained on {list(shape)}: its model.json "
-                "is not what was written, so restore it or train again."
-            )
+        if made.in_memory and self.about.get("input_shape") is not None:
+            refuse_another_shape(self.about, made.input_shape)
         return made
 
     def report(self, path: Path | str | None = None) -> Path:

@@ -16,6 +16,7 @@ from thresher.bench.definition.grid import Job
 from thresher.bench.definition.suite import Suite
 from thresher.bench.pages.cell_tables import cell_table, describe_cell, none_run, set_apart, split_cells
 from thresher.bench.run.identity import Result
+from thresher.bench.run.results import refuse_unwritable
 from thresher.bench.run.runner import RunOptions, run_jobs
 from thresher.bench.run.sharing import shared_gpu
 from thresher.core.files import refuse_as_folder
@@ -26,6 +27,8 @@ LEAST_WIDTHS = {"method": 12, "paper": 7}  # of the columns whose text may break
 def run_and_show(jobs: Sequence[Job], path: Path, options: RunOptions, console: Console) -> list[dict[str, Any]]:
     """Run every job and show its progress; after an interrupt say where the results are."""
     refuse_as_folder(path.parent)
+    if jobs:
+        refuse_unwritable(path)
     try:
         with shared_gpu(options.device, min(len(jobs), options.at_once)) as said:
             if said is not None:

@@ -1,15 +1,18 @@
 """The results file: one JSON line a result, appended safely."""
 
+import itertools
 import json
 import os
+import tempfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from filelock import FileLock
 
 from thresher.core.errors import ThresherError, refuse_endless
-from thresher.core.files import misfit
+from thresher.core.files import LARGEST, misfit
 
 
 class Machine(TypedDict):
@@ -57,6 +60,18 @@ def results_file(folder: Path, suite: str, scale: str) -> Path:
     return folder / f"{suite}-{scale}.jsonl"
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Fail now where a results file could not be written after the first run; nothing is left of the attempt."""
+    made = [each for each in path.parents if not each.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryFile(dir=path.parent), path.open("ab") if path.exists() else nullcontext():
+            pass
+    finally:
+        for each in made:
+            each.rmdir()
+
+
 def append(path: Path, result: Mapping[str, Any]) -> None:
     """Add one line, whole or not at all, and return when it is on the disk; several processes may append at once."""
     line = (json.dumps(result, allow_nan=False) + "\n").encode()
@@ -92,8 +107,21 @@ def _append_locked(file: int, line: bytes) -> None:
 def read(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The stored results of a suite, and how many lines could not be read."""
     found, damaged = read_lines(path)
-    results = [line for line in found if misfit(line, Good if line.get("status") == "ok" else Result) is None]
+    results = [line for line in found if (_is_good if line.get("status") == "ok" else _is_result)(line)]
     return results, damaged + len(found) - len(results)
+
+
+def _is_result(line: dict[str, Any]) -> bool:
+    return misfit(line, Result) is None
+
+
+def _is_good(line: dict[str, Any]) -> bool:
+    """Whether a line is a result that did not fail, of numbers of which means can be taken."""
+    if misfit(line, Good) is not None:
+        return False
+    single = [line["last"], line["best"], line["seconds"], line["clean_share"], line.get("spread")]
+    every = itertools.chain(single, [line.get("examples_per_second")], line["scores"], *line["columns"].values())
+    return all(number is None or abs(number) < LARGEST for number in every)
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from thresher.core.errors import ThresherError, needs_extra, refuse_endless
 from thresher.core.files import alone_in, check, damaged, parsed_json, refuse_as_folder, write_whole
 from thresher.engine.store.about import FORMAT, same_description, write_about
+from thresher.engine.store.unsaved import nothing_left_unless_saved
 from thresher.record.ledger import Ledger
 from thresher.record.run_folder import (
     CHECKPOINT,
@@ -176,14 +177,15 @@ class RunFolder:
     def opened(self) -> Iterator[dict[str, Any] | None]:
         """The last committed state, or None in a new folder, which is this process's alone until the block ends."""
         refuse_as_folder(self.path)
-        if not (self.path / CHECKPOINT).exists():
-            self._refuse_foreign_files()
-            self._make()
-        with alone_in(self.path):
-            saved = self._load()
-            if saved is None:
-                write_about(self.path, self.about)
-            yield saved
+        with nothing_left_unless_saved(self.path):
+            if not (self.path / CHECKPOINT).exists():
+                self._refuse_foreign_files()
+                self._make()
+            with alone_in(self.path):
+                saved = self._load()
+                if saved is None:
+                    write_about(self.path, self.about)
+                yield saved
 
     def _load(self) -> dict[str, Any] | None:
         """The last committed state; anything newer than it is removed."""

@@ -1,5 +1,6 @@
 """What the folder of a run says about its model, in model.json: read, and refused where it cannot be opened."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -52,3 +53,13 @@ def read_about(folder: Path) -> dict[str, Any]:
     if found["target_scale"] is not None and [len(part) for part in found["target_scale"]] != [outputs] * 2:
         raise damaged(path, "its target_scale does not fit its outputs", fix)
     return found
+
+
+def refuse_another_shape(about: Mapping[str, Any], made: Sequence[int]) -> None:
+    """Refuse inputs that a run's preparation gives another shape than that of its training."""
+    shape = about.get("input_shape")
+    if shape is not None and list(made) != list(shape):
+        raise ThresherError(
+            f"The inputs become {list(made)}, and the run was trained on {list(shape)}: its model.json is not what was "
+            "written, so restore it or train again."
+        )
