@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from thresher.core.chunks import take_roots
 from thresher.rules.coresets.distances import UNITS, Points
 
 AT_ONCE = 64  # candidates whose bounds are tightened at once
@@ -59,7 +58,7 @@ def gains_at_most(points: Points, candidates: Tensor, reach: Tensor) -> Tensor:
     """Upper bounds of the gains of the candidates (float64), close to them, in a fraction of the time."""
     sums, near = [], reach.to(points.rough[1].dtype)
     for _, squares in points.squares_at_least(candidates):
-        lengths = take_roots(squares.clamp_(min=0))
+        lengths = squares.clamp_(min=0).sqrt_()
         sums.append(torch.sub(near, lengths, out=lengths).clamp_(min=0).sum(1))
     return _rounded_up(torch.cat(sums), reach)
 
@@ -69,7 +68,7 @@ def all_gains_at_most(points: Points, reach: Tensor) -> Tensor:
     near, gains = reach.to(points.rough[1].dtype), torch.zeros_like(reach)
     room = near.new_empty(points.block * len(points))
     for first, squares in points.pairs_at_least():
-        last, lengths = first + len(squares), take_roots(squares.clamp_(min=0))
+        last, lengths = first + len(squares), squares.clamp_(min=0).sqrt_()
         gained = room[: lengths.numel()].view_as(lengths)
         gains[first:last] += torch.sub(near[first:], lengths, out=gained).clamp_(min=0).sum(1)
         torch.sub(near[first:last, None], lengths, out=gained).clamp_(min=0)
@@ -96,7 +95,7 @@ def losses_at_least(points: Points, candidates: Tensor, before: Tensor, now: Ten
     near, least, most = (each.to(points.rough[1].dtype) for each in (before, now.square(), before.square()))
     sums = []
     for _, squares in points.squares_at_least(candidates, fell):
-        lengths = take_roots(torch.clamp(squares, least, most, out=squares))
+        lengths = torch.clamp(squares, least, most, out=squares).sqrt_()
         sums.append(torch.sub(near, lengths, out=lengths).sum(1))
     # A square that is too small by e makes a length too small by √e at most, and by e / length. The rest is as above.
     short = (points.rough_error / now.clamp(min=1)).clamp_(max=math.sqrt(points.rough_error))
