@@ -162,13 +162,41 @@ def test_gains_are_bounded_closely_whatever_precision_is_asked_for(rows: Tensor,
     with torch.autocast("cpu", enabled=autocast):
         points = as_points(rows)
         reach = points.distances(torch.tensor([0, 7])).amin(0)
-        gains = cover.gains_of(points, points.positions, reach)
+        gains = (reach - points.distances(points.positions)).clamp_(min=0).sum(1)
         bounds = cover.gains_at_most(points, points.positions, reach)
-    assert (bounds >= gains).all()
-    assert (bounds - gains).max() < 0.01 * gains.max()  # few candidates have to be looked at more closely
+        bounds_of_all = cover.all_gains_at_most(points, reach)
+    assert cover.gains_of(points, points.positions, reach).tolist() == gains.tolist()
+    for each in (bounds, bounds_of_all):
+        assert (each >= gains).all()
+        assert (each - gains).max() < 0.01 * gains.max()  # few candidates have to be looked at more closely
     for sizes, example, distance in points.near(torch.arange(9), reach):
         gained = (reach[example] - distance).clamp(min=0).split(sizes.tolist())
         assert [float(each.sum()) for each in gained] == gains[:9].tolist()
+
+
+@pytest.mark.parametrize("rows", CLOUDS.values(), ids=CLOUDS)
+def test_bounds_are_tightened_closely_by_what_was_lost(rows: Tensor) -> None:
+    points = as_points(rows)
+    distances = points.distances(points.positions)
+    gains_of = lambda reach: (reach - distances).clamp(min=0).sum(1)  # noqa: E731
+    reach = distances[[0, 7, 11]].amin(0)
+    bounds = cover.GainBounds.of_all(points, reach)
+    for medoid in (5, 300, 17):
+        before, reach = reach, torch.minimum(reach, distances[medoid])
+        bounds.add(medoid, reach)
+        lost, exact = cover.losses_at_least(points, points.positions, before, reach), gains_of(before) - gains_of(reach)
+        assert (lost <= exact).all()
+        assert (exact - lost).max() <= 0.01 * gains_of(before).max()
+    left, gains = bounds.highest >= 0, gains_of(reach)
+    assert left.sum() == len(points) - 3
+    for age in range(1, 4):
+        bounds.tighten(points.positions[left & (bounds.age == age)], age)
+    assert (bounds.age[left] == 0).all()
+    assert (bounds.highest[left] >= gains[left]).all()
+    assert (bounds.highest[left] - gains[left]).max() < 0.03 * gains_of(distances[[0, 7, 11]].amin(0)).max()
+    bounds.tighten_all()
+    assert (bounds.highest[left] >= gains[left]).all()
+    assert (bounds.highest[~left] == -1).all()
 
 
 def late_gradients(n: int) -> Tensor:

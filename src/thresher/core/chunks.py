@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 HOST_NUMBERS, DEVICE_NUMBERS = 2**19, 2**24  # what stays in the cache of a CPU, what fills another device
@@ -35,8 +36,19 @@ def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
 def places_below(values: Tensor, limit: Tensor) -> Tensor:
     """Where values [m, n] are below limit [n], counted through the rows; numpy is several times as quick as torch."""
     if _on_host(values):
-        return torch.from_numpy(np.flatnonzero(values.numpy() < limit.numpy()))
+        return torch.from_numpy(_places_of_few((values.numpy() < limit.numpy()).reshape(-1)))
     return (values < limit).flatten().nonzero()[:, 0]
+
+
+def _places_of_few(true: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """np.flatnonzero, which takes a third of the time for few places if it looks at eight at once first."""
+    whole = len(true) // 8 * 8
+    eights = true[:whole].view(np.uint64)
+    some = np.flatnonzero(eights != 0)
+    if 4 * len(some) > len(eights):
+        return np.flatnonzero(true)
+    inside = np.flatnonzero(eights.take(some).view(np.bool_))
+    return np.append(8 * some.take(inside >> 3) + (inside & 7), whole + np.flatnonzero(true[whole:]))
 
 
 def places_of_least(values: Tensor) -> Tensor:

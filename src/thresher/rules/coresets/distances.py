@@ -26,9 +26,8 @@ class Points:
     left: Tensor  # [n, d + 2]
     right: Tensor  # [d + 2, n]: left @ right are the squared distances
     error: float  # the largest error of left @ right
-    rough: tuple[
-        Tensor, Tensor
-    ]  # a left and right of `product_type` whose product is never above the squared distances
+    rough: tuple[Tensor, Tensor]  # a left and right of `product_type` with a product just below the squared distances
+    rough_error: float  # how far below at most
 
     def __len__(self) -> int:
         return self.columns.shape[1]
@@ -62,12 +61,13 @@ class Points:
         """Distances [m, k] between these examples, not rounded, and each off by the root of the error at most."""
         return (self.left[rows] @ self.right[:, others]).clamp_(min=0).sqrt_()
 
-    def squares_at_least(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The rows in blocks, with close lower bounds of their squared distances to all [m, n].
+    def squares_at_least(self, rows: Tensor, others: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """The rows in blocks, with close lower bounds of their squared distances to all [m, n], or to others [m, k].
 
         Each block overwrites the one before.
         """
-        return self._products(rows, *self.rough)
+        left, right = self.rough
+        return self._products(rows, left, right if others is None else right[:, others])
 
     def near(self, rows: Tensor, reach: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """In blocks of rows: how many examples have each row within their reach [n], which ones, and their distances.
@@ -78,22 +78,42 @@ class Points:
         limit = torch.where(reach > 0, reach.square() * (1 + 2.0**-22), -torch.inf).to(self.rough[1].dtype)
         for some, squares in self.squares_at_least(rows):
             places = places_below(squares, limit)
-            row, others = places // len(self), places % len(self)
-            whole = self._again(some[row], others)
-            inside = whole < reach[others]
+            ends = torch.searchsorted(places, len(self) * torch.arange(1, len(some) + 1, device=places.device))
+            sizes = ends.diff(prepend=torch.zeros_like(ends[:1]))
+            row = torch.repeat_interleave(sizes, output_size=len(places))
+            others = places.sub_(row, alpha=len(self))
+            whole = self._again(some.index_select(0, row), others)
+            inside = whole < reach.index_select(0, others)
             if 2 * int(inside.sum()) < len(inside):
-                row, others, whole = row[inside], others[inside], whole[inside]
-            yield row.bincount(minlength=len(some)), others, whole
+                sizes = row[inside].bincount(minlength=len(some))
+                others, whole = others[inside], whole[inside]
+            yield sizes, others, whole
 
-    def surely_near(self, rows: Tensor, reach: Tensor) -> Tensor:
-        """How many examples have each row [m] surely within their reach [n], the error considered."""
-        limit = reach.square() - self.error
-        return torch.cat([(squares < limit).sum(1) for _, squares in self._products(rows, self.left, self.right)])
+    def pairs_at_least(self) -> Iterator[tuple[int, Tensor]]:
+        """Close lower bounds of the squared distances of all pairs, each once: of m rows from the first to all from it.
+
+        Each block [m, n - first] overwrites the one before.
+        """
+        left, right = self.rough
+        first, numbers = 0, right.new_empty(self.block * len(self))
+        while first < len(self):
+            rows = min(len(numbers) // (len(self) - first), len(self) - first)
+            squares = numbers[: rows * (len(self) - first)].view(rows, -1)
+            multiply(left[first : first + rows], right[:, first:], squares)
+            yield first, squares
+            first += rows
+
+    def surely_near(self, rows: Tensor, reach: Tensor, others: Tensor) -> Tensor:
+        """How many of the others [k] have each row [m] surely within their reach [n], the error considered."""
+        limit = (reach.square() - self.error)[others]
+        found = self._products(rows, self.left, self.right[:, others])
+        return torch.cat([(squares < limit).sum(1) for _, squares in found])
 
     def _products(self, rows: Tensor, left: Tensor, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """The rows in blocks, with their rows of left @ right; each block overwrites the one before."""
-        room = torch.empty(min(len(rows), self.block), len(self), dtype=right.dtype, device=right.device)
-        for some in torch.split(rows, self.block):
+        block = rows_at_once(right.shape[1], right)
+        room = torch.empty(min(len(rows), block), right.shape[1], dtype=right.dtype, device=right.device)
+        for some in torch.split(rows, block):
             products = room[: len(some)]
             multiply(left[some], right, products)
             yield some, products
@@ -135,8 +155,8 @@ def as_points(embeddings: Tensor) -> Points:
     # Of d + 2 products, of the norms, and of _lengths; in single precision all of it is 2²⁹ times as much.
     error = (len(columns) + 8) * 2.0**-50 * float(centred.square().sum(1).max())
     kind = product_type(columns)
-    rough = _factors(centred.to(kind), error * torch.finfo(kind).eps / torch.finfo(torch.float64).eps)
-    return Points(columns, *_factors(centred, 0.0), error, rough)
+    less = error * torch.finfo(kind).eps / torch.finfo(torch.float64).eps
+    return Points(columns, *_factors(centred, 0.0), error, _factors(centred.to(kind), less), 2 * less)
 
 
 def _factors(centred: Tensor, less: float) -> tuple[Tensor, Tensor]:

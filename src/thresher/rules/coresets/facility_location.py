@@ -12,12 +12,12 @@ from thresher.core.evidence import Evidence
 from thresher.core.rounds import scattered
 from thresher.core.rule import Decision, checked_count
 from thresher.rules.coresets.centrality import Centrality, most_central, parts_of
-from thresher.rules.coresets.coverage import Coreset, Cover, clusters, gains_at_most, largest_gain
+from thresher.rules.coresets.coverage import Coreset, Cover, GainBounds, clusters, largest_gain
 from thresher.rules.coresets.distances import Points, as_points
 from thresher.rules.coresets.neighbour_lists import choose_near
 
 NEIGHBOURS = 512  # lists begin when the best candidates have at most this many examples in reach
-SAMPLE = 32  # candidates by which that number is estimated
+SAMPLE, COUNTED = 32, 2048  # candidates and examples by which that number is estimated
 
 
 def facility_location(embeddings: Tensor, count: int) -> Coreset:
@@ -34,20 +34,21 @@ def facility_location(embeddings: Tensor, count: int) -> Coreset:
     cover = Cover.empty(points)
     with one_thread():
         cover.add(points, most_central(points))
-        bounds = gains_at_most(points, points.positions, cover.reach)
-        bounds[cover.chosen] = -1
-        while len(cover.chosen) < count and _in_reach(points, cover.reach, bounds) > NEIGHBOURS:
-            medoid = largest_gain(points, points.positions, cover.reach, bounds, torch.ones_like(bounds).bool())
+        bounds = GainBounds.of_all(points, cover.reach)
+        bounds.highest[cover.chosen] = -1
+        while len(cover.chosen) < count and _in_reach(points, cover.reach, bounds.highest) > NEIGHBOURS:
+            medoid = largest_gain(bounds)
             cover.add(points, medoid)
-            bounds[medoid] = -1
-        choose_near(points, cover, bounds, count)
+            bounds.add(medoid, cover.reach)
+        choose_near(points, cover, bounds.highest, count)
     return clusters(cover.chosen, cover.owner)
 
 
 def _in_reach(points: Points, reach: Tensor, bounds: Tensor) -> float:
     """How many examples have a candidate in reach, on average over the candidates with the highest bounds."""
     rows = bounds.topk(min(SAMPLE, len(bounds))).indices
-    return float(points.surely_near(rows, reach).double().mean())
+    parts = max(1, len(points) // COUNTED)
+    return parts * float(points.surely_near(rows, reach, points.positions[::parts]).double().mean())
 
 
 @dataclass(frozen=True)

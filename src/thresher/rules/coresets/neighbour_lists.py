@@ -32,12 +32,10 @@ class NeighbourLists(NamedTuple):
         return NeighbourLists(sizes, self.example.take(pairs), self.distance.take(pairs))
 
     def by_candidate(self, candidates: Sequence[int]) -> dict[int, Whole]:
-        """The list of each candidate, as [2, size]: examples, distances; ends with the shorter of both."""
+        """The list of each candidate, as a view [2, size]: examples, distances; ends with the shorter of both."""
         pairs, ends = np.stack(self[1:]), _summed(self.sizes).tolist()
         places = zip(candidates, ends, ends[1:], strict=False)
-        return {
-            candidate: pairs[:, first:last].copy() for candidate, first, last in places
-        }  # a view would keep all of them in memory
+        return {candidate: pairs[:, first:last] for candidate, first, last in places}
 
     def within(self, reach: Whole) -> "NeighbourLists":
         """The lists without the pairs that are out of reach."""

@@ -9,7 +9,7 @@ from thresher.core.chunks import one_thread
 from thresher.core.errors import ThresherError
 from thresher.core.rule import checked_count
 from thresher.core.seeding import generator as seeded
-from thresher.rules.coresets.coverage import Coreset, Cover, clusters, gains_at_most, largest_gain
+from thresher.rules.coresets.coverage import Coreset, Cover, GainBounds, clusters, largest_gain
 from thresher.rules.coresets.distances import as_points
 
 
@@ -38,8 +38,7 @@ def stochastic_facility_location(
             )
             draws = draws[left[draws].argsort()]  # ties go to the lower index
             candidates = left[draws].to(cover.reach.device)
-            bounds = gains_at_most(points, candidates, cover.reach)
-            draw = int(draws[largest_gain(points, candidates, cover.reach, bounds, torch.zeros_like(bounds).bool())])
+            draw = int(draws[largest_gain(GainBounds.of(points, candidates, cover.reach))])
             cover.add(points, int(left[draw]))
             left[draw] = left[-1]
             left = left[:-1]
