@@ -174,7 +174,7 @@ def acquire_on_disk() -> None:
 
 WHOLE_FOLDERS = {
     "correct": (correct, "thresher.app.corrected_copies.write_changes"),
-    "export": (export, "thresher.app.export._write_loader"),
+    "export": (export, "thresher.app.export._write_onnx"),
     "acquire": (acquire_on_disk, "thresher.engine.acquire.Sweep"),
 }
 
@@ -188,8 +188,8 @@ def test_a_folder_that_was_being_filled_is_removed_when_the_same_is_done_again(
     monkeypatch.chdir(tmp_path / "work")
     before = set(os.listdir())
     if not (child := os.fork()):
-        monkeypatch.setattr(killed_in, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-        try:
+        try:  # whatever fails in here, this process must not go on with the tests
+            monkeypatch.setattr(killed_in, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
             act()
         finally:
             os._exit(1)
