@@ -213,7 +213,6 @@ def page(results: list[Result]) -> str:
         "Every run is a process of its own, and contestants take turns. Memory is what a run needs beyond its input.",
         "A peer works on a table of all similarities, whose making is part of its time. The value is "
         "Σ_i max_j (largest distance - distance).",
-        "Runs on one thread shared the machine with other work: their CPU seconds count, and not the others.",
     ]
     for part in SHARES:
         for n in sorted({each["n"] for each in results if each["part"] == part}):
