@@ -39,6 +39,7 @@ METHODS = {
     "standard-20": "plain training",
     "standard": "plain training",
     "agreeing-started": "reclaim after a start: predicted labels are trusted",
+    "brief": "the same after a brief warm-up",
     "agreeing-pair": "the same with two networks",
     "reclaim-vote": "reclaim-vote after a start",
     "reclaim": "reclaim, told the rate",
@@ -106,7 +107,7 @@ def runs_of(labels: Labels, rows: Sequence[Row]) -> dict[tuple[str, str, int], l
     return {key: list(own.values()) for key, own in found.items()}
 
 
-_LENGTHS = [f"in-{epochs}-epochs" for epochs in (60, 200)]
+_LENGTHS = [f"in-{epochs}-epochs" for epochs in (60, 200, 300)]
 
 
 def percent(values: Sequence[float], digits: int = 1) -> str:
