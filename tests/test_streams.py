@@ -31,6 +31,21 @@ def shards() -> list[Counted]:
     return [Counted(0, 300), Counted(300, 0), Counted(300, 7)]
 
 
+def test_a_stream_that_breaks_leaves_nothing_of_itself(tmp_path: Path) -> None:
+    def broken() -> Any:
+        yield from ({"pixels": [place], "label": place % 2} for place in range(300))
+        yield {"pixels": [1.0]}
+
+    with pytest.raises(ThresherError, match="item at position 300"):
+        from_stream(broken(), tmp_path / "new" / "folder")
+    assert list(tmp_path.iterdir()) == []
+    sound = [{"pixels": [place], "label": place % 2} for place in range(4)]
+    with pytest.raises(ThresherError, match="item at position 300"):
+        from_stream([sound, broken()], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["shard-00000"]
+    assert len(from_stream([sound, sound], tmp_path)) == 8
+
+
 def test_what_was_streamed_is_found_at_any_place(tmp_path: Path) -> None:
     made = from_stream(shards(), tmp_path, target="kind")
     assert made.ids.tolist() == list(range(307))

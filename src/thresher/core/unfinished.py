@@ -12,7 +12,7 @@ UNFINISHED = ".unfinished"  # with which the name of what is being filled ends
 
 @contextmanager
 def unfinished_beside(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
-    """A new file or folder beside `path`, gone in the end, and held until then: nobody takes it for left behind.
+    """A new file or folder beside `path`, removed in the end and locked until then, so that it is not left behind.
 
     Before it is held another process may have done so: then another one is made.
     """
@@ -66,7 +66,7 @@ def _held(path: Path) -> Iterator[bool | None]:
 
 
 def _lock(handle: int) -> bool | None:
-    """Lock what is open until it is closed: whether nobody else has, or None where there are no locks."""
+    """Lock what is open until it is closed: False if another process has, None where there are no locks."""
     try:
         import fcntl
 

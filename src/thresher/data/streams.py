@@ -3,6 +3,7 @@
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import accumulate
@@ -17,7 +18,7 @@ from torch import Tensor, distributed
 from thresher.core.datasets import as_input
 from thresher.core.errors import ThresherError
 from thresher.core.examples import Examples
-from thresher.core.files import UNREADABLE, alone_in, damaged, read_json, write_whole
+from thresher.core.files import LOCK, UNREADABLE, alone_in, damaged, read_json, write_whole
 from thresher.core.trees import Tree
 from thresher.data.given import as_examples
 from thresher.data.given_items import named_items, split_item
@@ -104,29 +105,41 @@ class Shard:
     folder: Path
 
     def write(self, stream: Iterable[Any], target: str | None, name: str) -> None:
-        """Read the stream to its end, unless that was done before."""
+        """Read the stream to its end, unless that was done before; an error leaves nothing of it."""
         if (self.folder / ABOUT).is_file():
             return
+        made = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
-        targets, ids, rows = list[Any](), list[Any](), list[Tree]()
         with alone_in(self.folder):
             for old in self.folder.glob("*.bin"):  # of a process that did not come to the end
                 old.unlink()
-            written = Written(self.folder)
-            for item, where in named_items(stream, name):
-                own = _item(item, target, where)
-                targets.append(own.target)
-                ids.append(own.id)
-                rows.append(own.input)
-                if len(rows) == AT_ONCE:
-                    written.add(rows, name)
-                    rows = []
-            written.add(rows, name)
-            self._write_facts(targets, ids, name)
-            about = About(
-                count=len(targets), inputs=written.kinds, checksum=written.digest.hexdigest(), has_ids=ids[:1] != [None]
-            )
+            try:
+                about = self._written(stream, target, name)
+            except Exception:
+                with suppress(OSError):  # where other shards are
+                    for each in (*self.folder.glob("*.bin"), *self.folder.glob("*.npy"), self.folder / LOCK):
+                        each.unlink()
+                    for each in made:
+                        each.rmdir()
+                raise
         write_whole(self.folder / ABOUT, lambda path: path.write_text(json.dumps(about), encoding="utf-8"))
+
+    def _written(self, stream: Iterable[Any], target: str | None, name: str) -> About:
+        targets, ids, rows = list[Any](), list[Any](), list[Tree]()
+        written = Written(self.folder)
+        for item, where in named_items(stream, name):
+            own = _item(item, target, where)
+            targets.append(own.target)
+            ids.append(own.id)
+            rows.append(own.input)
+            if len(rows) == AT_ONCE:
+                written.add(rows, name)
+                rows = []
+        written.add(rows, name)
+        self._write_facts(targets, ids, name)
+        return About(
+            count=len(targets), inputs=written.kinds, checksum=written.digest.hexdigest(), has_ids=ids[:1] != [None]
+        )
 
     def _write_facts(self, targets: Sequence[Any], ids: Sequence[Any], name: str) -> None:
         known = np.asarray(unmixed(targets))

@@ -121,7 +121,7 @@ class MethodFacts:
 
     @property
     def rate_is_given(self) -> bool:
-        """Whether somebody says the noise rate, so that the run need not estimate it."""
+        """Whether the noise rate is told, so that the run need not estimate it."""
         return self.noise_rate not in ("auto", None)
 
     def keep(self) -> float | Schedule:
