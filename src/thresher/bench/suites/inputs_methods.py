@@ -6,19 +6,18 @@ from functools import partial
 from typing import Any
 
 from thresher.bench.definition.grid import Entry
-from thresher.bench.suites.reclaim import surest
+from thresher.bench.suites.reclaim import OR_ALL, surest
 from thresher.core.recipe import Recipe
 from thresher.core.rule import Rule
 from thresher.methods import CONFIDENT, SURE_AND_VOTED, MethodFacts
-from thresher.methods.reclaim import agreeing, joint, reclaim
+from thresher.methods.reclaim import agreeing, reclaim
 from thresher.methods.reclaim_vote import reclaim_vote
 from thresher.rules import Agree, NeighbourVote, Uniform, either, product, warmup
 from thresher.slots.average import over
 from thresher.slots.views import strong
 
-OR_ALL = partial(joint, otherwise=None)  # as reclaim was when these were run: all labels as long as few are predicted
 NO_START: Mapping[str, Any] = {"start": None}
-BY_VOTES = partial(reclaim_vote, later=OR_ALL)
+BY_VOTES = partial(reclaim_vote, later=OR_ALL)  # OR_ALL: as reclaim was when these were run
 
 
 def throughout(facts: MethodFacts, **changes: Any) -> Recipe:

@@ -28,6 +28,8 @@ from thresher.rules import Agree, MetaGradient, RuleLike, Uniform, either, warmu
 from thresher.slots.mix import Mixup
 from thresher.slots.views import strong, weak
 
+OR_ALL = partial(joint, otherwise=None)  # trusts all labels as long as few are predicted, also where told nothing
+
 
 def debiased_on_clean(task: Task) -> Measured:
     """Reclaim with the teacher's labels weighted by its errors on the clean examples."""
@@ -84,7 +86,7 @@ PARTS = (
     Entry(
         "or-all",
         "all labels trusted as long as few are predicted",
-        recipe=partial(reclaim, trusted=partial(joint, otherwise=None)),
+        recipe=partial(reclaim, trusted=OR_ALL),
     ),
     Entry("agreement-later", "agreement in the second half", recipe=partial(reclaim, trusted=joint_then_agreement)),
     Entry("growing", "the surest of each class", recipe=with_growing),
